@@ -20,13 +20,13 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up down minio minio-stop archive diagrams figures bench-abs test test-unit test-browser test-topology test-long fuzz kills exhaustive mutations dist images test-images images-remove check fmt docs clean
+.PHONY: help setup screenshots demo up down minio minio-stop archive diagrams figures bench-abs test test-unit test-browser test-topology test-long fuzz kills exhaustive mutations dist images test-images images-remove check fmt docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
 
 setup: ## Install everything into .venv and the cache (again: only what changed)
-	scripts/setup.sh
+	scripts/setup.sh $(ARGS)
 	@touch $(READY)
 
 # What the other targets stand on: setup, again when what it installs has changed.
@@ -64,8 +64,11 @@ bench-abs: $(READY) ## What snapshots cost the engine: 100 million rows in 1 to 
 	$(BIN)/python -m benchmarks.abs --out docs/figures/abs_measured.json $(ARGS)
 	$(BIN)/python -m scripts.abs_figures --draw-only
 
-test: $(READY) ## All tests (ARGS="..." goes to pytest)
-	$(BIN)/pytest -m "not topology and not browser" $(or $(ARGS),$(BESIDE))
+screenshots: $(READY) ## Take the pictures of the pages in Airflow's UI for the documentation (needs Chromium; 2 min)
+	$(BIN)/python -m scripts.screenshots
+
+test: $(READY) ## All tests (BROWSER=1: with those of test-browser; ARGS="..." goes to pytest)
+	$(BIN)/pytest -m "not topology$(if $(BROWSER),, and not browser)" $(or $(ARGS),$(BESIDE))
 
 test-unit: $(READY) ## The quick tests: no Spark, no S3, no Airflow, nothing slow, fewer random examples
 	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -m "not spark and not s3 and not airflow and not slow" --hypothesis-profile=unit $(or $(ARGS),$(BESIDE_QUICK))
@@ -91,7 +94,7 @@ else
 endif
 
 exhaustive: $(READY) ## What CI does a part of: all interleavings of catalog users in larger bounds; each kind of damage to each kind of object (1 h)
-	HEADRACE_INTERLEAVINGS=all HEADRACE_CORRUPTIONS=all $(BIN)/pytest --timeout=0 tests/snapshots/test_interleavings.py tests/faults/test_corruption.py tests/read/test_pruning.py tests/kernel/test_equal_hashes.py tests/simulation/test_properties.py
+	HEADRACE_INTERLEAVINGS=all HEADRACE_CORRUPTIONS=all $(BIN)/pytest --timeout=0 tests/snapshots/test_interleavings.py tests/faults/test_corruption.py tests/read/test_pruning.py tests/kernel/test_equal_hashes.py tests/reference/test_windows.py tests/simulation/test_properties.py
 
 mutations: $(READY) ## Deliberate mistakes in the kernel and around it: a case or a test must catch each of them
 	$(BIN)/python -m scripts.mutations

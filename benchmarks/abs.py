@@ -27,7 +27,6 @@ from benchmarks.comparison import agree, machine, measured, workplace
 from benchmarks.runs import Measured, Run
 from benchmarks.throughput import common_arguments, executor_argument
 from benchmarks.workloads import Side, Workload
-from headrace.pipeline.executors import Executor
 
 
 def main() -> None:
@@ -67,7 +66,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="where the result is kept, too, as JSON")
     executor_argument(parser)
     common_arguments(parser)
-    parser.set_defaults(executor=Executor.LOCAL)
+    parser.set_defaults(executor="local")
     given = parser.parse_args()
     if wrong := [epochs for epochs in given.epochs if epochs < 1 or given.files % epochs]:
         parser.error(f"{given.files} files cannot be cut into {wrong[0]} epochs of one size")

@@ -30,7 +30,6 @@ from benchmarks.runs import Results, Run
 from benchmarks.throughput import common_arguments
 from benchmarks.traffic import BUCKET, Traffic, minio, traffic
 from benchmarks.workloads import Side, Workload
-from headrace.pipeline.executors import Executor
 from scripts.minio_server import Server
 
 
@@ -40,7 +39,7 @@ class Start:
     the server says; ``peer_seconds``: of the peer beside it.
     """
 
-    executor: Executor
+    executor: str
     seconds: float
     requests: Mapping[str, int]
     traffic: Traffic | None
@@ -99,11 +98,11 @@ def _prepare(given: argparse.Namespace, place: Place, deployment: Deployment) ->
     if given.keys:
         print(f"taking in {given.keys:,} keys", file=sys.stderr, flush=True)
         deployment.land(paths(data.everyone(given.folder / "data", given.keys)))
-        commit_seconds(Executor.LOCAL, deployment.root, _settings(given, place.work / "prepare"))
+        commit_seconds("local", deployment.root, _settings(given, place.work / "prepare"))
 
 
 def _start(
-    given: argparse.Namespace, place: Place, deployment: Deployment, executor: Executor, number: int
+    given: argparse.Namespace, place: Place, deployment: Deployment, executor: str, number: int
 ) -> tuple[Start, bool]:
     """One measured run, then its peer, and whether the peer's results are right."""
     before = None if place.server is None else traffic(place.server)
@@ -111,7 +110,7 @@ def _start(
     seconds = commit_seconds(executor, deployment.root, settings)
     moved = None if place.server is None or before is None else traffic(place.server).since(before)
     peer, agreed = None, True
-    if executor is Executor.SPARK and not given.keys and place.server is None:
+    if executor == "spark" and not given.keys and place.server is None:
         peer, agreed = _peer(given, place.work / f"peer-{number}", deployment.landed)
     return Start(executor, seconds, deployment.head().requests, moved, peer), agreed
 
@@ -188,8 +187,8 @@ def _show(title: str, results: Sequence[Mapping[str, Any]]) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    both = [Executor.LOCAL, Executor.SPARK]
-    parser.add_argument("--executors", type=Executor, nargs="+", choices=both, default=both)
+    both = ["local", "spark"]
+    parser.add_argument("--executors", nargs="+", choices=both, default=both)
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--keys", type=int, default=0, help="live keys before")
     parser.add_argument("--store", choices=["local", "minio"], default="local")

@@ -18,6 +18,7 @@ from benchmarks.workloads import Workload
 from headrace.read.snapshots.snapshot_refs import snapshot_at
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 
@@ -52,7 +53,7 @@ class Deployment:
         store = open_store(self.root)
         folder.mkdir()
         copies: list[Path] = []
-        for file in itertools.chain.from_iterable(layer.files for layer in self.head().tables["current"]):
+        for file in itertools.chain.from_iterable(layer.files for layer in self.head().tables[UNNAMED.current]):
             copies.append(folder / f"{len(copies):05d}.parquet")
             copies[-1].write_bytes(store.read(file.path))
         return Results(folded(PAYMENTS, Workload.LIVE_KEYS, list(map(str, copies))))

@@ -21,8 +21,8 @@ from benchmarks.ours import Commits, copied, folded
 from benchmarks.pipelines import pipeline
 from benchmarks.runs import Measured, Run
 from benchmarks.workloads import Side
+from headrace.distribute.epoch import ComputedEpoch
 from headrace.distribute.local.engine import LocalEngine
-from headrace.distribute.tasks.engine import TasksComputed
 from headrace.model.time import instant
 from headrace.program import columns as c
 from headrace.runs.commits import Committer, attempts_of
@@ -34,6 +34,7 @@ from headrace.state.datafiles.writer import StoredRun, collected
 from headrace.state.key_groups import groups_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectInfo, ObjectStore, open_store
 
@@ -52,7 +53,7 @@ def measure(run: Run) -> Measured:
             panes = _without_snapshots(engine, files, listener)
     else:
         _with_snapshots(engine, catalog, files, listener, is_awaited=run.side is Side.AWAITED)
-        panes = [file for layer in listener.manifests[-1].tables["current"] for file in layer.files]
+        panes = [file for layer in listener.manifests[-1].tables[UNNAMED.current] for file in layer.files]
     wall, cpu = listener.last
     return Measured(
         wall_seconds=wall,
@@ -83,15 +84,15 @@ def _without_snapshots(engine: LocalEngine, files: ByInput, listener: Commits) -
     """The panes of all epochs."""
     panes: list[DataFile] = []
     for computed in _epochs(engine, files):
-        panes.extend(computed.written.panes)
+        panes.extend(computed.written.logs[UNNAMED.panes])
         listener.passed()
     return panes
 
 
-def _epochs(engine: LocalEngine, files: ByInput) -> Iterator[TasksComputed]:
+def _epochs(engine: LocalEngine, files: ByInput) -> Iterator[ComputedEpoch]:
     while files:
         batch, files = engine.landing.next_epoch(files)
-        yield engine.compute(batch, instant(datetime.now(UTC)), settles=not files)
+        yield engine.compute(batch, instant(datetime.now(UTC)), wait_for_merges=not files)
 
 
 def _kept(store: ObjectStore, cache: RowCache, name: str, pieces: Iterable[pa.RecordBatch]) -> Iterator[StoredRun]:

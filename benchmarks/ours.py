@@ -13,7 +13,6 @@ from benchmarks.pipelines import pipeline
 from benchmarks.runs import Measured, Results, Run, Stopwatch, timed
 from benchmarks.workloads import RESULTS, Workload
 from headrace.model.time import MAX_INSTANT, parse
-from headrace.pipeline.executors import Executor
 from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
@@ -22,6 +21,7 @@ from headrace.runs.reporting.listener import Silent
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectStore, open_store
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def options(run: Run) -> RunOptions:
     """So many files an epoch; batch mode against a query over all files."""
-    executor = Executor(run.executor)
+    executor = run.executor
     if run.against.is_batch:
         return RunOptions("measured", executor=executor, mode=Mode.BATCH)
     return RunOptions("measured", executor=executor, files_per_epoch=run.files_per_epoch)
@@ -73,7 +73,7 @@ def measure(run: Run) -> Measured:
     root = run.root or (run.work / "root").as_uri()
     run.work.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    spark = _session(run) if run.executor == Executor.SPARK else None
+    spark = _session(run) if run.executor == "spark" else None
     start_seconds = time.monotonic() - started
     if run.prepare is not None:
         land(run.prepare, run.landing, "a")
@@ -140,7 +140,7 @@ def fetched(run: Run) -> Results:
     made = pipeline(run.workload, run.against, run.landing)
     manifest = open_root(run.root)[made.name].current(at=MAIN).manifest
     assert manifest is not None
-    files = [file for layer in manifest.tables["current"] for file in layer.files]
+    files = [file for layer in manifest.tables[UNNAMED.current] for file in layer.files]
     return Results(folded(made, run.workload, copied(open_store(run.root), files, run.work / "results")))
 
 

@@ -30,11 +30,11 @@ from benchmarks.pipelines import pipeline
 from benchmarks.runs import Results
 from benchmarks.throughput import common_arguments
 from benchmarks.workloads import Side, Workload
-from headrace.pipeline.executors import Executor
 from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.client.deployment import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 
@@ -44,7 +44,12 @@ KINDS = ("changed", "merged", "catalog", "panes", "folded")
 """
 
 _TABLE = re.compile(r"data/[^/]+/(.+)-\d{5}-[0-9a-f]+-\d+\.parquet")
-_KIND_OF_TABLE = {"state": "changed", "state-merged": "merged", "panes": "panes", "current": "folded"}
+_KIND_OF_TABLE = {
+    UNNAMED.state(0): "changed",
+    f"{UNNAMED.state(0)}-merged": "merged",
+    UNNAMED.panes: "panes",
+    UNNAMED.current: "folded",
+}
 
 
 def main() -> None:
@@ -65,7 +70,7 @@ def _measured(given: argparse.Namespace, work: Path, which: str, runs: str) -> d
     kept, landing, root = given.folder / "data", work / "landing", (work / "root").as_uri()
     hot = given.changed if which == "hot" else 0
     made = pipeline(Workload.LIVE_KEYS, Side.STRUCTURED_STREAMING, landing)
-    options = RunOptions("measured", executor=Executor.LOCAL, files_per_epoch=1)
+    options = RunOptions("measured", executor="local", files_per_epoch=1)
     land(data.everyone(kept, given.keys), landing, "a")
     process(made, root, options)
     before = _bytes(root, made)

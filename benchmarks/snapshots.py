@@ -28,7 +28,6 @@ from benchmarks.runs import Measured, Run
 from benchmarks.throughput import common_arguments
 from benchmarks.traffic import BUCKET, minio
 from benchmarks.workloads import COMPARED, Side, Workload
-from headrace.pipeline.executors import Executor
 
 SIDES = (Side.NONE, Side.BESIDE, Side.AWAITED)
 
@@ -39,7 +38,7 @@ def main() -> None:
     print("generating data", file=sys.stderr, flush=True)
     source = data.events(given.folder / "data", data.Events(given.rows, given.keys, given.epochs))
     with workplace(given.folder) as work:
-        run = Run(Side.NONE, Side.NONE, given.workload, source, work, given.cores, given.memory, Executor.LOCAL)
+        run = Run(Side.NONE, Side.NONE, given.workload, source, work, given.cores, given.memory, "local")
         results = [_on_store(run, store, given.repeats) for store in given.stores]
     agrees = all(each["agrees"] for each in results)
     shape = {name: getattr(given, name) for name in ("workload", "rows", "keys", "epochs")}

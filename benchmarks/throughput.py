@@ -18,7 +18,6 @@ from benchmarks import data
 from benchmarks.comparison import FOLDER, compare, machine, show, workplace
 from benchmarks.runs import Run
 from benchmarks.workloads import COMPARED, Side, Workload
-from headrace.pipeline.executors import Executor
 
 
 def main() -> None:
@@ -65,8 +64,8 @@ def _arguments() -> argparse.Namespace:
 
 def executor_argument(parser: argparse.ArgumentParser) -> None:
     """Where ours computes."""
-    executors = [Executor.SPARK, Executor.LOCAL]
-    parser.add_argument("--executor", type=Executor, choices=executors, default=Executor.SPARK, help="ours")
+    executors = ["spark", "local"]
+    parser.add_argument("--executor", choices=executors, default="spark", help="ours")
 
 
 def common_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,10 +1,15 @@
-"""The only file of this folder that Airflow executes: it makes Headrace known to the UI's list of plugins."""
+"""The only file of this folder that Airflow executes: Headrace's pages in the UI, and the names under which Airflow may
+be called.
+
+Every component of Airflow imports plugins; only the API server has pages, so only there their app is built.
+"""
 
 from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from headrace_airflow.pages.views import fastapi_apps, react_apps
 from headrace_airflow.settings import ALLOWED_HOSTS, allowed_hosts
 
 
@@ -17,7 +22,9 @@ def _middlewares() -> list[dict[str, Any]]:
 
 
 class HeadracePlugin(AirflowPlugin):
-    """Headrace has no pages in the UI yet: its DAGs, forms and asset events are all there is."""
+    """Pages about pipelines: in the navigation, on the home page, as a tab of each DAG and of each run."""
 
     name = "headrace"
+    fastapi_apps = fastapi_apps()
+    react_apps = react_apps()
     fastapi_root_middlewares = _middlewares()

@@ -117,14 +117,14 @@ class Measured:
 def runs(records: int = RECORDS, more: Sequence[int] = MORE_NODES) -> Mapping[str, Sequence[Run]]:
     """The runs of each figure."""
     both = (Protocol.ALIGNED, Protocol.SYNCHRONOUS)
-    intervals = [Run(NODES_OF_INTERVALS, protocol, each, records) for each in INTERVALS for protocol in both]
+    intervals = [Run(NODES_OF_INTERVALS, protocol, interval, records) for interval in INTERVALS for protocol in both]
     return {
         "intervals": [Run(NODES_OF_INTERVALS, Protocol.ALIGNED, 0, records), *intervals],
-        "nodes": [Run(nodes, Protocol.ALIGNED, each, records) for nodes in NODES for each in (0, INTERVAL)],
+        "nodes": [Run(nodes, Protocol.ALIGNED, interval, records) for nodes in NODES for interval in (0, INTERVAL)],
         "more_nodes": [
-            Run(nodes, Protocol.ALIGNED, each, RECORDS_OF_A_NODE * nodes, LARGE, FAN_OUT)
+            Run(nodes, Protocol.ALIGNED, interval, RECORDS_OF_A_NODE * nodes, LARGE, FAN_OUT)
             for nodes in more
-            for each in (0, INTERVAL)
+            for interval in (0, INTERVAL)
         ],
     }
 

@@ -193,13 +193,13 @@ everything. These are its figures 6 and 7 from [the protocol](../protocol.md) in
 
 The job is that of its figure 5: six operators with a task on every node, three full shuffles between them, a billion
 records. A run is simulated event by event, with the roles of tasks and coordinator that the protocol defines. A seed
-decides all that is random, and time is simulated: the same code gives the same numbers everywhere. What things take is
-stated:
+decides all that is random, and time is simulated: the same code gives the same numbers everywhere. The job takes these
+times:
 
 {costs}
 
-Sources are what limits the job; other tasks have a tenth of their time to spare. Several snapshots by ABS may be in
-flight, of synchronous ones a single one.
+Sources limit the job; other tasks have a tenth of their time to spare. Several snapshots by ABS may be in flight, but
+only one synchronous snapshot.
 
 ## Figure 6: the interval
 

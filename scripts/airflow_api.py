@@ -113,6 +113,10 @@ class AirflowApi:
         path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
         self._authorised().patch(path, json={"new_state": state}).raise_for_status()
 
+    def pause(self, dag_id: str) -> None:
+        """Let no more runs of a DAG begin."""
+        self._authorised().patch(f"/api/v2/dags/{dag_id}", json={"is_paused": True}).raise_for_status()
+
     def pools(self) -> dict[str, int]:
         """The slots of every pool, by name."""
         return {one["name"]: one["slots"] for one in self._get("/api/v2/pools")["pools"]}

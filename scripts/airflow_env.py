@@ -40,6 +40,7 @@ _TASKS = "headrace"
 _MARK = "HEADRACE_LOCAL_AIRFLOW"
 _START_SECONDS = 180
 _STOP_SECONDS = 20
+_LOCK_SECONDS = 30
 _TAIL_BYTES = 4_000
 
 
@@ -91,6 +92,8 @@ class LocalAirflow:
         """The environment of every Airflow process: this one's, Airflow's settings, Headrace's."""
         binaries = Path(sys.executable).parent
         settings = {
+            # SQLite lets one write at a time; the DAG processor's transactions take long on a busy machine
+            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}?timeout={_LOCK_SECONDS}",
             "CORE__DAGS_FOLDER": REPOSITORY / "dags",
             "CORE__PLUGINS_FOLDER": REPOSITORY / "plugins",
             "CORE__LOAD_EXAMPLES": False,
@@ -105,9 +108,10 @@ class LocalAirflow:
             "API__BASE_URL": self.url,
             "API__WORKERS": 1,
             "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": 60,  # of a task whose worker was killed; beats come every 5 s
-            "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.2,  # for one person who waits, not for a thousand DAGs
-            "DAG_PROCESSOR__REFRESH_INTERVAL": 10,
-            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 10,
+            "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.5,  # for one person who waits, not for a thousand DAGs
+            # a new pipeline is seen so many seconds later; each look at all of them is half a second of a core
+            "DAG_PROCESSOR__REFRESH_INTERVAL": 30,
+            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 30,
             "DAG_PROCESSOR__PARSING_PROCESSES": 1,
         }
         return {

@@ -31,10 +31,10 @@ is not needed there: a level begins when the one above has ended, so barriers ar
 """
 
 _BREAK = "\n\n"
-_DETECT = """`headrace simulate --detect PROPERTY` runs processes over any graph, judges every recorded state, and holds
-the run to the theorem: the recorded state lies on a run of the same events, what was found in it holds at the end of
-the snapshot, and what held at the beginning was found. Where channels are not first in, first out (`--without fifo`)
-nobody can rely on any of that.
+_DETECT = """`headrace simulate --detect PROPERTY` runs processes over any graph, judges every recorded state, and
+compares the run with the theorem. The recorded state lies on a run of the same events; a property that was found in
+it holds at the end of the snapshot; and a property that held at the beginning was found. Where channels are not first
+in, first out (`--without fifo`), nobody can rely on any of that.
 """
 
 
@@ -114,14 +114,14 @@ def page() -> str:
 
 def drawn() -> dict[str, str]:
     """The diagrams by file, as SVG."""
-    return {each.file: state_diagram(each.layout, _arrows(each)) for each in (TASK, RUN, SNAPSHOT)}
+    return {diagram.file: state_diagram(diagram.layout, _arrows(diagram)) for diagram in (TASK, RUN, SNAPSHOT)}
 
 
 def _role(title: str, theory: str | None, diagrams: Sequence[_Diagram]) -> Iterator[str]:
     rows = diagrams[0].rows
     yield f"## {title}\n"
     yield f"```text\n{(theory or '').strip()}\n```\n"
-    yield from (f"![{_told(each)}]({FIGURES.name}/{each.file})\n" for each in diagrams)
+    yield from (f"![{_told(diagram)}]({FIGURES.name}/{diagram.file})\n" for diagram in diagrams)
     yield "| in state | on | when | then | does |\n|---|---|---|---|---|"
     yield from (_line(row) for row in rows)
     yield ""
@@ -166,7 +166,7 @@ def _line(row: Row[Any, Any]) -> str:
 def _glossary(rows: Iterable[Row[Any, Any]]) -> Iterator[str]:
     """What conditions and actions mean, each once."""
     functions = {f: None for row in rows for f in ([row.when] if row.when else []) + [*row.do]}
-    yield from (f"- *{_words(each)}*: {inspect.getdoc(each)}" for each in functions)
+    yield from (f"- *{_words(function)}*: {inspect.getdoc(function)}" for function in functions)
     yield ""
 
 

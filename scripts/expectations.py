@@ -50,10 +50,10 @@ def _kinds(kind: Any) -> Iterator[str]:
     if origin is typing.Annotated:
         yield from _kinds(inner[0])
     elif origin in (typing.Union, types.UnionType):
-        alone = all(each in (dict, type(None)) for each in inner)
-        for each in inner:
-            if each is not type(None) and (alone or each is not dict):  # a dict beside others is a run-time parameter
-                yield from _kinds(each)
+        alone = all(part in (dict, type(None)) for part in inner)
+        for part in inner:
+            if part is not type(None) and (alone or part is not dict):  # a dict beside others is a run-time parameter
+                yield from _kinds(part)
     elif origin is typing.Literal:
         yield from (f"={value}" for value in inner)
     elif isinstance(origin or kind, type):

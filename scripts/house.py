@@ -3,6 +3,7 @@
 * A room (a folder of modules) has at most 15 files, ``__init__.py`` apart.
 * A public class name means one thing. The reference interpreter may call an idea as the program does: it is the same.
 * A docstring begins with a subject or a verb: not with Of, That, Those, It, or As (but As-of may).
+* Sentences of documents, docstrings and messages are short, and without the habits that ``sentences`` lists.
 """
 
 import ast
@@ -11,6 +12,8 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+
+from scripts.sentences import bad_sentences
 
 ROOMS = ("jobs/headrace", "lab/headrace_lab", "snapshots/headrace_snapshots", "plugins/headrace_airflow")
 MOST_FILES = 15
@@ -67,6 +70,7 @@ def broken_rules(root: Path) -> list[str]:
         *crowded_rooms(rooms),
         *ambiguous_classes(rooms),
         *docstrings_without_subject(rooms | modules(root, ("scripts", "dags"))),
+        *bad_sentences(root, rooms),
     ]
 
 

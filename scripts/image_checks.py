@@ -349,8 +349,8 @@ def _new_folder(folder: Path) -> Path:
 
 def _give(folder: Path) -> None:
     """Hand ``folder`` and all in it to the user of the images."""
-    for each in (folder, *folder.rglob("*")):
-        os.chown(each, USER, 0)
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, USER, 0)
 
 
 def _free_port() -> int:

@@ -42,8 +42,7 @@ class Case:
 
 
 def _on_local(_: str) -> Any:
-    options = importlib.import_module("headrace.runs.options")
-    return importlib.import_module("tests.process.executors").Executed(options.Executor.LOCAL)
+    return importlib.import_module("tests.process.executors").Executed("local")
 
 
 def _landed(folder: str) -> Any:
@@ -346,7 +345,7 @@ MUTATIONS = (
     Mutation(
         "a signal of one key is heard by all",
         "kernel/state.py",
-        "found &= equal.fill_null(False).to_numpy(zero_copy_only=False)",
+        "matching &= equal.fill_null(False).to_numpy(zero_copy_only=False)",
         "pass",
         Test("tests.kernel.test_differential", "test_further", ("signal_sessions",)),
     ),
@@ -374,8 +373,8 @@ MUTATIONS = (
     Mutation(
         "a merged window keeps the counters of any source",
         "kernel/firing/merged_rows.py",
-        "found[group[same]] = rows[same]",
-        "found[group] = rows",
+        "places[group[same]] = rows[same]",
+        "places[group] = rows",
         Test("tests.kernel.test_differential", "test_plain", ("sessions_retracting",)),
     ),
     Mutation(

@@ -12,17 +12,9 @@ from itertools import pairwise
 from headrace.model.accumulation import Firing, How, accumulating, discarding, retracting
 from headrace.model.combiners import Combiner
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant, instant
-from headrace.model.triggers import (
-    AfterCount,
-    AfterEach,
-    AfterProcessingTime,
-    AfterWatermark,
-    Always,
-    Default,
-    OrFinally,
-    Repeatedly,
-    Trigger,
-)
+from headrace.model.triggers import Trigger
+from headrace.model.triggers.composites import AfterEach, AfterWatermark, OrFinally, Repeatedly
+from headrace.model.triggers.leaves import AfterCount, AfterProcessingTime, Always, Default
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, Window, WindowFn
 from headrace_lab.conformance.cases import (
     DEFAULT_KEY,

@@ -43,8 +43,8 @@ def all_commands() -> dict[str, click.Command]:
 
 def _command(command: Any, name: str) -> str:
     choices = {one: _choices(kind) for one, kind in get_type_hints(command.callback).items()}
-    arguments = [_metavar(each) for each in command.params if isinstance(each, click.Argument)]
-    rows = [_parameter(each, choices.get(each.name, ())) for each in command.params]
+    arguments = [_metavar(parameter) for parameter in command.params if isinstance(parameter, click.Argument)]
+    rows = [_parameter(parameter, choices.get(parameter.name, ())) for parameter in command.params]
     parts = [
         f"## {name}",
         _paragraphs(command.help),
@@ -184,6 +184,7 @@ SECTIONS = {
         "headrace.pipeline.executors",
         "headrace.pipeline.recipes",
         "headrace.pipeline.schedules",
+        "headrace.pipeline.deployment",
         "headrace.describe.check",
     ),
     "Inputs": (
@@ -191,14 +192,18 @@ SECTIONS = {
         "headrace.pipeline.deduplicate",
         "headrace.model.watermarks",
     ),
-    "Expressions": ("headrace.model.expressions.expr", "headrace.model.expressions.value_types"),
+    "Expressions": (
+        "headrace.model.expressions.data_types",
+        "headrace.model.expressions.expr",
+        "headrace.model.expressions.value_types",
+    ),
     "What: aggregates": (
         "headrace.model.combiners",
         "headrace.model.expressions.aggregate_methods",
         "headrace.model.custom_combiners",
     ),
     "Where: windows": ("headrace.model.windows", "headrace.model.calendar"),
-    "When: triggers": ("headrace.model.triggers", "headrace.model.custom_triggers", "headrace.model.patterns"),
+    "When: triggers": ("headrace.model.triggers",),
     "How: accumulation": ("headrace.model.accumulation",),
     "Expectations": ("headrace.pipeline.expectations",),
     "Reading": ("headrace.read", "headrace.runs.client"),
@@ -279,8 +284,8 @@ def _section(name: str, value: object) -> str:
     """Where the module stands that defines ``name``; an alias of a type does not know its own."""
     own = f"{getattr(value, '__module__', '')}."
     for section, modules in SECTIONS.items():
-        for each in modules:
-            if own.startswith(f"{each}.") or getattr(sys.modules.get(each), name, None) is value:
+        for module in modules:
+            if own.startswith(f"{module}.") or getattr(sys.modules.get(module), name, None) is value:
                 return section
     raise ValueError(f"the reference has no section for {name}, which is in {own[:-1]}; give it one in SECTIONS")
 

@@ -1,4 +1,4 @@
-"""A program and all that it starts, as one session of processes: ended as a whole, whoever died before."""
+"""A program and all that it starts, as one session of processes: ended as a whole, whichever process died before."""
 
 import os
 import signal

@@ -49,6 +49,6 @@ python=$(find_python)
 check_java
 uv=$(find_uv "$python")
 "$uv" sync --frozen --all-extras || fail "uv could not install what uv.lock names (its message is above)"
-# without it everything works, and each start of Spark takes twice as long
-.venv/bin/python -m scripts.spark_archive || printf 'setup: no class-data archive of Spark (why is above); make archive tries again\n' >&2
+# without it everything works, and each start of Spark takes twice as long; --no-archive: `make archive` follows
+[ "${1:-}" = --no-archive ] || .venv/bin/python -m scripts.spark_archive || printf 'setup: no class-data archive of Spark (why is above); make archive tries again\n' >&2
 printf 'setup: done. Next: make demo\n'

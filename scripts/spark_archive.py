@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PIPELINE = REPOSITORY / "jobs/pipelines/flights_departures.py"
 
 
-KEPT = 4
+KEPT = 12
 """Archives of other checkouts and JDKs that stay, the newest; each has 150 MB."""
 
 

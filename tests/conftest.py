@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from headrace.pipeline.executors import Executor
 from tests.process.executors import Executed
 
 if TYPE_CHECKING:
@@ -31,8 +30,10 @@ def cache_of_state(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 LONGEST_FIRST = (
     "tests/airflow/test_end_to_end.py",
-    "tests/airflow/test_scheduled_backfill.py",
+    "tests/browser/test_forms.py",
     "tests/cluster/test_headrace_on_a_cluster.py",
+    "tests/airflow/test_scheduled_backfill.py",
+    "tests/browser/test_pages.py",
     "tests/flights/test_truth.py",
     "tests/airflow/test_secrets.py",
     "tests/cluster/test_spark_cluster.py",
@@ -70,10 +71,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank.get(item.location[0], len(rank)))
 
 
+def pytest_collection() -> None:
+    """Collecting makes what stays: there is nothing to look for meanwhile."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """What was collected lives to the end: without this the collector looks through it in every other test."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:
@@ -104,8 +110,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
 @pytest.fixture
 def executor(request: pytest.FixtureRequest) -> Executed:
     """``local``, or what ``on_both`` says."""
-    name = getattr(request, "param", Executor.LOCAL)
-    return Executed(name, request.getfixturevalue("spark") if name is Executor.SPARK else None)
+    name = getattr(request, "param", "local")
+    return Executed(name, request.getfixturevalue("spark") if name == "spark" else None)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

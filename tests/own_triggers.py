@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace import CustomTrigger, DataType, Progress, TriggerElement, TriggerMoment
-from headrace.model.custom_triggers import State
 from headrace.model.time import Instant
+from headrace.model.triggers.custom import State
 
 
 @dataclass(frozen=True)

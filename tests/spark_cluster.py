@@ -2,14 +2,16 @@
 
     with SparkCluster(tmp_path, environment=minio.environment()) as cluster:
         cluster.add_workers(2, cores=1)
-        command = ["spark-submit", "--conf", "spark.executor.memory=512m", ".../submit.py", "process", ...]
+        command = [*cluster.submit, "--conf", "spark.executor.memory=512m", ".../submit.py", "process", ...]
         driver = subprocess.Popen(command, env=cluster.environment())
         ...
         cluster.kill(cluster.workers[0])    # as if its machine had lost power
 
 A driver is a process of its own (one JVM belongs to a process, and the suite's has its own session). All that it needs
-stands in the ``spark-defaults.conf`` that ``environment()`` points at, so ``spark-submit FILE`` and
-``SparkSession.builder.getOrCreate()`` both find the cluster; ``--conf`` and ``builder.config`` come on top:
+stands in ``FOLDER/conf/spark-defaults.conf``, which ``submit`` names and ``environment()`` too, for
+``SparkSession.builder.getOrCreate()``; ``--conf`` and ``builder.config`` come on top. SPARK_CONF_DIR could name it as
+well, but a folder that is there comes on the class path, which the class-data archive's is not: a JVM then takes twice
+as long to start.
 
 - ``spark.master``, ``spark.driver.host`` and ``bindAddress`` (loopback), ``spark.authenticate`` with the secret of this
   cluster. The file is for this user only: options would show in the list of processes.
@@ -146,6 +148,16 @@ class SparkCluster:
         state: dict[str, Any] = answer.json()
         return state
 
+    @property
+    def defaults(self) -> Path:
+        """The file with all that a driver needs."""
+        return self.folder / "conf" / "spark-defaults.conf"
+
+    @property
+    def submit(self) -> list[str]:
+        """The beginning of a command that submits an application to this cluster."""
+        return [str(Path(sys.executable).with_name("spark-submit")), "--properties-file", str(self.defaults)]
+
     def environment(self) -> dict[str, str]:
         """The environment of a driver: this process's, the cluster's, and where Spark's settings are."""
         binaries = Path(sys.executable).parent
@@ -154,7 +166,8 @@ class SparkCluster:
             **self._environment,
             "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
             "PYSPARK_PYTHON": sys.executable,
-            "SPARK_CONF_DIR": str(self.folder / "conf"),
+            "PYSPARK_SUBMIT_ARGS": f"--properties-file {self.defaults} pyspark-shell",
+            "SPARK_CONF_DIR": str(self.folder / "none"),
             "SPARK_LOCAL_IP": LOOPBACK,
         }
 
@@ -175,8 +188,7 @@ class SparkCluster:
             **self._environment,
             **own,
             "SPARK_HOME": str(SPARK_HOME),
-            # nothing of this machine's; a folder that is there would be on the class path, which the archive's is not
-            "SPARK_CONF_DIR": str(folder / "conf"),
+            "SPARK_CONF_DIR": str(folder / "none"),  # nothing of this machine's
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": " ".join(
@@ -207,9 +219,8 @@ class SparkCluster:
             "spark.driver.extraJavaOptions": driver_java_options(),
             "spark.executor.extraJavaOptions": driver_java_options(),
         }
-        file = self.folder / "conf" / "spark-defaults.conf"
-        file.parent.mkdir()
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        self.defaults.parent.mkdir()
+        with os.fdopen(os.open(self.defaults, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
             out.writelines(f"{name} {value}\n" for name, value in settings.items())
 
     def _remove(self, worker: Node, politely: float) -> None:

@@ -11,38 +11,38 @@ if TYPE_CHECKING:
     from headrace import testing
     from headrace.describe.check import check
     from headrace.model.accumulation import How, accumulating, discarding, retracting
+    from headrace.model.calendar import CalendarWindows
     from headrace.model.combiners import Aggregate, count
     from headrace.model.custom_combiners import CustomCombiner
-    from headrace.model.custom_triggers import CustomTrigger, Progress, TriggerElement, TriggerMoment
-    from headrace.model.expressions.expr import DataType, Expr, coalesce, col, concat, greatest, if_else, least, lit
+    from headrace.model.expressions.data_types import DataType
+    from headrace.model.expressions.expr import Expr, coalesce, col, concat, greatest, if_else, least, lit
     from headrace.model.expressions.value_types import ListType
-    from headrace.model.triggers import (
+    from headrace.model.triggers import Signal, Trigger
+    from headrace.model.triggers.composites import (
         AfterAll,
         AfterAny,
-        AfterBytes,
-        AfterCount,
         AfterEach,
-        AfterPattern,
-        AfterPercentileWatermark,
-        AfterProcessingTime,
-        AfterPunctuation,
-        AfterSignal,
-        AfterSynchronizedProcessingTime,
         AfterWatermark,
-        Always,
-        DataDriven,
-        Default,
-        Never,
         OrFinally,
         Repeatedly,
-        Signal,
-        Trigger,
         on_update,
         on_window_close,
     )
+    from headrace.model.triggers.custom import CustomTrigger, Progress, TriggerElement, TriggerMoment
+    from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
+    from headrace.model.triggers.leaves import (
+        AfterBytes,
+        AfterCount,
+        AfterPercentileWatermark,
+        AfterProcessingTime,
+        AfterSignal,
+        AfterSynchronizedProcessingTime,
+        Always,
+        Default,
+        Never,
+    )
     from headrace.model.watermarks import Punctuated, SplitStrategy
     from headrace.model.windows import (
-        CalendarWindows,
         CustomWindows,
         FixedWindows,
         GlobalWindows,
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     )
     from headrace.pipeline.aggregation import Aggregation
     from headrace.pipeline.deduplicate import Deduplicate
+    from headrace.pipeline.deployment.airflow_options import airflow
+    from headrace.pipeline.deployment.timetables import cron, on_assets
     from headrace.pipeline.expectations import Expectation, expect
     from headrace.pipeline.pipeline import Pipeline
     from headrace.pipeline.recipes import count_windows, sliding_count_windows
@@ -72,19 +74,14 @@ _MODULES = {
         "discarding",
         "retracting",
     ),
+    "model.calendar": ("CalendarWindows",),
     "model.combiners": (
         "Aggregate",
         "count",
     ),
     "model.custom_combiners": ("CustomCombiner",),
-    "model.custom_triggers": (
-        "CustomTrigger",
-        "Progress",
-        "TriggerElement",
-        "TriggerMoment",
-    ),
+    "model.expressions.data_types": ("DataType",),
     "model.expressions.expr": (
-        "DataType",
         "Expr",
         "coalesce",
         "col",
@@ -94,37 +91,48 @@ _MODULES = {
         "least",
         "lit",
     ),
+    "model.expressions.value_types": ("ListType",),
     "model.triggers": (
-        "AfterAll",
-        "AfterAny",
-        "AfterBytes",
-        "AfterCount",
-        "AfterEach",
-        "AfterPattern",
-        "AfterPercentileWatermark",
-        "AfterProcessingTime",
-        "AfterPunctuation",
-        "AfterSignal",
-        "AfterSynchronizedProcessingTime",
-        "AfterWatermark",
-        "Always",
-        "DataDriven",
-        "Default",
-        "Never",
-        "OrFinally",
-        "Repeatedly",
         "Signal",
         "Trigger",
+    ),
+    "model.triggers.composites": (
+        "AfterAll",
+        "AfterAny",
+        "AfterEach",
+        "AfterWatermark",
+        "OrFinally",
+        "Repeatedly",
         "on_update",
         "on_window_close",
     ),
-    "model.expressions.value_types": ("ListType",),
+    "model.triggers.custom": (
+        "CustomTrigger",
+        "Progress",
+        "TriggerElement",
+        "TriggerMoment",
+    ),
+    "model.triggers.data_driven": (
+        "AfterPattern",
+        "AfterPunctuation",
+        "DataDriven",
+    ),
+    "model.triggers.leaves": (
+        "AfterBytes",
+        "AfterCount",
+        "AfterPercentileWatermark",
+        "AfterProcessingTime",
+        "AfterSignal",
+        "AfterSynchronizedProcessingTime",
+        "Always",
+        "Default",
+        "Never",
+    ),
     "model.watermarks": (
         "Punctuated",
         "SplitStrategy",
     ),
     "model.windows": (
-        "CalendarWindows",
         "CustomWindows",
         "FixedWindows",
         "GlobalWindows",
@@ -135,18 +143,26 @@ _MODULES = {
         "Window",
         "WindowFn",
     ),
+    "pipeline.aggregation": ("Aggregation",),
+    "pipeline.deduplicate": ("Deduplicate",),
+    "pipeline.deployment.airflow_options": ("airflow",),
+    "pipeline.deployment.timetables": (
+        "cron",
+        "on_assets",
+    ),
     "pipeline.expectations": (
         "Expectation",
         "expect",
     ),
-    "pipeline.aggregation": ("Aggregation",),
     "pipeline.pipeline": ("Pipeline",),
-    "pipeline.deduplicate": ("Deduplicate",),
     "pipeline.recipes": (
         "count_windows",
         "sliding_count_windows",
     ),
-    "pipeline.schedules": ("Backfill", "Retention"),
+    "pipeline.schedules": (
+        "Backfill",
+        "Retention",
+    ),
     "pipeline.sources": (
         "FileSource",
         "Input",
@@ -213,12 +229,14 @@ __all__ = [
     "Window",
     "WindowFn",
     "accumulating",
+    "airflow",
     "check",
     "coalesce",
     "col",
     "concat",
     "count",
     "count_windows",
+    "cron",
     "csv",
     "discarding",
     "expect",
@@ -227,6 +245,7 @@ __all__ = [
     "json",
     "least",
     "lit",
+    "on_assets",
     "on_update",
     "on_window_close",
     "open",

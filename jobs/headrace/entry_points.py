@@ -38,13 +38,18 @@ class BrokenEntryPointError(FixConfigError):
 class EntryPointGroup(Generic[T]):
     """The parts of one kind, by name; ``kind`` is what messages call one of them.
 
-    ``built_in`` says where Headrace's own are (``module:attribute``). Each part is an instance of ``provides``.
+    ``built_in`` says where Headrace's own are (``module:attribute``), and ``provides`` where the class is of which each
+    part is an instance: so a group may stand below the modules of its parts, and naming a part imports none of them.
     """
 
     group: str
     kind: str
-    provides: type[Any]
+    provides: str
     built_in: Mapping[str, str] = field(default_factory=dict)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether somebody has a part called ``name``; it is not loaded."""
+        return name in self.built_in or any(each.name == name for each in _installed(self.group))
 
     def __getitem__(self, name: str) -> T:
         """The part called ``name``. Raises NotRegisteredError, BrokenEntryPointError."""
@@ -64,15 +69,14 @@ class EntryPointGroup(Generic[T]):
 
     def names(self) -> list[str]:
         """All names that can be used: Headrace's own first."""
-        others = {each.name for each in _installed(self.group)} - self.built_in.keys()
+        others = {entry_point.name for entry_point in _installed(self.group)} - self.built_in.keys()
         return [*self.built_in, *sorted(others)]
 
     def _load(self, name: str) -> T | None:
         if place := self.built_in.get(name):
-            module, _, attribute = place.partition(":")
-            part: T = getattr(import_module(module), attribute)
+            part: T = _at(place)
             return part
-        match [each for each in _installed(self.group) if each.name == name]:
+        match [installed for installed in _installed(self.group) if installed.name == name]:
             case []:
                 return None
             case [one]:
@@ -91,9 +95,10 @@ class EntryPointGroup(Generic[T]):
                 f"the {self.kind} {entry_point.name!r} cannot be loaded: {type(error).__name__}: {error} (from "
                 f"{_described(entry_point)}); mend or uninstall that package"
             ) from error
-        if not isinstance(part, self.provides):
+        provides: type[Any] = _at(self.provides)
+        if not isinstance(part, provides):
             raise BrokenEntryPointError(
-                f"the {self.kind} {entry_point.name!r} is {type(part).__name__}, not a {self.provides.__name__} (from "
+                f"the {self.kind} {entry_point.name!r} is {type(part).__name__}, not a {provides.__name__} (from "
                 f"{_described(entry_point)}); mend or uninstall that package"
             )
         return part
@@ -101,6 +106,11 @@ class EntryPointGroup(Generic[T]):
 
 _LOADED: dict[tuple[str, str], Any] = {}
 """Parts by group and name. What is not found is not remembered: it may be installed meanwhile."""
+
+
+def _at(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def _installed(group: str) -> "list[EntryPoint]":

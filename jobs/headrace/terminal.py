@@ -19,7 +19,9 @@ def in_one_line(text: str) -> str:
 def _written(text: str, kept: str) -> str:
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each in kept else repr(each)[1:-1] for each in text)
+    return "".join(
+        character if character.isprintable() or character in kept else repr(character)[1:-1] for character in text
+    )
 
 
 def flush_output() -> None:

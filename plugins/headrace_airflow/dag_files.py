@@ -8,6 +8,7 @@ from airflow.sdk import DAG, get_parsing_context
 
 from headrace.errors import FixConfigError
 from headrace_airflow.dags import built, built_for
+from headrace_airflow.decisions.dags import decision_dag, decision_dags
 
 
 class BrokenPipelineFilesError(FixConfigError):
@@ -17,14 +18,16 @@ class BrokenPipelineFilesError(FixConfigError):
 
 
 def asked_for() -> Mapping[str, DAG]:
-    """The DAGs of every registered pipeline, by DAG id; for a task that starts, only the one that it belongs to.
+    """The DAGs of every registered pipeline, and those of decisions, by DAG id; for a task that starts, only the one
+    that it belongs to.
 
     So a task neither builds the DAGs of others nor waits for their files. It raises what is wrong with its own.
     """
     dag_id = get_parsing_context().dag_id
     if dag_id is None:
-        return built().dags
-    dag = built_for(dag_id)
+        found = built()
+        return {**found.dags, **decision_dags(found.pipelines)}
+    dag = decision_dag(dag_id) or built_for(dag_id)
     return {} if dag is None else {dag_id: dag}
 
 

@@ -12,7 +12,7 @@ from headrace_airflow.forms import FormError
 
 _log = logging.getLogger("airflow.task")
 _ADVICE = {
-    FormError.code: "Nothing was done. Trigger a new run with what is right.",
+    FormError.code: "Nothing was done. Trigger a new run with correct values.",
     FixConfigError.remedy: "Change the configuration, then clear this task.",
     FixDataError.remedy: "Correct the data, then trigger a new run.",
     RetryError.remedy: "Airflow tries again.",

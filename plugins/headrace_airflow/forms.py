@@ -4,12 +4,12 @@ takes keys that the form does not have, and knows nothing of how two fields agre
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from airflow.sdk import Context
 
 from headrace.errors import FixConfigError
+from headrace.model.suggestions import did_you_mean
 from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.options import RunOptions, parse_signal, parse_span
 from headrace_snapshots.refs import MAIN
@@ -30,8 +30,7 @@ class Form:
 
     def check(self, context: Context) -> None:
         """Raise FormError if something is wrong with the form of this run, before anything is done."""
-        run = context.get("dag_run")
-        self._check_names(getattr(run, "conf", None) or {})
+        check_names(context, self.names)
         try:
             self._check_values(context.get("params") or {})
         except FormError:
@@ -53,12 +52,13 @@ class Form:
                 f"{', '.join(self.pipeline.signals) or 'none'}"
             )
 
-    def _check_names(self, conf: Mapping[str, Any]) -> None:
-        for name in conf:
-            if name not in self.names:
-                near = get_close_matches(name, self.names, 1)
-                meant = f" (did you mean {near[0]}?)" if near else ""
-                raise FormError(
-                    f"the configuration of this run names {name!r}, which this DAG does not know{meant}; "
-                    f"it knows {', '.join(self.names)}"
-                )
+
+def check_names(context: Context, names: Collection[str]) -> None:
+    """Raise FormError if the configuration of this run names what is not among ``names``, the fields of its form."""
+    run = context.get("dag_run")
+    for name in getattr(run, "conf", None) or {}:
+        if name not in names:
+            raise FormError(
+                f"the configuration of this run names {name!r}, which this DAG does not know; "
+                f"{did_you_mean(name, names)}it knows {', '.join(names)}"
+            )

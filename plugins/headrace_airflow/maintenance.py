@@ -30,18 +30,18 @@ class ExpireOperator(BaseOperator):
             store = open_store(root())
             check_root(store)
             keep = keeping(form["keep_last"], form["keep_for"] or None, tags=form["keep_tags"])
-            found = expire(Catalog(store, self.form.pipeline.name), keep, dry_run=form["dry_run"])
-        verb = "would be" if found.dry_run else "are"
+            expired = expire(Catalog(store, self.form.pipeline.name), keep, dry_run=form["dry_run"])
+        verb = "would be" if expired.dry_run else "are"
         self.log.info(
             "%s objects %s deleted (%s bytes), %s %s marked for the next run, %s wait for writers of %s; "
             "%s snapshots are kept",
-            found.swept.objects,
+            expired.swept.objects,
             verb,
-            found.swept.bytes,
-            found.marked.objects,
+            expired.swept.bytes,
+            expired.marked.objects,
             verb,
-            found.waiting.objects,
-            ", ".join(found.writers) or "no branch",
-            found.kept,
+            expired.waiting.objects,
+            ", ".join(expired.writers) or "no branch",
+            expired.kept,
         )
-        return asdict(found)
+        return asdict(expired)

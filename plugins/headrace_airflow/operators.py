@@ -4,8 +4,6 @@ An application, of Spark or a process of the task's own, tells what it did by it
 only when it left none.
 """
 
-import hashlib
-import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,14 +18,16 @@ from headrace import application
 from headrace.audit.store import AuditFailedError
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_local, log_options, new_log
 from headrace.errors import FixConfigError
-from headrace.pipeline.executors import Executor, ExecutorDecision
+from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
 from headrace.pipeline.loading.registry import Registered
 from headrace.runs.options import parse_span
 from headrace.runs.reporting.results import Action, RunError, RunResult, read, redacted
 from headrace_airflow.assets import Published
-from headrace_airflow.audits import check_audit, stored_audit, unpublished_range
+from headrace_airflow.audits import check_audit, range_of, stored_audit
 from headrace_airflow.failures import airflow_error, error_of_exit_code, headrace_errors
+from headrace_airflow.families.options import options_of
 from headrace_airflow.processes import Ended, OwnProcess, Supervised
+from headrace_airflow.run_ids import backfill_branch, request_of, run_id_of
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, root, spark_connection
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN
@@ -62,9 +62,11 @@ class HeadraceOperator(SparkSubmitOperator):
         flags: dict[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
+        options = options_of(registered.pipeline)
         super().__init__(
             application=str(SUBMIT),
-            conn_id=spark_connection(),
+            conn_id=options.conn_id or spark_connection(),
+            env_vars=dict(options.env),
             name=f"headrace {registered.pipeline.name} {action}",
             driver_memory=driver_memory(),
             **kwargs,
@@ -72,6 +74,7 @@ class HeadraceOperator(SparkSubmitOperator):
         self.registered = registered
         self.action = action
         self.flags = flags or {}
+        self.env = dict(options.env)
         self._own: OwnProcess | None = None
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]  # Spark's own operator has no XCom
@@ -99,15 +102,13 @@ class HeadraceOperator(SparkSubmitOperator):
         self.log.info("executor %s: %s", choice.name, choice.reason)
         arguments = [self.action, *self._arguments(context, where, run_id)]
         arguments += [f"--executor={choice.name}", f"--reason={choice.reason}"]
-        if choice.name is Executor.LOCAL:
-            ended = self._on_its_own(arguments)
-        else:
-            ended = self._on_spark(context, where, run_id, arguments)
+        is_submitted = EXECUTORS[choice.name].is_submitted
+        ended = self._on_spark(context, where, run_id, arguments) if is_submitted else self._on_its_own(arguments)
         result = self._result(where, run_id)
         if result is not None and result.error is not None:
             raise airflow_error(result.error)  # what the application said of it is in the log already
         if result is None or not ended.well:
-            if choice.name is Executor.SPARK:
+            if is_submitted:
                 self.log.info("::endgroup::")
             raise airflow_error(error_of_exit_code(ended.exit_code, ended.said))
         for warning in result.warnings:
@@ -137,13 +138,13 @@ class HeadraceOperator(SparkSubmitOperator):
                 full_sweep=bool(context["params"].get("full_sweep")),
             )
 
-        return choose(pipeline, None if asked is None else Executor(asked), work)
+        return choose(pipeline, asked, work)
 
     def _on_its_own(self, arguments: list[str]) -> Ended:
         """Run submit.py in a process of this task's own."""
         self._own = OwnProcess(local_memory())
         command = [sys.executable, str(SUBMIT), *arguments, "--end-with-input"]
-        return self._own.run(command, lambda line: self.log.info("%s", redacted(line)))
+        return self._own.run(command, lambda line: self.log.info("%s", redacted(line)), self.env)
 
     def _on_spark(self, context: Context, where: str, run_id: str, arguments: list[str]) -> Ended:
         """Submit submit.py to Spark, and wait."""
@@ -160,7 +161,7 @@ class HeadraceOperator(SparkSubmitOperator):
     def _prepare_jvm(self, run_id: str, master: str) -> None:
         """What depends on the worker: its class-data archive, and a file for what Spark says."""
         log = new_log(run_id)
-        self.log.info("what Spark says goes to a file on this worker: %s", log)
+        self.log.info("Spark's messages go to a file on this worker: %s", log)
         options = " ".join(part for part in (driver_java_options(), log_options(log)) if part)
         local = LOCAL_MASTER if is_local(master) else {}
         self.conf = {**_SPARK_CONF, **local, "spark.driver.extraJavaOptions": options}
@@ -174,7 +175,7 @@ class HeadraceOperator(SparkSubmitOperator):
             if value is True:
                 arguments.append(flag)
             elif isinstance(value, list):
-                arguments += [f"{flag}={each}" for each in value]
+                arguments += [f"{flag}={item}" for item in value]
             elif value not in (None, False, ""):
                 arguments.append(f"{flag}={value}")
         return arguments
@@ -270,7 +271,7 @@ class AuditOperator(HeadraceOperator):
     def act(self, context: Context) -> Summary:
         """The range whose audit is good; raises its failed expectations."""
         pipeline, branch = self.registered.pipeline, self.branch(context)
-        unpublished = unpublished_range(pipeline.name, root(), branch)
+        unpublished = range_of(pipeline.name, root(), branch)
         if unpublished is None:
             self.log.info("readers see everything on branch %s already", branch)
             return {}
@@ -312,7 +313,7 @@ class CutOverOperator(HeadraceOperator):
 
         name, branch = self.registered.pipeline.name, self.branch(context)
         if not context["params"].get("promote", True):
-            raise AirflowSkipException(f"branch {branch} stays as it is, to be looked at: the form says not to promote")
+            raise AirflowSkipException(f"branch {branch} stays for you to look at: the form says not to promote")
         try:
             result = cut_over(name, root(), branch)
         except BranchBehindError as error:
@@ -336,32 +337,5 @@ def summary(result: RunResult) -> Summary:
         "published": result.published,
         "counts": dict(result.counts),
         "watermark": result.watermark,
-        "executor": None if result.executor is None else str(result.executor.name),
+        "executor": None if result.executor is None else result.executor.name,
     }
-
-
-def run_id_of(context: Context) -> str:
-    """A run id that no other attempt of any task has."""
-    task = context["ti"]
-    return _plain_name(f"{task.dag_id}.{task.run_id}.{task.task_id}.{task.try_number}", 200, unique=str(task.id))
-
-
-def request_of(context: Context) -> str:
-    """What every attempt of a task is for: a name that no other task of any DAG run has."""
-    task = context["ti"]
-    name = f"{task.dag_id}.{task.run_id}.{task.task_id}"
-    return _plain_name(name, 200, unique=name)
-
-
-def backfill_branch(context: Context) -> str:
-    """The branch that the form of a backfill names, or the DAG run's own: the same in every task and every attempt."""
-    if named := context["params"].get("branch"):
-        return str(named)
-    run_id = context["ti"].run_id
-    return _plain_name(f"backfill-{run_id}", 100, unique=run_id)
-
-
-def _plain_name(text: str, length: int, unique: str) -> str:
-    """``text`` in at most ``length`` plain characters, told apart from others alike by ``unique``."""
-    digest = hashlib.sha256(unique.encode()).hexdigest()[:8]
-    return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', text)[: length - 9]}-{digest}"

@@ -94,9 +94,10 @@ def _checked(answer: httpx.Response, what: str, expected: HTTPStatus | None = No
         raise ApiUnavailableError(f"{what} failed: Airflow's REST API answered {answer.status_code}")
     if answer.is_error and answer.status_code != expected:
         raise PoolError(
-            f"{what} was refused by Airflow's REST API ({answer.status_code}): give the Airflow connection "
-            f"{api_connection()} the login and password of a user who may read and make pools (role op), or make the "
-            "pool by hand, with one slot, under Admin, Pools in Airflow's UI, for a user who may read pools"
+            f"{what} was refused by Airflow's REST API ({answer.status_code}). Give the Airflow connection "
+            f"{api_connection()} the login and password of a user who may read and make pools (role op). Or make the "
+            "pool by hand, with one slot, under Admin, Pools in Airflow's UI; then a user who may read pools is "
+            "enough"
         )
     return answer
 

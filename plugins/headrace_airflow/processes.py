@@ -5,7 +5,7 @@ import select
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,7 @@ class MemoryLimitError(FixConfigError):
 
 
 class OrphanedError(RetryError):
-    """Whoever supervised this task is gone, and so nobody hears what it says, or may end it."""
+    """The supervisor of this task is gone, so nobody reads its log, and nobody can end it."""
 
     code = "retry.orphaned"
 
@@ -61,15 +61,18 @@ class OwnProcess:
         self._took: int | None = None
         self._supervisor = os.getppid()
 
-    def run(self, command: Sequence[str], tell: Callable[[str], None]) -> Ended:
-        """Run ``command`` to its end and ``tell`` each line that it says. Raises MemoryLimitError, and OrphanedError
-        once the parent of this process is gone; whatever is raised inside, by a timeout for one, ends it too.
+    def run(self, command: Sequence[str], tell: Callable[[str], None], more: Mapping[str, str] | None = None) -> Ended:
+        """Run ``command`` to its end, with ``more`` in its environment, and ``tell`` each line that it says.
+
+        Raises MemoryLimitError, and OrphanedError once the parent of this process is gone. Whatever is raised inside,
+        by a timeout for one, ends it too.
         """
         self._process = process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            env={**os.environ, **(more or {})},
             start_new_session=True,
         )
         assert process.stdin is not None

@@ -7,7 +7,8 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from headrace_airflow.assets import Published
 from headrace_airflow.failures import headrace_errors
-from headrace_airflow.operators import Summary, run_id_of, summary
+from headrace_airflow.operators import Summary, summary
+from headrace_airflow.run_ids import run_id_of
 from headrace_airflow.settings import root
 from headrace_snapshots.refs import MAIN
 
@@ -33,14 +34,16 @@ class PublishOperator(BaseOperator):
 
         if (branch := context["params"].get("branch", MAIN)) != MAIN:
             raise AirflowSkipException(f"branch {branch} is not published: only {MAIN} is")
-        told = self._told(context)
+        last_announced = self._told(context)
         with headrace_errors():
             try:
-                result = publish_audited(self.published.pipeline, root(), told=told, run_id=run_id_of(context))
+                result = publish_audited(
+                    self.published.pipeline, root(), last_announced=last_announced, run_id=run_id_of(context)
+                )
             except NothingToPublishError as error:
                 raise AirflowSkipException("there is no snapshot yet: nothing has landed") from error
-        if result.published == told:
-            raise AirflowSkipException(f"nothing new: readers see snapshot {told} as before")
+        if result.published == last_announced:
+            raise AirflowSkipException(f"nothing new: readers see snapshot {last_announced} as before")
         self.log.info(
             "readers see snapshot %s (epoch %s) now, %s epochs more; watermark %s",
             result.published,

@@ -26,8 +26,8 @@ class DeploymentError(FixConfigError):
 
 def root() -> str:
     """URI of the deployment's root. Raises DeploymentError."""
-    if found := os.environ.get(ROOT):
-        return found
+    if stated := os.environ.get(ROOT):
+        return stated
     raise DeploymentError(
         f"{ROOT} is not set where this task runs; set it for every Airflow process to the URI of the root, "
         "file:///some/folder or s3://bucket/prefix"

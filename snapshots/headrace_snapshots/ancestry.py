@@ -1,4 +1,4 @@
-"""Who came before whom. Manifests are immutable, so what is found out once stays true.
+"""Ancestry of snapshots. Manifests are immutable, so a fact that was found once stays true.
 
 Searches go by the skip pointers of manifests (``format.skips``), and from one that has none by its parent. They read
 few of the manifests on the way; one that is missing or broken is passed by what the log has of its commit.
@@ -53,22 +53,22 @@ def gathered(read: Callable[[str], Manifest | None], snapshot_id: str, after: in
     """The manifests of ``snapshot_id`` and of what came before it in epochs behind ``after``, by id; each is read once,
     as soon as one that names it has been. ``read`` gives None for one that is not to be had, and raises what ends all.
     """
-    found: dict[str, Manifest] = {}
-    seen = {snapshot_id}
+    manifests: dict[str, Manifest] = {}
+    requested = {snapshot_id}
     pool = ThreadPoolExecutor(READERS, thread_name_prefix="manifests")
     try:
         waiting: set[Future[Manifest | None]] = {pool.submit(read, snapshot_id)}
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for manifest in filter(None, (future.result() for future in done)):
-                found[manifest.snapshot_id] = manifest
+                manifests[manifest.snapshot_id] = manifest
                 named = Link(manifest.snapshot_id, manifest.epoch, manifest.parent, manifest).ancestors
-                new = {each for epoch, each in named.items() if epoch > after} - seen
-                seen |= new
-                waiting |= {pool.submit(read, each) for each in new}
+                new = {ancestor for epoch, ancestor in named.items() if epoch > after} - requested
+                requested |= new
+                waiting |= {pool.submit(read, ancestor) for ancestor in new}
     finally:
         pool.shutdown(cancel_futures=True)
-    return found
+    return manifests
 
 
 def ancestor_at(look: Look, link: Link, epoch: int) -> str | None:
@@ -77,10 +77,10 @@ def ancestor_at(look: Look, link: Link, epoch: int) -> str | None:
         nearest = min((at for at in link.ancestors if at >= epoch), default=None)
         if nearest is None:
             return None
-        found = link.ancestors[nearest]
+        ancestor = link.ancestors[nearest]
         if nearest == epoch:
-            return found
-        link = look(found)
+            return ancestor
+        link = look(ancestor)
     return link.snapshot_id if link.epoch == epoch else None
 
 

@@ -55,7 +55,7 @@ __all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
 _FENCE_SEARCH = 20
 _REPLAYED: dict[str, JSON] = {"replayed": True}
 _FOLLOWED = frozenset({Kind.INIT, Kind.CLAIM, Kind.COMMIT})
-"""Entries that others of the same command follow: whoever stores them calls ``settle`` at its end."""
+"""Entries that others of the same command follow: the command that stores them calls ``settle`` at its end."""
 
 
 @dataclass(frozen=True)
@@ -180,18 +180,22 @@ class Catalog(CatalogReader):
         epoch = self.manifest(from_snapshot).epoch
         return self._append(Fork(branch, from_snapshot), f"forked {branch} at epoch {epoch}")
 
-    def promote(self, branch: str, *, expected_main: str | None, expected: str | None = None) -> Entry:
-        """Make ``branch`` main and published in one entry; the branch ends, the writers of both are fenced.
+    def promote(
+        self, branch: str, *, expected_main: str | None, expected: str | None = None, message: str = ""
+    ) -> Entry:
+        """Make ``branch`` main and published in one entry; the branch ends, the writers of both are fenced. ``message``
+        says who decided it, and why.
 
         Raises PublishConflictError when main is not at ``expected_main``, or the branch not at ``expected``, if that is
         given; RefusedError.
         """
-        return self._append(Promote(branch, expected_main, expected), f"promoted {branch}", {"branch": branch})
+        text = f"promoted {branch}: {message}" if message else f"promoted {branch}"
+        return self._append(Promote(branch, expected_main, expected), text, {"branch": branch})
 
-    def tag(self, name: str, snapshot_id: str) -> Entry:
+    def tag(self, name: str, snapshot_id: str, message: str = "") -> Entry:
         """Keep ``snapshot_id`` under the ref ``tags/{name}``. Raises RefusedError when there is such a tag."""
-        epoch = self.manifest(snapshot_id).epoch
-        return self._append(Tag(name, snapshot_id), f"tagged epoch {epoch} as {name}")
+        text = f"tagged epoch {self.manifest(snapshot_id).epoch} as {name}"
+        return self._append(Tag(name, snapshot_id), f"{text}: {message}" if message else text)
 
     def drop(self, ref: str, message: str = "", *, expected: int | None = None) -> Entry:
         """Remove a branch, or a tag (``tags/{name}``). Raises RefusedError for main, published and unknown ones, and
@@ -262,7 +266,9 @@ class Catalog(CatalogReader):
                 case Fenced() as fenced:
                     raise self._fenced(fenced)
                 case Conflict(reason):
-                    raise PublishConflictError(f"pipeline {self.pipeline}: {reason}; look again, then decide anew")
+                    raise PublishConflictError(
+                        f"pipeline {self.pipeline}: {reason}; look at the new state, then decide again"
+                    )
                 case Refused(reason):
                     raise RefusedError(f"pipeline {self.pipeline}: {reason}")
                 case Append() as next_:
@@ -296,9 +302,9 @@ class Catalog(CatalogReader):
 
     def _skips(self, claim: Claim, manifest: Manifest) -> tuple[Skip, ...]:
         """Skip pointers for ``manifest``, which must be of this pipeline, under this claim, and follow its parent."""
-        found = (manifest.pipeline, manifest.branch, manifest.generation)
-        if found != (self.pipeline, claim.branch, claim.generation):
-            raise RefusedError(f"manifest {manifest.snapshot_id} is of {found}, not of {self.pipeline} under {claim}")
+        owner = (manifest.pipeline, manifest.branch, manifest.generation)
+        if owner != (self.pipeline, claim.branch, claim.generation):
+            raise RefusedError(f"manifest {manifest.snapshot_id} is of {owner}, not of {self.pipeline} under {claim}")
         if manifest.parent is None:
             return ()
         parent = self.manifest(manifest.parent)

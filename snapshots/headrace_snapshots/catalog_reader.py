@@ -72,8 +72,8 @@ class CatalogReader(Objects):
             return None
 
         after = -1 if until is None else self.manifest(until).epoch
-        found = lines.gathered(read, snapshot_id, after)
-        return [*self._line(snapshot_id, until, lambda wanted: found.get(wanted) or self.manifest(wanted))]
+        manifests = lines.gathered(read, snapshot_id, after)
+        return [*self._line(snapshot_id, until, lambda wanted: manifests.get(wanted) or self.manifest(wanted))]
 
     def _line(self, snapshot_id: str, until: str | None, read: Callable[[str], Manifest]) -> Iterator[Manifest]:
         grafts = self._grafts()
@@ -103,8 +103,8 @@ class CatalogReader(Objects):
         nothing follows. Few requests, too.
         """
         parent, epoch = (None, 0) if snapshot is None else (snapshot.snapshot_id, snapshot.epoch + 1)
-        found = self.ancestor_at(descendant, epoch)
-        link = None if found is None else self.link(found)
+        child = self.ancestor_at(descendant, epoch)
+        link = None if child is None else self.link(child)
         return link if link is not None and link.parent == parent else None
 
     def common_ancestor(self, one: str, other: str) -> Link | None:
@@ -120,12 +120,12 @@ class CatalogReader(Objects):
         """The newest in the line of ``snapshot_id`` that main had before it left for another line, by what ``past``
         tells: main may have it all the same. None if there is none, as far as manifests that tell are left.
         """
-        found: list[Link] = []
+        links: list[Link] = []
         for head in past.heads:
             with suppress(BrokenObjectError, MissingSnapshotError):
                 common = self.common_ancestor(head, snapshot_id)
-                found += [] if common is None else [common]
-        return max(found, key=lambda link: link.epoch, default=None)
+                links += [] if common is None else [common]
+        return max(links, key=lambda link: link.epoch, default=None)
 
     def lineage(self, snapshot_id: str) -> Iterator[Link]:
         """``snapshot_id`` and what came before it, newest first, as far as it is kept.
@@ -141,12 +141,12 @@ class CatalogReader(Objects):
         return lines.lineage(look, snapshot_id)
 
     def _grafts(self) -> Mapping[str, str | None]:
-        """Which parents are not kept any more, and what stands for them. Looks at the log anew."""
+        """Which parents are not kept any more, and what stands for them. Reads the log again."""
         horizon = self.known_head().horizon
         return {} if horizon is None else horizon.grafts
 
     def is_kept(self, snapshot_id: str) -> bool:
-        """Whether ``snapshot_id`` is there, and no expiry has marked it: then it may get a ref. Looks at the log anew.
+        """Whether ``snapshot_id`` is there, and no expiry has marked it: then it may get a ref. Reads the log again.
 
         Raises BrokenObjectError if the list of what is marked cannot be read.
         """

@@ -49,10 +49,10 @@ def check(store: ObjectStore, file: DataFile) -> None:
         verify(store, file)
         return
     try:
-        size, found = store.sha256(file.path)
+        size, digest = store.sha256(file.path)
     except ObjectNotFoundError as error:
         raise missing(store, file) from error
-    _check(store, file, size, found)
+    _check(store, file, size, digest)
 
 
 def put_under(store: ObjectStore, file: DataFile, path: Path) -> None:
@@ -74,13 +74,13 @@ def missing(store: ObjectStore, file: DataFile) -> BrokenObjectError:
 
 def changed(store: ObjectStore, file: DataFile) -> BrokenObjectError:
     """What is wrong with ``file`` if it is not what was written."""
-    return _broken(store, file, "has another content than its manifest says")
+    return _broken(store, file, "does not have the checksum in its manifest")
 
 
-def _check(store: ObjectStore, file: DataFile, size: int, found: str) -> None:
+def _check(store: ObjectStore, file: DataFile, size: int, digest: str) -> None:
     if size != file.bytes:
         raise _broken(store, file, f"has {size} bytes, its manifest says {file.bytes}")
-    if found != file.sha256:
+    if digest != file.sha256:
         raise changed(store, file)
 
 

@@ -16,7 +16,7 @@ class FencedAfterCommitError(FencedError):
 
 
 class PublishConflictError(RetryError):
-    """``published`` or ``main`` moved since the caller looked: look again, audit that range, then decide anew."""
+    """``published`` or ``main`` moved since the caller looked: look again, audit the new range, then decide again."""
 
     code = "retry.publish_conflict"
 

@@ -1,5 +1,4 @@
-"""Fsck: holds all that kept snapshots need against what is stored, and names what is wrong, who needs it, and the way
-out.
+"""Fsck: compares what kept snapshots need with what is stored, and says what is wrong, who needs it, and what to do.
 
 Every object that anything names is looked for, and its length compared; those that carry their checksum (manifests,
 nodes, entries, marks) are read. With ``deep`` data files are read too, and held against the checksums that manifests
@@ -103,7 +102,7 @@ def fsck(
     log = _Log(catalog)
     tree = _Tree(catalog, listed, deep, copies if repair else None)
     problems = [*log.problems(repair), *tree.problems()]
-    problems += [problem for each in beside for problem in each(catalog, log.entries, tree.links)]
+    problems += [problem for check in beside for problem in check(catalog, log.entries, tree.links)]
     problems += log.lost_unnoticed(listed, tree.links, witnesses(catalog, listed))
     kinds = {path: kind_of(catalog.pipeline, path) for path in listed}
     collected = None
@@ -129,9 +128,9 @@ class _Log:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._head = catalog.known_head()
-        found = [*catalog.history()]
-        self.entries = [entry for entry in found if isinstance(entry, Entry)]
-        self._lost = [entry for entry in found if isinstance(entry, LostEntry)]
+        history = [*catalog.history()]
+        self.entries = [entry for entry in history if isinstance(entry, Entry)]
+        self._lost = [entry for entry in history if isinstance(entry, LostEntry)]
 
     def problems(self, repair: bool) -> Iterator[Problem]:
         for lost in self._lost:
@@ -140,7 +139,7 @@ class _Log:
             )
         for later, entry in zip(self.entries, self.entries[1:], strict=False):
             if later.number == entry.number + 1 and not _leads_to(entry, later):
-                problem = f"its refs are not those that entry {later.number} has found"
+                problem = f"entry {later.number} has found other refs than it has"
                 yield Problem(self._path(entry.number), problem, f"entry {later.number}", self._way_on())
         yield from self._hint(repair)
         yield from self._mark()
@@ -151,15 +150,16 @@ class _Log:
         """Entries behind the last one, of a log that looks whole."""
         if self._lost or not self._head.is_whole:
             return
-        told = told_of_more(self._catalog, self.entries, stored, kept, witnesses)
-        if told:
-            more = f", and {len(told) - 1} more like that" if len(told) > 1 else ""
+        witnessed = told_of_more(self._catalog, self.entries, stored, kept, witnesses)
+        if witnessed:
+            more = f", and {len(witnessed) - 1} more like that" if len(witnessed) > 1 else ""
             yield Problem(
                 self._path(self._head.entry + 1),
-                f"the log ends at entry {self._head.entry}, but {told[0]}{more}: some of the last entries are lost",
-                "whoever reads, runs or publishes",
-                f"{BACKUP} if nothing was run since; or do without: the next run reads again what they had read, and "
-                f"`headrace expire {self._catalog.pipeline}` lets go of what is left of them",
+                f"the log ends at entry {self._head.entry}, but {witnessed[0]}{more}: some of the last entries are "
+                "lost",
+                "every reader, run and publish",
+                f"{BACKUP} if nothing has run since; or do without: the next run reads the input of the lost epochs "
+                f"again, and `headrace expire {self._catalog.pipeline}` removes what is left of them",
             )
 
     def _way_on(self) -> str:
@@ -167,8 +167,8 @@ class _Log:
             return f"{BACKUP}; as long as it is missing, only `headrace log` misses it"
         to = self._head.refs.get(MAIN, BEGINNING)
         return (
-            f"{BACKUP}; or `headrace rollback {self._catalog.pipeline} --to {to}` goes on without it, and without what "
-            "was committed, patched or published since"
+            f"{BACKUP}; or `headrace rollback {self._catalog.pipeline} --to {to}` goes on without it, and gives up "
+            "all that was committed, patched or published since"
         )
 
     def _hint(self, repair: bool) -> Iterator[Problem]:
@@ -181,7 +181,7 @@ class _Log:
             return
         remedy = "`headrace fsck --repair` writes it again, or the next command that writes the log does"
         path = hint_path(self._catalog.pipeline)
-        yield Problem(path, problem, "whoever looks for the end of the log", remedy, is_repaired)
+        yield Problem(path, problem, "every search for the end of the log", remedy, is_repaired)
 
     def _mark(self) -> Iterator[Problem]:
         if self._head.horizon is None:
@@ -219,7 +219,7 @@ class _Tree:
         self._broken: dict[str, _Broken] = {}
         """By path."""
         head = catalog.known_head()
-        before = {f"{_BEFORE}{each.entry}": each.main for each in head.past.replaced}
+        before = {f"{_BEFORE}{promotion.entry}": promotion.main for promotion in head.past.replaced}
         self._heads = {**head.refs, **before}
         self._whole: dict[str, str | None] = {}
         """The newest whole snapshot of each ref that somebody asked for."""
@@ -233,15 +233,15 @@ class _Tree:
                     files.setdefault(file.path, (file, link))
         self.named |= files.keys()
         with ThreadPoolExecutor(_READERS, thread_name_prefix="fsck") as pool:
-            found = pool.map(self._problem, [file for file, _ in files.values()])
-            wrong = {path: problem for path, problem in zip(files, found, strict=True) if problem is not None}
+            results = pool.map(self._problem, [file for file, _ in files.values()])
+            wrong = {path: problem for path, problem in zip(files, results, strict=True) if problem is not None}
         repaired = {path: problem for path, problem in wrong.items() if self._put_back(files[path][0])}
         for path in wrong.keys() - repaired.keys():
             self._add(path, wrong[path], files[path][1])
         return [
             *(
-                Problem(path, each.problem, each.needed_by, self._remedy(path, each.ref))
-                for path, each in self._broken.items()
+                Problem(path, error.problem, error.needed_by, self._remedy(path, error.ref))
+                for path, error in self._broken.items()
             ),
             *(
                 Problem(path, problem, _name(files[path][1]), "it was stored again from the local cache", True)
@@ -331,14 +331,14 @@ class _Tree:
             is_data = kind_of(pipeline, path) is ObjectKind.DATA
             until = "until they expire" if is_data else "and nothing expires meanwhile"
             return f"do without: {ref} goes on, only older snapshots miss it, {until}"
-        anew = f"`headrace backfill {pipeline}` computes all again beside it" if ref in {MAIN, PUBLISHED} else ""
+        backfill = f"`headrace backfill {pipeline}` computes all again beside it" if ref in {MAIN, PUBLISHED} else ""
         if whole is None:
-            return f"no snapshot of {ref} is whole: {anew or f'`headrace drop {pipeline} {ref}`'}"
+            return f"no snapshot of {ref} is whole: {backfill or f'`headrace drop {pipeline} {ref}`'}"
         branch = "" if ref in {MAIN, PUBLISHED} else f" --branch {ref}"
         back = f"`headrace rollback {pipeline} --to {whole}{branch}` goes back to the newest whole snapshot"
-        back += ", and the next run reads again what came after" if anew else ""
+        back += ", and the next run reads again what came after" if backfill else ""
         back += warned(self._catalog, self._heads.get(ref), whole)
-        return f"{back}; or {anew}" if anew else back
+        return f"{back}; or {backfill}" if backfill else back
 
     def _newest_whole(self, ref: str) -> str | None:
         if ref not in self._whole:

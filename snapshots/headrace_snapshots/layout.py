@@ -1,6 +1,7 @@
-"""The names of all objects in the folder of a pipeline: whoever writes one asks here, and whoever deletes one.
+"""The names of all objects in the folder of a pipeline, and of its summary beside all others, for writers and for
+deletions alike.
 
-What has another name is not Headrace's: no sweep touches it, and ``fsck`` only names it. So a pattern here never
+An object with another name is not Headrace's: no sweep touches it, and ``fsck`` only names it. So a pattern here never
 matches more than what its writer makes.
 """
 
@@ -12,6 +13,9 @@ from headrace_snapshots.refs import NOTHING, SNAPSHOT
 
 RUN_ID = "[A-Za-z0-9][A-Za-z0-9_.-]{0,199}"
 """A regular expression of ids of runs."""
+
+SUMMARIES = ".summaries/"
+"""The folder of the summaries of all pipelines; no pipeline has such a name."""
 
 _NUMBER = r"\d{20}"
 
@@ -96,6 +100,17 @@ def result_path(pipeline: str, run_id: str) -> str:
     return f"{pipeline}/{ObjectKind.RUNS}/{run_id}.json"
 
 
+def summary_path(pipeline: str) -> str:
+    """Where the summary of a pipeline is: all of them in one folder, so that one listing tells which have changed."""
+    return f"{SUMMARIES}{pipeline}.json"
+
+
+def summarized(path: str) -> str | None:
+    """The pipeline whose summary is at ``path``; None if no summary has that name."""
+    name = path.removeprefix(SUMMARIES).removesuffix(".json")
+    return name if name.isidentifier() and path == summary_path(name) else None
+
+
 def mark_path(pipeline: str, mark: str) -> str:
     """Where the mark ``mark`` is, which is called by an entry's number and an id."""
     return f"{pipeline}/{ObjectKind.MARKS}/{mark}.json"
@@ -103,5 +118,5 @@ def mark_path(pipeline: str, mark: str) -> str:
 
 def entry_number(name: str) -> int | None:
     """The number of the entry, or of the mark, whose file has that ``name``; None if it is neither."""
-    found = re.fullmatch(rf"({_NUMBER})(-{SNAPSHOT})?\.json", name)
-    return None if found is None else int(found[1])
+    match = re.fullmatch(rf"({_NUMBER})(-{SNAPSHOT})?\.json", name)
+    return None if match is None else int(match[1])

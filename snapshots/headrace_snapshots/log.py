@@ -2,9 +2,9 @@
 
 Knows entries and their numbers, and nothing of what they mean. The end is found by listing what comes after a known
 entry, so that every gap shows: an entry is there for ever, unless a later one says in its ``base`` that it is not
-needed any more. Then its number is free again, for a writer that was stopped meanwhile. So whoever has created an
-entry lists what follows it: most often nothing, else the newest says whether the number has been given up. Then the
-entry may have been stored before that or after; who knows what it did can tell by what the newest says.
+needed any more. Then its number is free again, for a writer that was stopped meanwhile. So a writer that has created an
+entry lists what follows it: most often nothing, else the newest entry says whether the number has been given up. Then
+the entry may have been stored before that or after; its writer can tell by comparing what it did with the newest entry.
 """
 
 import logging
@@ -188,8 +188,8 @@ class CatalogLog:
         return len(numbers)
 
     def hint_problem(self) -> str | None:
-        """What is wrong with the hint, if anything is. One that is late is as it should be: whoever was to write the
-        next one was killed before it could, and the way to the end is a little longer.
+        """What is wrong with the hint, if anything is. A hint that lags behind is no problem: the command that was to
+        write the next one was killed before it could, and the search for the end is a little longer.
         """
         end = self.end()
         entry, last = end.entry, end.number
@@ -218,16 +218,16 @@ class CatalogLog:
 
     def _salvaged(self, number: int, numbers: Sequence[int], lost: list[str]) -> End:
         """The end of a damaged log: its newest entry that can be read, among ``numbers`` or below them."""
-        found: Entry | None = None
+        newest: Entry | None = None
         for candidate in reversed([*self._listed(0, numbers[0] if numbers else number), *numbers]):
             try:
-                found = self._read(candidate)
+                newest = self._read(candidate)
                 break
             except BrokenObjectError as error:
                 lost = [*lost, str(error)]
         lost = list(dict.fromkeys(lost))
         more = f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-        return End(number, found, "; ".join(lost[:_NAMED]) + more)
+        return End(number, newest, "; ".join(lost[:_NAMED]) + more)
 
     def _create_surely(self, entry: Entry) -> bool:
         in_doubt = False
@@ -258,13 +258,13 @@ class CatalogLog:
             self._store.create(self._path(entry.number), entry.to_bytes())
         except (ObjectExistsError, UnknownOutcomeError) as error:
             try:
-                found = self._read(entry.number)
+                stored = self._read(entry.number)
             except StoreUnavailableError as unreadable:
                 raise UnknownOutcomeError(str(unreadable)) from unreadable
             except ObjectNotFoundError:
                 raise UnknownOutcomeError(str(error)) from error
-            self._remember(found)
-            return found.write_id == entry.write_id
+            self._remember(stored)
+            return stored.write_id == entry.write_id
         return True
 
     def _read(self, number: int) -> Entry:

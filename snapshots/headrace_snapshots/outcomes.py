@@ -1,4 +1,4 @@
-"""What became of an entry that its writer finds folded away: whether what it did is so at the head.
+"""The outcome of an entry that its writer finds folded away: whether the head shows its effect.
 
 The entry was stored before the log was folded, and counts; or after that, and is void. Nothing in the log tells which,
 but the head does: a commit counts if its branch leads to its snapshot, which no other entry names. What people ask for
@@ -20,20 +20,22 @@ def counts(catalog: CatalogReader, head: Head, intent: Intent, entry: Entry) -> 
     """
     match intent:
         case Commit():
-            found = _is_committed(catalog, head, intent, entry)
+            is_done = _is_committed(catalog, head, intent, entry)
         case Publish(snapshot):
-            found = _leads_to(catalog, head.refs.get(PUBLISHED), snapshot)
+            is_done = _leads_to(catalog, head.refs.get(PUBLISHED), snapshot)
         case Rollback() | Fork():
-            found = head.generations.get(intent.branch, -1) >= entry.number and _has_moved(catalog, head, intent, entry)
+            is_done = head.generations.get(intent.branch, -1) >= entry.number and _has_moved(
+                catalog, head, intent, entry
+            )
         case Promote(branch):
-            found = branch not in head.generations and _leads_to(catalog, head.refs.get(MAIN), entry.moves[MAIN][1])
+            is_done = branch not in head.generations and _leads_to(catalog, head.refs.get(MAIN), entry.moves[MAIN][1])
         case Tag(name, snapshot):
-            found = head.refs.get(TAGS + name) == snapshot
+            is_done = head.refs.get(TAGS + name) == snapshot
         case Drop(ref):
-            found = ref not in head.refs and ref not in head.generations
+            is_done = ref not in head.refs and ref not in head.generations
         case _:
-            found = False  # a claim and an expiry are done once more
-    return found
+            is_done = False  # a claim and an expiry are done once more
+    return is_done
 
 
 def _has_moved(catalog: CatalogReader, head: Head, intent: Rollback | Fork, entry: Entry) -> bool:
@@ -67,10 +69,10 @@ def _is_committed(catalog: CatalogReader, head: Head, intent: Commit, entry: Ent
     branch, epoch = intent.branch, entry.detail["epoch"]
     at = head.refs.get(branch)
     ends = {head.refs[ref] for ref in (branch, MAIN) if ref in head.refs}
-    found = {end: catalog.ancestor_at(end, epoch) for end in ends}
+    ancestors = {end: catalog.ancestor_at(end, epoch) for end in ends}
     where = f"pipeline {catalog.pipeline}: epoch {epoch} (snapshot {intent.snapshot})"
-    if intent.snapshot not in found.values():
-        if at is not None and found[at] is None and catalog.link(at).epoch > epoch:
+    if intent.snapshot not in ancestors.values():
+        if at is not None and ancestors[at] is None and catalog.link(at).epoch > epoch:
             raise FencedError(
                 f"{where} of a writer that stood still may have been committed to branch {branch}, and has expired "
                 "since if it was; this writer was replaced and must stop. There is nothing to repeat"

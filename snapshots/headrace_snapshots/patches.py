@@ -1,5 +1,5 @@
-"""Output patches that a rollback gives up: reading epochs again does not make them, so whoever goes back is told which
-they are, and what makes each again.
+"""Output patches that a rollback gives up. Reading epochs again does not make them, so the user learns which they are,
+and what makes each again.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -44,38 +44,38 @@ def patches_given_up(catalog: Catalog, head: str | None, to: str | None) -> list
     """The patches that the line of ``head`` has and that of ``to`` (None: nothing) has not, newest first, as far as
     manifests that name them can be read.
     """
-    found: list[Patch] = []
+    patches: list[Patch] = []
     if head is None:
-        return found
+        return patches
     with suppress(*_UNREADABLE):
         common = None if to is None else catalog.common_ancestor(head, to)
         after = -1 if common is None else common.epoch
         newest = _readable(catalog, head)
         while newest is not None and newest.patch is not None and newest.patch.epoch > after:
-            found.append(newest.patch)
+            patches.append(newest.patch)
             before = catalog.ancestor_at(newest.snapshot_id, newest.patch.epoch - 1)
             newest = None if before is None else _readable(catalog, before)
-    return found
+    return patches
 
 
 def told(catalog: Catalog, patches: Collection[Patch], to: str | None) -> Iterator[str]:
     """For people: that these ``patches`` are given up by going back to ``to``, and what makes each again."""
     for patch in patches:
         yield (
-            f"the patch of epoch {patch.epoch}, by branch {patch.branch}, is given up: once what came after has been "
-            f"read again, {_again(catalog, patch, to)}"
+            f"the patch of epoch {patch.epoch}, by branch {patch.branch}, is given up: once the run has read again "
+            f"what came after, {_again(catalog, patch, to)}"
         )
 
 
 def warned(catalog: Catalog, head: str | None, to: str | None) -> str:
     """``told`` as the end of a message that advises to go from ``head`` back to ``to``; empty if there is nothing."""
-    found = [*told(catalog, patches_given_up(catalog, head, to), to)]
-    return f". Output patches are lost by that: {'; '.join(found)}" if found else ""
+    lines = [*told(catalog, patches_given_up(catalog, head, to), to)]
+    return f". This gives up output patches: {'; '.join(lines)}" if lines else ""
 
 
 def _again(catalog: Catalog, patch: Patch, to: str | None) -> str:
     name, refs = catalog.pipeline, catalog.known_head().refs
-    anew = (
+    backfill = (
         f"`headrace backfill {name}` computes such a branch again, and `headrace promote {name} BRANCH --patch` takes "
         "its results"
     )
@@ -89,7 +89,7 @@ def _again(catalog: Catalog, patch: Patch, to: str | None) -> str:
                     f"`headrace fork {name} {patch.snapshot} patch-{patch.epoch}` and `headrace promote {name} "
                     f"patch-{patch.epoch} --patch` make it again"
                 )
-    return anew
+    return backfill
 
 
 def _goes_on_without(catalog: Catalog, patch: Patch, to: str | None) -> bool:

@@ -76,13 +76,13 @@ class _Log:
         for manifest in by_id.values():
             if manifest.generation > last:
                 yield f"snapshot {manifest.snapshot_id} was written under entry {manifest.generation}"
-        found = [*witnesses, *(_parent(self.catalog.pipeline, manifest) for manifest in by_id.values())]
+        every = [*witnesses, *(_parent(self.catalog.pipeline, manifest) for manifest in by_id.values())]
         led_to = self._led_to() if by_id else set()
-        for witness in found:
+        for witness in every:
             named = {*witness.committed, *self._audited(witness, by_id)}
             for snapshot in sorted(named & by_id.keys() - led_to):
                 yield f"{witness.path} names snapshot {snapshot}, which no entry does"
-        for witness in found:
+        for witness in every:
             if witness.published in kept and self._was_never_published(witness.published, witness.at):
                 yield f"{witness.path} says that snapshot {witness.published} was published, which no entry does"
 
@@ -115,26 +115,26 @@ class _Log:
 
     def _led_to(self) -> set[str]:
         """The ids of snapshots that an entry names, and of those before them, as far as manifests are there."""
-        ahead = [each for entry in self.entries for each in _named(entry)]
-        found: set[str] = set()
+        ahead = [snapshot for entry in self.entries for snapshot in _named(entry)]
+        ids: set[str] = set()
         while ahead:
             snapshot = ahead.pop()
-            if snapshot in found:
+            if snapshot in ids:
                 continue
-            found.add(snapshot)
+            ids.add(snapshot)
             manifest = self._manifest(manifest_path(self.catalog.pipeline, snapshot))
             if manifest is not None and manifest.parent is not None:
                 ahead.append(manifest.parent)
-        return found
+        return ids
 
     def _was_never_published(self, snapshot: str | None, at: str) -> bool:
         """Whether entries of ``at`` are there, and none of them had ``snapshot``, or a later one, at ``published``."""
         if snapshot is None or at < self.entries[-1].at:
             return False
-        seen = {entry.refs.get(PUBLISHED) for entry in self.entries}
-        seen |= {before for entry in self.entries for before in entry.moves.get(PUBLISHED, ())}
+        published = {entry.refs.get(PUBLISHED) for entry in self.entries}
+        published |= {before for entry in self.entries for before in entry.moves.get(PUBLISHED, ())}
         now = self.entries[0].refs.get(PUBLISHED)
-        if snapshot in seen:
+        if snapshot in published:
             return False
         try:
             return now is None or not self.catalog.is_ancestor(snapshot, now)
@@ -143,7 +143,7 @@ class _Log:
 
 
 def _named(entry: Entry) -> Iterator[str]:
-    for snapshot in (*entry.refs.values(), *(each for move in entry.moves.values() for each in move)):
+    for snapshot in (*entry.refs.values(), *(snapshot for move in entry.moves.values() for snapshot in move)):
         if snapshot is not None:
             yield snapshot
 

@@ -78,6 +78,31 @@ a run of the schedule are told when it was ``due``.
 """
 
 
+TWO_PIPELINES = """
+import json, os
+
+import headrace as hr
+from headrace.errors import HeadraceError
+from headrace.pipeline.loading.registry import resolve
+from headrace_snapshots.store import open_store
+from tests.airflow.test_end_to_end import land
+
+root = os.environ["HEADRACE_ROOT"]
+store = open_store(root)
+for number in range(3):
+    for name in ("clicks", "orders"):
+        bad = ["oops"] if name == "clicks" else []
+        land(store, name, f"{number}.jsonl", range(number * 7, number * 7 + 10), *bad)
+        try:
+            hr.open(root, create=True)[resolve(name)].run()
+        except HeadraceError as error:
+            assert error.code == "data.audit_failed", error
+"""
+"""Runs the registered pipelines ``clicks`` and ``orders`` three times each; an audit holds back what ``orders`` has.
+``clicks`` has three dead letters.
+"""
+
+
 def write_pipeline(folder: Path, name: str, *, source: str = "", options: str = "", most: int = 100) -> Path:
     """A pipeline file; ``source`` and ``options`` are further arguments of FileSource and Pipeline."""
     file = folder / f"{name}.py"

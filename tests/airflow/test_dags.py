@@ -64,10 +64,27 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return python(PARSE, tmp_path_factory.mktemp("airflow"), environment)
 
 
-def test_every_pipeline_has_four_dags(parsed: Any) -> None:
+DECISIONS = ("release", "rollback", "drop", "tag", "fork", "replay", "maintain", "promote")
+
+
+def of_pipelines(parsed: Any) -> dict[str, Any]:
+    """The DAGs that belong to one pipeline each: not those of decisions."""
+    return {name: dag for name, dag in parsed["dags"].items() if "decision" not in dag["tags"]}
+
+
+def test_every_pipeline_has_four_dags_and_all_have_one_for_each_decision(parsed: Any) -> None:
     names = ("clicks", "awaiting", "corrected", "aircraft_sessions", "busy_aircraft", "flights_departures")
     families = ("process", "recover", "backfill", "expire")
-    assert set(parsed["dags"]) == {f"headrace_{name}_{family}" for name in names for family in families}
+    own = {f"headrace_{name}_{family}" for name in names for family in families}
+    assert set(parsed["dags"]) == own | {f"headrace_{name}" for name in DECISIONS}
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_a_decision_asks_for_a_pipeline_and_a_reason_and_is_made_by_hand(parsed: Any, decision: str) -> None:
+    dag = parsed["dags"][f"headrace_{decision}"]
+    assert {"pipeline", "reason"} <= {*dag["params"]}
+    assert dag["schedule"] is None
+    assert dag["run_types"] == ["manual", "operator_triggered"]
 
 
 def test_parsing_imports_no_engine(parsed: Any) -> None:
@@ -106,7 +123,7 @@ def test_a_task_builds_its_own_dag_and_does_not_wait_for_the_files_of_others(tmp
 
 
 def test_one_run_at_a_time_and_no_catching_up(parsed: Any) -> None:
-    for dag in parsed["dags"].values():
+    for dag in of_pipelines(parsed).values():
         assert dag["max_active_runs"] == 1
         assert not dag["catchup"]
         assert "headrace" in dag["tags"]
@@ -118,7 +135,7 @@ def test_what_has_a_schedule_is_scheduled_and_nothing_else(parsed: Any) -> None:
     nightly = {"headrace_corrected_backfill": "0 3 * * *", "headrace_corrected_expire": "@daily"}
     assert schedules == {"headrace_clicks_process": "@hourly", **nightly}
     scheduled = {name for name, dag in parsed["dags"].items() if "scheduled" in dag["run_types"]}
-    assert scheduled == {name for name in parsed["dags"] if name.endswith("_process")} | nightly.keys()
+    assert scheduled == schedules.keys()
 
 
 @pytest.mark.parametrize(
@@ -162,7 +179,7 @@ def test_a_pipeline_that_waits_for_signals_can_be_given_them_in_the_form(parsed:
 
 
 def test_the_form_offers_every_executor_and_names_the_pipelines_own(parsed: Any) -> None:
-    offered = {name: dag["executor"] for name, dag in parsed["dags"].items() if not name.endswith("_expire")}
+    offered = {name: dag["executor"] for name, dag in of_pipelines(parsed).items() if not name.endswith("_expire")}
     assert all(offer["enum"] == [None, "spark", "local", "auto"] for offer in offered.values())
     shown = {name: offer["values_display"]["None"] for name, offer in offered.items()}
     assert shown["headrace_clicks_process"] == "as the pipeline says (spark)"
@@ -184,7 +201,7 @@ def test_who_writes_main_holds_the_pool(parsed: Any) -> None:
 
 
 def test_every_task_is_retried_but_one_that_would_delete_what_it_has_just_marked(parsed: Any) -> None:
-    retries = {(name, task["retries"]) for dag in parsed["dags"].values() for name, task in dag["tasks"].items()}
+    retries = {(name, task["retries"]) for dag in of_pipelines(parsed).values() for name, task in dag["tasks"].items()}
     assert {name for name, times in retries if times != 2} == {"expire"}
 
 

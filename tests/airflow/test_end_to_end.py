@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 _DAG_SECONDS = 120
 _RUN_SECONDS = 900
+_SPARK = "executor spark: the pipeline's own"
 _OWN_FRAMES = 2
 """Frames of Headrace's own that an error leaves in a task's log: who reads it wants the message."""
 _PROCESS_SECONDS = 120
@@ -49,7 +50,7 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("pipelines")
     write_pipeline(folder, "clicks")
-    write_pipeline(folder, "strict", source="max_rejected=0,")
+    write_pipeline(folder, "strict", source="max_rejected=0,", options='executor="local"')
     write_pipeline(folder, "modest", most=1, options='executor="auto"')
     waiting = write_pipeline(folder, "waiting", options='executor="local"')
     waiting.write_text(waiting.read_text() + WAITS.format(file=str(folder / "pids")))
@@ -146,9 +147,8 @@ def test_runs_hand_over_state_and_announce_what_they_publish(airflow: LocalAirfl
     assert event["watermark"] == "2026-11-20T00:08:00Z"
 
     land(store, "clicks", "b.jsonl", range(10, 20))
-    second = run(airflow.api, "headrace_clicks_process", {"max_epochs": 1})
+    second = run(airflow.api, "headrace_clicks_process", {"max_epochs": 1, **LOCAL})
     assert second.state == "success", log(airflow.api, second, "process")
-    assert "executor spark: the pipeline's own" in log(airflow.api, second, "process")
     (event,) = airflow.api.asset_events(second.dag_id, second.run_id)
     assert event["epoch"] == 1
 
@@ -204,7 +204,7 @@ def test_recover_and_backfill(airflow: LocalAirflow) -> None:
 
     backfilled = run(airflow.api, "headrace_clicks_backfill")
     assert backfilled.state == "success", log(airflow.api, backfilled, "replay")
-    assert "executor spark: the pipeline's own" in log(airflow.api, backfilled, "replay")
+    assert _SPARK in log(airflow.api, backfilled, "replay")
     (cut_over,) = airflow.api.asset_events(backfilled.dag_id, backfilled.run_id)
     assert cut_over["snapshot"] != event["snapshot"]
     assert cut_over["watermark"] == event["watermark"]

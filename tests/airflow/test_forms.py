@@ -38,10 +38,10 @@ print(json.dumps([check(family, conf) for family, conf in json.loads(os.environ[
 """
 
 WRONG: dict[str, tuple[str, dict[str, Any], str, str]] = {
-    "unknown": ("process", {"max_epoch": 3}, "first task", "names 'max_epoch', which this DAG does not know (did you"),
-    "meant": ("process", {"max_epoch": 3}, "first task", "(did you mean max_epochs?); it knows max_epochs, files_per"),
+    "unknown": ("process", {"max_epoch": 3}, "first task", "names 'max_epoch', which this DAG does not know; did you"),
+    "meant": ("process", {"max_epoch": 3}, "first task", "did you mean 'max_epochs'? it knows max_epochs, files_per"),
     "nothing near": ("expire", {"zebra": None}, "first task", "names 'zebra', which this DAG does not know; it knows"),
-    "recover": ("recover", {"snapshot": "x", "snapshots": 1}, "first task", "did you mean snapshot?"),
+    "recover": ("recover", {"snapshot": "x", "snapshots": 1}, "first task", "did you mean 'snapshot'?"),
     "backfill": ("backfill", {"until": "2026-01-01"}, "first task", "does not know; it knows from, to, promote"),
     "order": (
         "backfill",
@@ -95,4 +95,4 @@ def test_what_is_wrong_with_a_form_is_told_before_anything_is_done(said: dict[st
     assert (said[case][0], why in said[case][1]) == (who, True), said[case]
     if who == "first task":
         assert said[case][1].startswith("config.form: ")
-        assert said[case][1].endswith("Nothing was done. Trigger a new run with what is right.")
+        assert said[case][1].endswith("Nothing was done. Trigger a new run with correct values.")

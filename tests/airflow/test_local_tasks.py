@@ -42,7 +42,7 @@ done["local audit"] = execute("process", "audit", "quick")
 land("b.jsonl", 2, "quick")
 land("c.jsonl", 3, "quick")
 execute("process", "process", "quick", files_per_epoch=1)
-publish_audited("quick", os.environ["HEADRACE_ROOT"], told=None, run_id="told")
+publish_audited("quick", os.environ["HEADRACE_ROOT"], last_announced=None, run_id="told")
 done["expired"] = [execute("expire", "expire", "quick", **form) for form in ({"dry_run": True}, {}, {})]
 done["expired without a rule"] = execute("expire", "expire", "quick", keep_for="soon")
 

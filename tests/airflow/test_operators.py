@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
-from headrace.pipeline.executors import Executor, ExecutorDecision
+from headrace.pipeline.executors import ExecutorDecision
 from headrace.runs.reporting.results import RunError, RunResult
 from tests.airflow.subprocesses import python, write_pipeline
 
@@ -93,7 +93,7 @@ SUCCEEDED = RunResult(
     epoch=4,
     counts={"panes": 7},
     watermark="2026-11-20T00:00:00Z",
-    executor=ExecutorDecision(Executor.SPARK, "the pipeline's own"),
+    executor=ExecutorDecision("spark", "the pipeline's own"),
 )
 
 
@@ -214,7 +214,7 @@ def test_a_killed_driver_is_no_success_although_it_had_written_its_result(answer
 
 def test_what_spark_says_is_folded_or_in_a_file_that_is_named(answers: Any, folder: Path) -> None:
     told = [message for _, message in answers["succeeded"]["log"]]
-    (named,) = [message for message in told if message.startswith("what Spark says goes to a file")]
+    (named,) = [message for message in told if message.startswith("Spark's messages go to a file")]
     file = named.rpartition(": ")[2]
     assert Path(file).parent == folder / "logs"
     assert Path(file).is_file()

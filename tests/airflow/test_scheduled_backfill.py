@@ -14,7 +14,6 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
-from scripts.airflow_api import EndedRun
 from scripts.airflow_env import LocalAirflow
 from tests.airflow.subprocesses import write_pipeline
 from tests.reading import read
@@ -92,27 +91,21 @@ def test_the_last_days_are_computed_anew_beside_the_live_lane(lanes: Lanes) -> N
     check_catalog(lanes.store, "clicks")
 
 
-def backfilled(lanes: Lanes, form: dict[str, object]) -> EndedRun:
-    """A backfill by hand, ended."""
-    api = lanes.airflow.api
-    return api.wait_for_run("headrace_clicks_backfill", api.trigger("headrace_clicks_backfill", form), _SECONDS)
-
-
 def test_a_backfill_by_hand_says_where_it_begins_and_may_stay_unpublished(lanes: Lanes) -> None:
-    api = lanes.airflow.api
-    ended = backfilled(lanes, {"promote": False})
-    log = "\n".join(api.log(ended.dag_id, ended.run_id, "replay"))
-    assert (ended.state, ended.tasks["cut_over"]) == ("success", "skipped"), log
-    assert "the backfill begins with nothing: all input is read again" in log
-    ranged: dict[str, object] = {
-        "from": (datetime.now(UTC) - timedelta(days=1)).isoformat(),
-        "branch": "by-hand",
-        "promote": False,
-    }
-    ended = backfilled(lanes, ranged)
-    log = "\n".join(api.log(ended.dag_id, ended.run_id, "replay"))
-    assert ended.state == "success", log
-    assert f"the backfill begins with snapshot {lanes.published()[0].snapshot_id} (epoch 0)" in log
+    dag, api = "headrace_clicks_backfill", lanes.airflow.api
+    api.pause("headrace_clicks_process")  # nothing lands any more
+    since_yesterday = (datetime.now(UTC) - timedelta(days=1)).isoformat()
+    whole = api.trigger(dag, {"promote": False})
+    ranged = api.trigger(dag, {"from": since_yesterday, "branch": "by-hand", "promote": False})
+    snapshot = lanes.published()[0].snapshot_id
+    for run_id, beginning in (
+        (whole, "nothing: all input is read again"),
+        (ranged, f"snapshot {snapshot} (epoch 0)"),
+    ):
+        ended = api.wait_for_run(dag, run_id, _SECONDS)
+        log = "\n".join(api.log(dag, run_id, "replay"))
+        assert (ended.state, ended.tasks["cut_over"]) == ("success", "skipped"), log
+        assert f"the backfill begins with {beginning}" in log
 
 
 def test_airflows_own_backfill_of_the_live_lane_is_refused(lanes: Lanes) -> None:

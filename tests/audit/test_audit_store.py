@@ -21,7 +21,7 @@ from headrace.audit.store import (
 from headrace.errors import PipelineError
 from headrace.pipeline.expectations import ExpectationView
 from headrace_snapshots.layout import audit_folder
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 
 POSITIVE = Finding(
     "expect_column_values_to_be_between",
@@ -106,6 +106,7 @@ def test_a_damaged_audit_is_named_not_believed(store: MemoryStore, data: bytes) 
         read_audit(store, "flights", "s1", "s2")
 
 
+@pytest.mark.slow
 def test_an_audit_with_any_bit_flipped_is_not_believed(store: MemoryStore) -> None:
     write_audit(store, outcome(POSITIVE, replace(MEAN, observed=float("nan"))))
     path = f"{audit_folder('flights', 's1', 's2')}/result.json"

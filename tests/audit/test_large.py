@@ -8,7 +8,6 @@ import pytest
 
 from headrace import Pipeline, expect
 from headrace.distribute.spark.types import DataFrame, SparkSession
-from headrace.pipeline.executors import Executor
 from headrace.pipeline.loading.registry import registered_files
 from headrace.runs.executors.on_spark import AUDIT_BYTES
 from headrace.runs.options import RunOptions
@@ -46,9 +45,9 @@ PIPELINE = clicks(expectations=EXPECTED, name="audited")
 def root(tmp_path: Path) -> Path:
     """Epochs that readers see, and more that change what they see."""
     land(tmp_path, 0, 2)
-    process(clicks(name="audited"), tmp_path.as_uri(), RunOptions("first", executor=Executor.LOCAL, publish=True))
+    process(clicks(name="audited"), tmp_path.as_uri(), RunOptions("first", executor="local", publish=True))
     land(tmp_path, 2, 4)
-    process(clicks(name="audited"), tmp_path.as_uri(), RunOptions("second", executor=Executor.LOCAL))
+    process(clicks(name="audited"), tmp_path.as_uri(), RunOptions("second", executor="local"))
     return tmp_path
 
 
@@ -73,7 +72,7 @@ def audited(root: Path, spark: SparkSession, pipeline: Pipeline = PIPELINE) -> d
     store = open_store(root.as_uri())
     for found in list(store.list("audited/audits/")):
         store.delete(found.path)
-    done: RunResult = audit(pipeline, root.as_uri(), RunOptions("audit", executor=Executor.SPARK), spark=spark)
+    done: RunResult = audit(pipeline, root.as_uri(), RunOptions("audit", executor="spark"), spark=spark)
     assert done.audit is not None
     document = unsealed(json.loads(store.read(f"{done.audit.path}/result.json")))
     for finding in document["expectations"]:  # Spark meets them in another order
@@ -121,4 +120,4 @@ def test_a_file_that_is_not_what_was_written_is_found_by_spark_too(
 def test_a_bound_that_is_no_size_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(AUDIT_BYTES, "much")
     with pytest.raises(SizeError, match="HEADRACE_AUDIT_BYTES=much"):
-        audit(PIPELINE, root.as_uri(), RunOptions("audit", executor=Executor.SPARK))
+        audit(PIPELINE, root.as_uri(), RunOptions("audit", executor="spark"))

@@ -32,8 +32,8 @@ from headrace.model.time import duration
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.expectations import ExpectationView
-from headrace.pipeline.sources import FileFormat
-from headrace_snapshots.store import MemoryStore, ObjectStore
+from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store.memory import MemoryStore
 from tests.process.executors import Executed, on_both, on_spark
 
 SCHEMA = pa.schema({"origin": pa.string(), "delay": pa.float64()})
@@ -46,7 +46,7 @@ def pipeline(*expectations: Expectation) -> Pipeline:
         input=Input(
             FileSource(
                 "landing/x",
-                FileFormat.JSON,
+                "json",
                 {"at": DataType.TIMESTAMP, "origin": DataType.STRING, "delay": DataType.FLOAT},
             ),
             EventTime(col("at"), BoundedOutOfOrderness(duration(timedelta(hours=1)))),
@@ -264,7 +264,7 @@ import sys
 from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.frames import Frame
 from headrace.audit.run import run_audit
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 outcome = run_audit(
     store=MemoryStore(), pipeline="p", expectations=(), from_snapshot="s1", to_snapshot="s2", audited=None
 )

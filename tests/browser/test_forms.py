@@ -99,6 +99,7 @@ def submitted(airflow: LocalAirflow, ui: AirflowUi, family: str, filled: dict[st
     form = TriggerForm(ui, f"headrace_clicks_{family}")
     form.fill(filled)
     form.submit()
+    ui.leave()
     run = newest(airflow, family)
     return run["conf"], ended(airflow, family, run)
 
@@ -217,6 +218,7 @@ def test_the_asset_is_materialized_by_the_dag_that_processes(airflow: LocalAirfl
         lambda: newest(airflow, "process") if len(airflow.api.runs("headrace_clicks_process")) > before else None,
         "a run that materializes",
     )
+    ui.leave()
     assert run["run_type"] == "asset_materialization"
     found = ended(airflow, "process", run)
     (event,) = airflow.api.asset_events(found.dag_id, found.run_id)

@@ -157,7 +157,7 @@ def test_files_are_verified_if_that_is_asked_for(deployment: Deployment) -> None
     result = headrace(deployment, *asked, "--verify")
     assert result.exit_code == 40
     assert result.stdout == ""
-    assert f"{damaged.name} has another content than its manifest says" in result.stderr
+    assert f"{damaged.name} does not have the checksum in its manifest" in result.stderr
 
 
 def test_log_and_show_tell_the_story_of_a_snapshot(deployment: Deployment) -> None:

@@ -61,12 +61,12 @@ TABLES = {"rich"}
 ROWS = {*TABLES, "duckdb"}
 ARROW = {*ROWS, "pyarrow", "numpy"}
 LIBRARIES: list[tuple[set[str], str]] = [
-    (set(), "check REFERENCE"),
     (set(), "plan REFERENCE --root ROOT"),
     (set(), "log REFERENCE --root ROOT --format json"),
     (set(), "log REFERENCE --root ROOT --graph"),
     (set(), "show REFERENCE main --root ROOT --format json"),
     (set(), "files REFERENCE --at main --verify --root ROOT"),
+    (set(), "check REFERENCE"),
     (TABLES, "log REFERENCE --root ROOT"),
     (TABLES, "show REFERENCE main --root ROOT"),
     (TABLES, "pipelines --root ROOT"),
@@ -105,7 +105,8 @@ def test_what_looks_at_snapshots_imports_only_libraries_that_it_needs(deployment
     for (libraries, command), found in zip(LIBRARIES, modules, strict=True):
         assert found & {*HEAVY.split()} <= libraries, command
         assert found.isdisjoint({"headrace.kernel.types", "headrace.distribute", "headrace.runs.options"}), command
-        assert libraries or len(found) < 340, f"{command}: each module takes time to import"
+        most = 400 if command.startswith("check") else 350  # it looks for families of DAGs of other packages
+        assert libraries or len(found) < most, f"{command}: each module takes time to import"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -16,10 +16,11 @@ from click.testing import CliRunner, Result
 
 import headrace as hr
 from headrace.cli.commands import new
-from headrace.cli.display.output import Format, as_json
+from headrace.cli.display.output import Format
 from headrace.cli.main import app
 from headrace.describe import check
 from headrace.read.deployment import Deployment
+from headrace.read.json_values import as_json
 from headrace.runs.client.handle import PipelineHandle
 from headrace.testing.yaml import suite
 from tests.cli.deployments import PIPELINE_FILE

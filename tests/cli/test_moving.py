@@ -285,7 +285,7 @@ def test_a_fork_is_run_beside_main_and_promoted(live: Live) -> None:
     told = live.headrace("promote", "trial", "--dry-run")
     assert told.exit_code == 0, told.output
     assert "1 of 1 rows that readers see change" in told.stderr
-    assert f"nothing is against it: headrace promote {live.reference} trial --root {live.root}" in told.stderr
+    assert f"is against the promotion: headrace promote {live.reference} trial --root {live.root}" in told.stderr
     rehearsal = json.loads(live.headrace("promote", "trial", "--dry-run", "--format", "json").stdout)
     assert rehearsal["refusals"] == []
     (row,) = rehearsal["diff"]["output"]["first"]
@@ -307,7 +307,7 @@ def test_a_promotion_that_is_refused_says_why_and_moves_nothing(live: Live) -> N
     before = live.catalog.head()
     told = live.headrace("promote", "trial", "--dry-run")
     assert told.exit_code == 0
-    assert "it would be refused: branch trial of clicks has not read 1 files that main has" in told.stderr
+    assert "would be refused: branch trial of clicks has not read 1 files that main has" in told.stderr
     assert "nothing is against it" not in told.stderr
     (refusal,) = json.loads(live.headrace("promote", "trial", "--dry-run", "--format", "json").stdout)["refusals"]
     assert (refusal["code"], refusal["remedy"]) == ("retry.branch_behind", "retry")
@@ -330,7 +330,7 @@ def test_a_branch_patches_what_is_over_on_main(live: Live) -> None:
     told = live.headrace("promote", "fix", "--patch", "--dry-run")
     assert told.exit_code == 0, told.output
     assert "1 of 1 rows that readers see change" in told.stderr
-    assert f"nothing is against it: headrace promote {live.reference} fix --root {live.root} --patch" in told.stderr
+    assert f"is against the promotion: headrace promote {live.reference} fix --root {live.root} --patch" in told.stderr
     rehearsal = json.loads(live.headrace("promote", "fix", "--patch", "--dry-run", "--format", "json").stdout)
     assert (rehearsal["branch"], rehearsal["refusals"], rehearsal["left"]) == ("fix", [], {})
     numbers = rehearsal["output"]["rows"]
@@ -363,7 +363,7 @@ def test_a_branch_patches_what_is_over_on_main(live: Live) -> None:
     live.run("run")
     refused = live.headrace("promote", "fix", "--patch")
     assert refused.exit_code == BranchBehindError("").exit_code
-    assert "it would be refused: branch fix" in live.headrace("promote", "fix", "--patch", "--dry-run").stderr
+    assert "would be refused: branch fix" in live.headrace("promote", "fix", "--patch", "--dry-run").stderr
 
 
 def test_python_moves_as_the_commands_do(live: Live) -> None:

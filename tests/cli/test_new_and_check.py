@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.main import app
 from headrace.pipeline.loading.registry import SHIPPED, resolve
-from headrace.pipeline.schedules import FAMILIES, dag_id
+from headrace.pipeline.schedules import DAG_FAMILIES, dag_id
 from tests.cli.deployments import PIPELINE_FILE
 
 
@@ -91,7 +91,7 @@ def test_check_says_what_a_pipeline_means(here: Path) -> None:
         assert words in told.stdout
     (found,) = checked("clicks.py:clicks")["pipelines"]
     assert found["dags"] == {
-        dag_id("clicks", family): "@hourly" if family == "process" else None for family in FAMILIES
+        dag_id("clicks", family): "@hourly" if family == "process" else None for family in DAG_FAMILIES.names()
     }
     assert list(found["meaning"]) == ["input source", "what", "where", "when", "how"]
     assert found["problems"] == []

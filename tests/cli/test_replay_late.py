@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 from headrace import Input, Pipeline, SlidingWindows
 from headrace.cli.main import app
-from headrace.pipeline.sources import FileFormat
 from headrace.runs.reprocessing.copies import LandingAgainError
 from headrace.runs.reprocessing.late import LandedLate, land_late
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -140,7 +139,7 @@ def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Depl
 
 
 def test_csv_lands_with_the_header_of_its_file(deployment: Deployment, tmp_path: Path) -> None:
-    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, format=FileFormat.CSV))
+    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, format="csv"))
     names = [f"landing/clicks/{name}" for name in ("a.csv", "b.csv", "c.csv.gz")]
     deployment.store.write(names[0], b"\xef\xbb\xbf\r\nuser,at,amount\r\n...\r\n")
     deployment.store.write(names[1], b"amount,user,at\n...\n")
@@ -194,7 +193,7 @@ def test_records_whose_header_is_gone_are_left_and_the_others_land(tmp_path: Pat
 
 
 def test_parquet_lands_as_parquet(deployment: Deployment) -> None:
-    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, format=FileFormat.PARQUET))
+    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, format="parquet"))
     text = {"user": "ann", "at": "2026-03-01T01:10:00.000001Z", "amount": 2**60}
     deployment.commit(late=[late(json.dumps(text)), late(json.dumps({**text, "amount": None}))])
     assert land(deployment, pipeline).records == 2
@@ -220,7 +219,7 @@ def test_what_cannot_be_meant_is_refused(deployment: Deployment, monkeypatch: py
     pipeline = deployment.pipeline
     far = deployment.pipeline = changed(pipeline, source=replace(pipeline.source, path="memory://elsewhere"))
     deployment.commit(late=[late(raw(1))])
-    with pytest.raises(LandingAgainError, match="name a landing prefix"):
+    with pytest.raises(LandingAgainError, match="need a landing prefix"):
         land(deployment, far)
     assert land(deployment, far, to="landing/late").records == 1
     packed = changed(pipeline, source=replace(far.source, suffixes=(".bz2",)))
@@ -249,7 +248,7 @@ def test_nothing_late_lands_nothing(deployment: Deployment) -> None:
 
 def test_a_file_appears_whole_or_not_at_all(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """CSV with two headers: the file that says that the epoch is done is created last."""
-    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, format=FileFormat.CSV))
+    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, format="csv"))
     deployment.store.write("landing/clicks/a.csv", b"user,at,amount\n")
     deployment.store.write("landing/clicks/b.csv", b"amount,user,at\n")
     deployment.commit(late=[late("1", file=f"landing/clicks/{name}.csv") for name in "ab"])

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from headrace import DataType, Input, Pipeline
 from headrace.cli.main import app
-from headrace.pipeline.sources import FileFormat
 from headrace.runs.reprocessing.copies import LandingAgainError
 from headrace.runs.reprocessing.rejected import LandedRejected, land_rejected
 from headrace_snapshots.gc.expiry import expire
@@ -52,7 +51,7 @@ def landed(deployment: Deployment, folder: str = "rejected/landing/clicks") -> d
     return {path.rpartition("/")[2]: data for path, data in found.items()}
 
 
-def of_format(deployment: Deployment, kind: FileFormat) -> Pipeline:
+def of_format(deployment: Deployment, kind: str) -> Pipeline:
     return changed(deployment.pipeline, source=replace(deployment.pipeline.source, format=kind))
 
 
@@ -85,7 +84,7 @@ def test_the_definition_may_have_changed(deployment: Deployment) -> None:
 
 
 def test_csv_lands_with_the_header_of_each_file(deployment: Deployment) -> None:
-    pipeline = of_format(deployment, FileFormat.CSV)
+    pipeline = of_format(deployment, "csv")
     files = {name: f"landing/clicks/{name}" for name in ("a.csv", "b.csv", "c.csv.gz")}
     deployment.store.write(files["a.csv"], b"\xef\xbb\xbf\r\nuser,at,amount\r\n...\r\n")
     deployment.store.write(files["b.csv"], b"amount,user,at\n")
@@ -122,7 +121,7 @@ def test_what_cannot_land_is_counted_with_the_reason(deployment: Deployment) -> 
         "of weather, an input that the pipeline does not have any more": 1,
     }
     assert replace(land(deployment), already_landed=0, files=1, records=1) == found, "the second time, too"
-    kept = land(deployment, of_format(deployment, FileFormat.PARQUET), to="elsewhere")
+    kept = land(deployment, of_format(deployment, "parquet"), to="elsewhere")
     assert (kept.files, kept.left["of a Parquet file, of which no bytes are kept"]) == (0, 3)
 
 
@@ -144,7 +143,7 @@ def test_where_the_pipeline_reads_such_files_are_no_input_and_no_obstacle(deploy
     deployment.catalog.rollback("main", first, "why")
     assert land(deployment, to="landing/clicks/below").already_landed == 1
     found = land(deployment, to="landing/clicks", at="before")
-    why = "rejected by a snapshot that main does not come from, or has let go: no run would read them"
+    why = "rejected by a snapshot that main does not continue from, or that has expired: no run would read them"
     assert (found.records, found.left) == (1, {why: 1})
 
 
@@ -211,7 +210,7 @@ def test_the_command_says_that_nothing_is_left_for_the_next_run(deployment: Depl
     own = ("--root", deployment.root, "--at", "main", "--to", "landing/clicks")
     for command, words in (
         ("replay-rejected", "all of them are late, since their windows have expired"),
-        ("replay-rejected", "Nothing has landed now, so there is nothing more for the next run to read"),
+        ("replay-rejected", "Nothing has landed now, so the next run has nothing more to read"),
         ("replay-late", "Nothing has landed now"),
     ):
         told = CliRunner().invoke(app, [command, deployment.reference, *own])
@@ -233,5 +232,5 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
     assert "1 cannot land: a file that could not be read as a whole" in said.stderr
     again = json.loads(run("--format", "json").stdout)
     assert (again["records"], again["already_landed"], [*again["left"].values()]) == (0, 1, [1])
-    assert "ignores these copies" in run("--to", "landing/clicks").stderr
+    assert "ignores the copies" in run("--to", "landing/clicks").stderr
     assert run("--input", "weather").exit_code == 10

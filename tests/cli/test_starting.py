@@ -57,10 +57,10 @@ def test_a_jvm_that_is_killed_while_it_starts_is_worth_another_attempt(folder: P
     assert done.returncode == 30, done.stderr
     (log,) = (folder / "logs").glob("*.log")
     assert done.stderr.splitlines() == [
-        f"starting Spark; what it says: {log}",
+        f"starting Spark; its messages: {log}",
         f"details: {log}",
         "error Spark's JVM ended before it ran: the kernel is looking for memory. Run again; if it is killed each "
-        f"time, the machine lacks memory. All that it said is in {log} (retry.spark_start)",
+        f"time, the machine lacks memory. All its messages are in {log} (retry.spark_start)",
     ]
     assert "Traceback" in log.read_text()
 
@@ -85,7 +85,7 @@ def test_a_run_tells_what_it_does_and_spark_speaks_in_a_file(folder: Path) -> No
     assert done.returncode == 0, done.stderr
     (log,) = (folder / "logs").glob("*.log")
     told = done.stderr.splitlines()
-    assert told[:2] == [f"starting Spark; what it says: {log}", "1 new file"]
+    assert told[:2] == [f"starting Spark; its messages: {log}", "1 new file"]
     assert told[2].startswith("epoch 0: 3 records of 1 file, 3 panes, 1 retraction, 0 late, 1 rejected, watermark ")
     assert len(told) == 3
     assert "WARN" in log.read_text()

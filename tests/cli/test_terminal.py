@@ -17,7 +17,7 @@ from rich.console import Console
 from headrace.application.submit import main as submit
 from headrace.cli.display.progress import Bar
 from headrace.cli.main import app
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.data_types import DataType
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.views.columns import View, ViewColumns
 from headrace.terminal import in_one_line, visible

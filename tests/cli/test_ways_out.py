@@ -30,16 +30,31 @@ class Damaged:
         return self.live
 
 
-@pytest.fixture
-def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
-    """Six published epochs, one that is not, and a file that is still to be read; few records make a node."""
-    monkeypatch.setattr(filelog, "RADIX", 4)
-    found = Live(tmp_path)
+@pytest.fixture(scope="module", autouse=True)
+def small_nodes() -> Iterator[None]:
+    """Few records make a node."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(filelog, "RADIX", 4)
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, small_nodes: None) -> Path:
+    """The root of six published epochs, one that is not, and a file that is still to be read."""
+    found = Live(tmp_path_factory.mktemp("ways-out"))
     for number in range(RUNS):
         found.land_and_run(number)
     _land(found, RUNS)
     assert found.headrace("run", "--executor", "local", "--no-publish").exit_code == 0
     _land(found, RUNS + 1)
+    return found.folder
+
+
+@pytest.fixture
+def live(whole: Path, tmp_path: Path) -> Live:
+    """A copy of that root."""
+    found = Live(tmp_path)
+    shutil.copytree(whole, found.folder)
     return found
 
 

@@ -28,11 +28,10 @@ import sys
 from pyspark.sql.connect.session import SparkSession
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.pipeline.executors import Executor
 from tests.process.clicks import CLICKS
 
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
-print(process(CLICKS, sys.argv[2], RunOptions("connected", executor=Executor.SPARK), spark=spark).epochs)
+print(process(CLICKS, sys.argv[2], RunOptions("connected", executor="spark"), spark=spark).epochs)
 spark.stop()
 """
 

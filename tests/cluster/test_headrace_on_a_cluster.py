@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -75,9 +74,8 @@ def land(root: str, first: int, last: int) -> None:
 
 
 def driver(cluster: SparkCluster, root: str, run_id: str, tasks: int) -> "subprocess.Popen[str]":
-    submit = Path(sys.executable).with_name("spark-submit")
     command = [
-        submit,
+        *cluster.submit,
         "--conf",
         "spark.executor.memory=512m",
         REPOSITORY / "jobs/headrace/application/submit.py",

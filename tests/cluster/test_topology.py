@@ -66,7 +66,8 @@ def airflow(tmp_path: Path, cluster: SparkCluster, postgres: Postgres | None) ->
     folder.mkdir()
     write_pipeline(folder, "clicks")
     environment = {
-        **{name: cluster.environment()[name] for name in ("SPARK_CONF_DIR", "SPARK_LOCAL_IP", "PYSPARK_PYTHON")},
+        "SPARK_CONF_DIR": str(cluster.defaults.parent),
+        **{name: cluster.environment()[name] for name in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON")},
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": cluster.url}),
         "HEADRACE_PIPELINES": str(folder),
         "HEADRACE_DRIVER_MEMORY": "1g",

@@ -115,6 +115,16 @@ def test_a_lie_fails_and_says_what_differs(lie: str, write: Callable[..., Path])
     assert "-->" in result.reason
 
 
+def test_a_missing_pane_stands_beside_the_one_that_is_most_like_it(write: Callable[..., Path]) -> None:
+    (result,) = run_file(write(CASE), LIES["a value is wrong"][0])
+    lines = result.reason.splitlines()
+    assert "Unmatched output: 2 of 2 expected panes" in lines
+    assert "Unexpected output: 2 of 2 panes" in lines
+    first = lines.index("  - expected window=[0, 10) values=[1] timing=EARLY index=0 is_last=False")
+    assert lines[first + 1].startswith("  + found    window=[0, 10) key=k values=[99] timestamp=9 timing=EARLY index=0")
+    assert lines[first + 2] == "      values: [1] expected, [99] found"
+
+
 def test_output_may_appear_only_directly_before_an_expect(write: Callable[..., Path]) -> None:
     without = [step for step in CASE["steps"] if step["op"] != "expect"]
     strict, at_end = run_file(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.data_types import DataType
 
 SCHEMA = {
     "time": DataType.TIMESTAMP,

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.pipeline.sources import FileFormat
 from tests.corpus import BrokenFile, T
 
 MANY = 20_000
@@ -49,8 +48,8 @@ def not_utf8(*values: bytes) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(values), binary.buffers())
 
 
-OPENED: Mapping[FileFormat, list[BrokenFile]] = {
-    FileFormat.PARQUET: [
+OPENED: Mapping[str, list[BrokenFile]] = {
+    "parquet": [
         BrokenFile("a torn footer", "bad.x", parquet(table())[:-5], "it has no Parquet footer"),
         BrokenFile(
             "no Parquet at all", "bad.x", b"not parquet, but long enough to hold a footer", "it has no Parquet footer"
@@ -89,7 +88,7 @@ OPENED: Mapping[FileFormat, list[BrokenFile]] = {
             "a column of it has a name that is not UTF-8",
         ),
     ],
-    FileFormat.CSV: [
+    "csv": [
         BrokenFile(
             "no key in the header",
             "bad.x",
@@ -120,12 +119,12 @@ OPENED: Mapping[FileFormat, list[BrokenFile]] = {
 _LINES = "".join(json.dumps({"time": T, "user": "u", "n": n}) + "\n" for n in range(MANY)).encode()
 _USERS: list[str | None] = ["u"] * MANY
 
-TORN: Mapping[FileFormat, list[BrokenFile]] = {
-    FileFormat.JSON: [
+TORN: Mapping[str, list[BrokenFile]] = {
+    "json": [
         BrokenFile("a torn gzip stream", "torn.json.gz", gzip.compress(_LINES)[:-2_000], "it is not a whole gzip file"),
         BrokenFile("no gzip at all", "torn.json.gz", _LINES, "it is not a whole gzip file"),
     ],
-    FileFormat.PARQUET: [
+    "parquet": [
         BrokenFile("a torn column", "torn.parquet", torn_column("n", _USERS), ""),
         BrokenFile("a torn key", "torn.parquet", torn_column("user", _USERS), ""),
         BrokenFile("a torn column that no aggregate reads", "torn.parquet", torn_column("ok", [None, *_USERS[1:]]), ""),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.data_types import DataType
 
 BAD = object()
 """What no value of the column's type is."""

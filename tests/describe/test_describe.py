@@ -8,10 +8,11 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.describe.pipeline import describe, graph, notes
-from headrace.describe.triggers import condition, panes
-from headrace.describe.windows import example_window, life, windows
+from headrace.describe.windows import life
 from headrace.model.time import Instant, instant, parse
+from headrace.model.triggers.words import condition, panes
 from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.windows import describe_windows, window_at
 from headrace.pipeline.trigger_checks import VOCABULARY
 from headrace.reference.windows import assign
 from tests.own_triggers import Jump
@@ -80,8 +81,8 @@ WINDOWS = {
 
 @pytest.mark.parametrize("where", WINDOWS, ids=lambda where: type(where).__name__)
 def test_a_window_function_in_words_with_a_window_that_it_assigns(where: hr.WindowFn) -> None:
-    assert windows(where) == WINDOWS[where]
-    example = example_window(where)
+    assert describe_windows(where) == WINDOWS[where]
+    example = window_at(where, NEW_YEAR)
     if isinstance(where, hr.GlobalWindows):
         assert example is None
     else:

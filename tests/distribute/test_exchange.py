@@ -71,7 +71,7 @@ class TwoRuns(Blobs):
         twice = self._over_other_input(plan) if self.runs <= self.times else plan  # the same, with files of other names
         again = list(map_level(self.work, twice, shares))
         heard = [*for_part(once, 0), *(row for part in range(1, plan.parts) for row in for_part(again, part))]
-        assert len(self.work.stages) == 1
+        assert len(self.work.chain.stages) == 1
         parts = [for_part(heard, part) for part in range(plan.parts)]
         return hear([row for part in parts for row in level_below(self.work, plan, 0, part)], plan.parts)
 

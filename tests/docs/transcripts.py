@@ -9,16 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.model import accumulation, triggers, windows
+from headrace.model import accumulation, windows
 from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, Instant, is_finite
+from headrace.model.triggers import Signal, composites, data_driven, leaves
 from headrace.reference.contents import Contents
 from headrace.reference.elements import DroppedElement, Element
 from headrace.reference.operator import Grouping, Operator
 from tests.docs.pages import Block
 
 SECOND = 1_000_000
-NAMES = {**vars(accumulation), **vars(triggers), **vars(windows)}
+NAMES = {**vars(accumulation), **vars(leaves), **vars(data_driven), **vars(composites), **vars(windows)}
 _HEAD = re.compile(r"where (?P<where>.+?), when (?P<when>.+), how (?P<how>.+)")
 
 
@@ -64,7 +65,7 @@ def step(operator: Operator, happens: str) -> list[str]:
             case "clock":
                 given["processing_time"] = _instant(rest[0])
             case "signal":
-                given["signals"] = [triggers.Signal(name) for name in rest]
+                given["signals"] = [Signal(name) for name in rest]
             case _:
                 raise AssertionError(f"{part!r} is not something that can happen")
     output = operator.step(**given)

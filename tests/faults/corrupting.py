@@ -11,7 +11,6 @@ from pathlib import Path
 
 import headrace as hr
 from headrace import col
-from headrace.pipeline.executors import Executor
 from headrace.runs.client.deployment import open as open_root
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.options import RunOptions
@@ -74,7 +73,7 @@ class Deployment:
         return Catalog(open_store(self.uri), NAME)
 
     def run(self, name: str, *, publish: bool = False) -> RunResult:
-        done = process(PIPELINE, self.uri, RunOptions(name, executor=Executor.LOCAL, publish=publish))
+        done = process(PIPELINE, self.uri, RunOptions(name, executor="local", publish=publish))
         results.write(open_store(self.uri), done)
         return done
 

@@ -16,6 +16,7 @@ import pytest
 from urllib3.connection import HTTPConnection
 
 from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.layout import summarized
 from headrace_snapshots.protocol import Kind, coordinator
 from headrace_snapshots.protocol.table import Row, Table
 from headrace_snapshots.store import ObjectInfo
@@ -128,7 +129,9 @@ def _folder(path: str) -> str:
 
 
 def _of_put(path: str, data: bytes) -> str:
-    """``commit entry``, ``manifests``, ``state data``, ..."""
+    """``commit entry``, ``manifests``, ``state data``, ``summary``, ..."""
+    if summarized(path) is not None:
+        return "summary"
     match _folder(path):
         case "log":
             return _of_entry(Entry.from_bytes(data, path).kind)

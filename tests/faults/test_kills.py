@@ -52,7 +52,7 @@ NEVER = {
 """Rows of the coordinator's table that no run takes, and why."""
 OTHERS = {
     *("panes data", "late data", "rejected data", "state data", "state_1 data", "ids data"),
-    *("manifests", "log-hint", "audits", "marks"),
+    *("manifests", "log-hint", "audits", "marks", "summary"),
     *("manifests deleted", "data deleted", "audits deleted", "marks deleted"),
 }
 """Effects that are in no table of the protocol."""

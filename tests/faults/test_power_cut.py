@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.executors import Executor
 from headrace.runs.client.deployment import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
@@ -37,7 +36,7 @@ class Marking(Silent):
 
 
 def run(root: Path, listener: Silent) -> None:
-    process(CLICKS, root.as_uri(), RunOptions("run", executor=Executor.LOCAL, publish=True), listener=listener)
+    process(CLICKS, root.as_uri(), RunOptions("run", executor="local", publish=True), listener=listener)
 
 
 @pytest.fixture(scope="module")

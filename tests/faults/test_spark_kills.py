@@ -31,11 +31,10 @@ LASTS = 1.5
 
 DRIVER = """
 import sys
-from headrace.pipeline.executors import Executor
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from tests.faults.scenarios import PIPELINES
-process(PIPELINES[sys.argv[1]], sys.argv[2], RunOptions("run", executor=Executor.SPARK, publish=True))
+process(PIPELINES[sys.argv[1]], sys.argv[2], RunOptions("run", executor="spark", publish=True))
 """
 HERE = ("java", "spark.daemon", "driver")
 """Words of the command lines of processes below the driver; where there is none, it is the driver."""
@@ -60,7 +59,7 @@ def started(name: str, root: Path, cluster: SparkCluster | None) -> "subprocess.
     """A run in a session of its own, on ``cluster`` or on this machine."""
     file = root.with_suffix(".py")
     file.write_text(DRIVER)
-    program = [sys.executable] if cluster is None else [Path(sys.executable).with_name("spark-submit"), *SUBMITTED]
+    program = [sys.executable] if cluster is None else [*cluster.submit, *SUBMITTED]
     environment = {**os.environ} if cluster is None else cluster.environment()
     with root.with_suffix(".log").open("wb") as log:
         return subprocess.Popen(

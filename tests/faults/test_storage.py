@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import pytest
 
-from headrace.pipeline.executors import Executor
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.catalog import Catalog
@@ -43,7 +42,7 @@ def landed(folder: Path) -> str:
 
 
 def run(name: str, root: str) -> None:
-    process(PIPELINES[name], root, RunOptions("run", executor=Executor.LOCAL, publish=True))
+    process(PIPELINES[name], root, RunOptions("run", executor="local", publish=True))
 
 
 def undisturbed(name: str, folder: Path) -> dict[str, list[str]]:

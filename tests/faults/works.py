@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import headrace as hr
-from headrace.pipeline.executors import Executor
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.client.deployment import open as open_root
 from headrace.runs.options import RunOptions
@@ -25,7 +24,7 @@ from tests.faults.scenarios import PIPELINES
 
 def drain(pipeline: hr.Pipeline, root: str, *, publish: bool = True, listener: Silent | None = None) -> None:
     """Process what has landed, and publish it."""
-    options = RunOptions("run", executor=Executor.LOCAL, publish=publish)
+    options = RunOptions("run", executor="local", publish=publish)
     process(pipeline, root, options, listener=listener)
 
 
@@ -68,7 +67,7 @@ def moves(pipeline: hr.Pipeline, root: str) -> None:
 def patched(pipeline: hr.Pipeline, root: str) -> None:
     """Process what has landed, fill a branch that has what was late, and patch main with it."""
     drain(pipeline, root)
-    backfill(pipeline, root, RunOptions("run", executor=Executor.LOCAL, branch="again"))
+    backfill(pipeline, root, RunOptions("run", executor="local", branch="again"))
     open_root(root)[pipeline.name].promote("again", patch=True)
 
 
@@ -96,7 +95,7 @@ def _rolled_back(catalog: Catalog) -> None:
 def _replayed(pipeline: hr.Pipeline, root: str, catalog: Catalog, branch: str) -> None:
     if f"tags/{branch}-replayed" in catalog.head().refs:
         return
-    backfill(pipeline, root, RunOptions("run", executor=Executor.LOCAL, branch=branch))
+    backfill(pipeline, root, RunOptions("run", executor="local", branch=branch))
     cut_over(pipeline.name, root, branch)
     _tag(catalog, f"{branch}-replayed", "tags/first")
 

@@ -7,18 +7,8 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from headrace.model.expressions.expr import (
-    DataType,
-    Expr,
-    Literal,
-    coalesce,
-    col,
-    concat,
-    greatest,
-    if_else,
-    least,
-    lit,
-)
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr, Literal, coalesce, col, concat, greatest, if_else, least, lit
 from headrace.model.expressions.time_methods import TimeUnit
 
 Trees = st.SearchStrategy[Expr]

@@ -15,7 +15,8 @@ from headrace.kernel.aggregates import Accumulator, AccumulatorPart, Elements, c
 from headrace.kernel.grouping import Groups, of_ids
 from headrace.kernel.types import ARROW_TYPES, TIMESTAMP
 from headrace.model.combiners import Aggregate
-from headrace.model.expressions.expr import Column, DataType
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Column
 from headrace.model.time import Instant, instant
 from headrace.reference import Contents, combine, evaluate, read
 

@@ -32,11 +32,13 @@ from headrace import (
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.expressions.expr import if_else
 from headrace.model.time import Instant
-from headrace.model.triggers import AfterAny, AfterEach, AfterPattern, AfterSignal, DataDriven, OrFinally, Signal
+from headrace.model.triggers import Signal
+from headrace.model.triggers.composites import AfterAny, AfterEach, OrFinally
+from headrace.model.triggers.data_driven import AfterPattern, DataDriven
+from headrace.model.triggers.leaves import AfterSignal
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import CustomWindows, MergeGroup, ShiftedOutputTime, Window, WindowFn
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch
 from tests.own_windows import Validity
 
@@ -174,7 +176,7 @@ def build(where: WindowFn, when: Trigger, how: How, bound: int = 6, then: tuple[
     return Pipeline(
         name="differential",
         input=Input(
-            FileSource("none", FileFormat.JSON, columns),
+            FileSource("none", "json", columns),
             EventTime(col("at"), BoundedOutOfOrderness(timedelta(microseconds=bound))),
         ),
         key={"user": col("user")},

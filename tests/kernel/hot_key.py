@@ -34,12 +34,13 @@ from headrace.distribute.tasks.engine import TasksEngine
 from headrace.model.time import Duration, Instant, parse
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import OWN, FileFormat
+from headrace.pipeline.sources import OWN
 from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
 from headrace.state.datafiles.files import read_rows
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.store import open_store
 
 START = parse("2026-01-01T00:00:00Z")
@@ -59,9 +60,7 @@ def pipeline(case: str) -> Pipeline:
     when, how, what = CASES[case]
     return Pipeline(
         name=case,
-        input=Input(
-            FileSource("landing", FileFormat.PARQUET, SCHEMA), EventTime(col("at"), BoundedOutOfOrderness(HOUR))
-        ),
+        input=Input(FileSource("landing", "parquet", SCHEMA), EventTime(col("at"), BoundedOutOfOrderness(HOUR))),
         key={"user": col("user")},
         where=FixedWindows(HOUR),
         when=when,
@@ -104,8 +103,8 @@ def hot_values(engine: TasksEngine) -> list[int]:
     panes: list[DataFile] = []
     for file in files:
         computed = engine.compute({OWN: [file]}, Instant(START), is_last=file is files[-1])
-        panes += engine.write(computed, {}).panes
-    rows = read_rows(engine.store, panes, engine.work.stages[0].pane_schema)
+        panes += computed.written.logs[UNNAMED.panes]
+    rows = read_rows(engine.store, panes, engine.work.chain.stages[0].pane_schema)
     hot = rows.filter(pc.equal(rows.column("user"), "hot"))
     if "total" in hot.schema.names:
         return [pc.sum(hot.column(name)).as_py() for name in ("n", "total")]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.distribute.clocks import StageClocks
 from headrace.distribute.epoch import StageOutcome
+from headrace.distribute.stage_clocks import StageClocks
 from headrace.kernel.delta import Accounting, AggregatedBundle, aggregate
 from headrace.kernel.elements import Columns, judge
 from headrace.kernel.stage import CompiledStage

@@ -31,7 +31,6 @@ from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch
 
 EARLY_LATE = AfterWatermark(early=AfterCount(2), late=AfterCount(1))
@@ -67,7 +66,7 @@ def build(where: WindowFn, when: Trigger, how: How) -> Pipeline:
         input=Input(
             FileSource(
                 "none",
-                FileFormat.JSON,
+                "json",
                 {"user": DataType.STRING, "value": DataType.INT, "at": DataType.TIMESTAMP, "bot": DataType.BOOL},
             ),
             EventTime(col("at"), BoundedOutOfOrderness(timedelta(microseconds=6))),

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.kernel.windows.assignment import assigned
-from headrace.model.calendar import calendar_window
+from headrace.model.calendar import CalendarWindows, calendar_window
 from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, Instant, instant
-from headrace.model.windows import CalendarWindows
 
 LENGTHS = [("day", 1), ("day", 3), ("week", 1), ("week", 2), ("month", 1), ("month", 5)]
 ZONES = [

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
 from headrace.kernel.expressions.evaluation import column, evaluate
-from headrace.model.expressions.expr import DataType, col
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import col
 from headrace.model.expressions.typing import type_of
 from headrace.program.lets import settled
 from headrace.reference import evaluate as evaluate_record

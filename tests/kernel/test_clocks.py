@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from headrace.kernel.expressions.evaluation import column
-from headrace.model.expressions.expr import DataType, Expr, col
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr, col
 from headrace.model.expressions.time_methods import TimeUnit
 from headrace.model.time import instant
 from headrace.reference import evaluate

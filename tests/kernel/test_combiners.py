@@ -28,7 +28,6 @@ from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, EpochResult, run_pipeline
 from tests.kernel.differential import Found, run_on_kernel
 from tests.own_combiners import Bins, Longest, Nearness, Span, Until
@@ -74,7 +73,7 @@ def pipeline(where: WindowFn, what: dict[str, Aggregate], *then: Aggregation, ke
     return Pipeline(
         name="combiners",
         input=Input(
-            FileSource("none", FileFormat.JSON, {**columns, "s": DataType.STRING}),
+            FileSource("none", "json", {**columns, "s": DataType.STRING}),
             EventTime(col("at"), BoundedOutOfOrderness(timedelta(microseconds=8))),
         ),
         key={"user": col("user")},

@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 from headrace.errors import IntegerOverflowError, ValueOverflowError
 from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.expressions.evaluation import evaluate as evaluate_columns
-from headrace.model.custom_triggers import CustomTrigger, TriggerElement, TriggerMoment
+from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import (
     Binary,
-    DataType,
     Expr,
     Function,
     Literal,
@@ -38,7 +37,8 @@ from headrace.model.expressions.expr import (
 )
 from headrace.model.expressions.time_methods import TimeUnit
 from headrace.model.expressions.typing import type_of
-from headrace.model.patterns import compile_pattern
+from headrace.model.triggers.custom import CustomTrigger, TriggerElement, TriggerMoment
+from headrace.model.triggers.patterns import compile_pattern
 from headrace.program.lets import Call
 from headrace.reference import evaluate
 from tests.kernel.columns import SPECIAL, VALUES, alike, arrow, python

@@ -24,7 +24,7 @@ from headrace.errors import PipelineError
 from headrace.model.time import Duration, Instant
 from headrace.model.watermarks import Monotonic
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat, Input
+from headrace.pipeline.sources import Input
 from headrace.reference import Epoch, run_pipeline
 from tests.kernel.differential import check, run_on_kernel
 from tests.reference.naming import NAMES, UNTAKEN, renamed
@@ -53,7 +53,7 @@ def in_turns(key: str, aggregate: str) -> Pipeline:
     schema = {"user": DataType.STRING, "at": DataType.TIMESTAMP, "x": DataType.INT}
     return Pipeline(
         "turns",
-        Input(FileSource("nowhere", FileFormat.JSON, schema), EventTime(col("at"), Monotonic())),
+        Input(FileSource("nowhere", "json", schema), EventTime(col("at"), Monotonic())),
         key={key: col("user")},
         what={aggregate: col("x").sum()},
         where=FixedWindows(Duration(10)),

@@ -4,23 +4,18 @@ import pytest
 
 from headrace.errors import PipelineError
 from headrace.model.expressions.expr import col
-from headrace.model.triggers import (
-    AfterAll,
-    AfterAny,
+from headrace.model.triggers import Trigger
+from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
+from headrace.model.triggers.data_driven import AfterPunctuation
+from headrace.model.triggers.leaves import (
     AfterBytes,
     AfterCount,
-    AfterEach,
     AfterPercentileWatermark,
     AfterProcessingTime,
-    AfterPunctuation,
     AfterSynchronizedProcessingTime,
-    AfterWatermark,
     Always,
     Default,
     Never,
-    OrFinally,
-    Repeatedly,
-    Trigger,
 )
 
 COUNT = AfterCount(3)

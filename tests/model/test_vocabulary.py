@@ -1,25 +1,38 @@
-"""Every trigger, window function and function of expressions is known in every place, and a place that forgot one is
-named.
+"""Every trigger, window function, combiner and function of expressions is known in every place, and a place that forgot
+one is named.
 """
 
+import ast
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.describe.triggers import condition
-from headrace.describe.windows import windows
 from headrace.errors import PipelineError
+from headrace.kernel.aggregates import compile_aggregates
 from headrace.kernel.expressions import evaluation
+from headrace.kernel.windows.assignment import assigned
+from headrace.model.combiners import TRAITS, Combiner, CombinerTraits, ResultType
 from headrace.model.expressions import typing
 from headrace.model.time import Instant
-from headrace.pipeline.identity import encoding
-from headrace.program.triggers import compile_trigger
+from headrace.model.triggers.reads import inputs, predicates
+from headrace.model.triggers.words import condition, missing
+from headrace.model.vocabulary import WORDS, words
+from headrace.model.windows import describe_windows, touching
+from headrace.program.triggers import TriggerPlace, compile_trigger
+from headrace.read.explain import waiting
+from headrace.reference.contents import combine
 from headrace.reference.evaluate import _FUNCTIONS as EVALUATED
 from headrace.reference.triggers import start
 from headrace.reference.windows import assign
+from headrace_lab.conformance import words as conformance
+from tests.own_combiners import Span
 
 SCHEMA = {"n": hr.DataType.INT, "end": hr.DataType.BOOL}
 TRIGGERS = [
@@ -51,51 +64,122 @@ WINDOWS = [
     hr.GlobalWindows(),
     hr.ShiftedOutputTime(hr.FixedWindows("1h"), "2h"),
 ]
+AGGREGATES = [
+    hr.count(),
+    col("n").sum(),
+    col("n").min(),
+    col("n").max(),
+    col("n").mean(),
+    col("n").variance(),
+    col("n").first(),
+    col("n").last(),
+    col("n").collect(),
+    col("n").top(3),
+    col("n").distinct(),
+    col("n").approx_distinct(),
+    col("n").quantile(0.5),
+    col("n").pairs(col("n")),
+    col("n").combine(Span()),
+]
+
+NOT_IN_CASES = {"after pattern", "data driven"}
+"""Triggers that hold expressions, which conformance cases cannot say."""
+
+METHODS = {"custom": "combine"}
+"""Combiners whose method has another name."""
 
 
 def forgot_trigger(trigger: hr.Trigger) -> Iterator[str]:
     """The places that do not know ``trigger``."""
     kind = type(trigger)
-    if kind not in encoding.TRIGGERS:
-        yield "pipeline/identity/encoding"
+    if kind not in WORDS:
+        yield "its class: a word (model/vocabulary)"
     if kind not in condition.registry:
-        yield "describe/triggers"
+        yield "its class: its condition (model/triggers/words)"
+    if kind not in (waiting.condition.registry if trigger.children else missing.registry):
+        yield "read/explain/waiting" if trigger.children else "its class: what is missing (model/triggers/words)"
+    reads = any(_holds(value, hr.Expr | hr.Aggregate) for value in _values(trigger))
+    if reads and not {kind} <= inputs.registry.keys() & predicates.registry.keys():
+        yield "its class: what it reads (model/triggers/reads)"
     if kind.__name__ not in hr.__all__:
         yield "__init__"
     try:
-        compile_trigger(trigger, False, SCHEMA)
+        compile_trigger(trigger, TriggerPlace(merging=False, schema=SCHEMA))
     except PipelineError:
         yield "program/triggers"
     try:
         start(trigger, False)
     except PipelineError:
         yield "reference/triggers"
+    if not _is_in_cases(kind, conformance.TRIGGERS):
+        yield "lab: conformance/words"
+
+
+def _values(value: Any) -> list[Any]:
+    return [getattr(value, each.name) for each in fields(value)]
+
+
+def _holds(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) or (isinstance(value, dict) and any(_holds(each, kind) for each in value.values()))
+
+
+def _is_in_cases(kind: type, known: Collection[str]) -> bool:
+    name = WORDS[kind].name if kind in WORDS else ""
+    return name.replace(" ", "_") in known or name in NOT_IN_CASES
 
 
 def forgot_windows(where: hr.WindowFn) -> Iterator[str]:
     """The places that do not know ``where``."""
     kind = type(where)
-    if kind not in encoding._WORDS:
-        yield "pipeline/identity/encoding"
-    if kind not in windows.registry:
-        yield "describe/windows"
+    if kind not in WORDS:
+        yield "its class: a word (model/vocabulary)"
+    if kind not in describe_windows.registry:
+        yield "its class: the windows in one line (describe_windows)"
+    if kind not in touching.registry:
+        yield "its class: the event times that a range depends on (touching)"
     if kind.__name__ not in hr.__all__:
         yield "__init__"
+    try:
+        assigned(where, pa.array([0], pa.int64()), {}, {})
+    except PipelineError:
+        yield "kernel/windows/assignment"
     try:
         assign(where, Instant(0))
     except PipelineError:
         yield "reference/windows"
+    if not _is_in_cases(kind, conformance.WINDOWS):
+        yield "lab: conformance/words"
+
+
+def forgot_combiner(aggregate: hr.Aggregate) -> Iterator[str]:
+    """The places that do not know the combiner of ``aggregate``."""
+    combiner = aggregate.combiner
+    if not hasattr(hr.Expr, METHODS.get(combiner.value, combiner.value)):
+        yield "model/expressions/aggregate_methods"
+    if combiner not in TRAITS:
+        yield "model/combiners: TRAITS"
+        return
+    try:
+        compile_aggregates({"x": aggregate}, SCHEMA, withdrawable=True, all_kept=False)
+        compile_aggregates({"x": aggregate}, SCHEMA, withdrawable=False, all_kept=False)
+    except AssertionError:
+        yield "kernel/aggregates/accumulators"
+    try:
+        combine(aggregate, [])
+    except AssertionError:
+        yield "reference/contents"
 
 
 def forgot_functions(names: Collection[str]) -> Iterator[str]:
     """The places that do not know all of ``names``."""
     tables = {
+        "model/expressions/typing": typing._SIGNATURES,
         "kernel/expressions/evaluation": evaluation._FUNCTIONS,
         "reference/evaluate": EVALUATED,
     }
     for place, table in tables.items():
-        if missing := sorted({*names} - table.keys()):
-            yield f"{place}: {', '.join(missing)}"
+        if left := sorted({*names} - table.keys()):
+            yield f"{place}: {', '.join(left)}"
 
 
 @pytest.mark.parametrize("trigger", TRIGGERS, ids=lambda trigger: type(trigger).__name__)
@@ -108,32 +192,83 @@ def test_every_window_function_is_known_everywhere(where: hr.WindowFn) -> None:
     assert not [*forgot_windows(where)]
 
 
-def test_every_trigger_with_a_word_has_a_sample_here() -> None:
-    assert {type(trigger) for trigger in TRIGGERS} == {*encoding.TRIGGERS}
+@pytest.mark.parametrize("aggregate", AGGREGATES, ids=lambda aggregate: aggregate.combiner.value)
+def test_every_combiner_is_known_everywhere(aggregate: hr.Aggregate) -> None:
+    assert not [*forgot_combiner(aggregate)]
 
 
-def test_every_window_function_with_a_word_has_a_sample_here() -> None:
-    assert {type(where) for where in WINDOWS} == {kind for kind in encoding._WORDS if issubclass(kind, hr.WindowFn)}
+def test_every_word_has_a_sample_here() -> None:
+    assert {type(trigger) for trigger in TRIGGERS} == {*words(hr.Trigger).values()}
+    assert {type(where) for where in WINDOWS} == {*words(hr.WindowFn).values()}
+    assert {aggregate.combiner for aggregate in AGGREGATES} == {*Combiner}
+
+
+def test_every_trigger_of_its_modules_has_a_word() -> None:
+    public = {getattr(hr, name) for name in hr.__all__ if name not in ("testing",)}
+    triggers = {each for each in public if isinstance(each, type) and issubclass(each, hr.Trigger)}
+    assert triggers - {hr.Trigger, hr.CustomTrigger} == {*words(hr.Trigger).values()}
+
+
+def test_a_word_means_one_class_and_names_parts_that_it_has() -> None:
+    names = [word.name for word in WORDS.values()]
+    assert len({*names}) == len(names)
+    for kind, word in WORDS.items():
+        assert word.parts.keys() <= {each.name for each in fields(kind)}, kind
+
+
+def test_a_public_name_is_listed_for_checkers_of_types_and_for_imports() -> None:
+    tree = ast.parse(Path(hr.__file__).read_text(encoding="utf-8"))
+    (typed,) = (node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in typed.body if isinstance(node, ast.ImportFrom)]
+    homes = {name.name: f"{node.module}.{name.name}" for node in imports for name in node.names}
+    named = {name: f"headrace.{module}.{name}" for name, module in hr._HOME.items()}
+    assert named | {name: f"headrace.{name}" for name in hr._PACKAGES} == homes
+    assert hr.__all__ == sorted(homes)
 
 
 def test_every_function_with_a_type_is_evaluated_by_both() -> None:
     assert not [*forgot_functions(typing._SIGNATURES)]
 
 
-def test_a_forgotten_place_is_named() -> None:
+def test_a_forgotten_place_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(frozen=True)
     class AfterNothing(hr.Trigger):
         """A trigger that nobody has been told of."""
+
+        predicate: hr.Expr
 
     @dataclass(frozen=True)
     class NoWindows(hr.WindowFn):
         """Windows that nobody has been told of."""
 
-    own = ["pipeline/identity/encoding", "describe/triggers", "__init__", "program/triggers", "reference/triggers"]
-    assert [*forgot_trigger(AfterNothing())] == own
+    class NewCombiner(StrEnum):
+        MODE = "mode"
+
+    assert [*forgot_trigger(AfterNothing(col("end")))] == [
+        "its class: a word (model/vocabulary)",
+        "its class: its condition (model/triggers/words)",
+        "its class: what is missing (model/triggers/words)",
+        "its class: what it reads (model/triggers/reads)",
+        "__init__",
+        "program/triggers",
+        "reference/triggers",
+        "lab: conformance/words",
+    ]
     assert [*forgot_windows(NoWindows())] == [
-        "pipeline/identity/encoding", "describe/windows", "__init__", "reference/windows"
+        "its class: a word (model/vocabulary)",
+        "its class: the windows in one line (describe_windows)",
+        "its class: the event times that a range depends on (touching)",
+        "__init__",
+        "kernel/windows/assignment",
+        "reference/windows",
+        "lab: conformance/words",
+    ]
+    mode = hr.Aggregate(NewCombiner.MODE, col("n"))  # type: ignore[arg-type]
+    assert [*forgot_combiner(mode)] == ["model/expressions/aggregate_methods", "model/combiners: TRAITS"]
+    monkeypatch.setitem(TRAITS, NewCombiner.MODE, CombinerTraits(ResultType.INPUT))  # type: ignore[arg-type]
+    assert [*forgot_combiner(mode)] == [
+        "model/expressions/aggregate_methods", "kernel/aggregates/accumulators", "reference/contents"
     ]  # fmt: skip
     assert [*forgot_functions(["lower", "reverse"])] == [
-        "kernel/expressions/evaluation: reverse", "reference/evaluate: reverse"
+        "model/expressions/typing: reverse", "kernel/expressions/evaluation: reverse", "reference/evaluate: reverse"
     ]  # fmt: skip

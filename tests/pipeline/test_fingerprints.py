@@ -15,9 +15,9 @@ import pytest
 
 import headrace as hr
 from headrace import col
+from headrace.model.vocabulary import WORDS
 from headrace.model.watermarks import Monotonic
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.identity.encoding import _WORDS
 from headrace.pipeline.identity.fingerprint import fingerprint, meaning
 from headrace.pipeline.loading.registry import resolve
 from tests.own_combiners import Longest
@@ -112,7 +112,7 @@ def test_fingerprints_of_format_1_stay(name: str) -> None:
 def test_every_word_is_held_by_one_of_them() -> None:
     text = GOLDEN.read_text()
     left = [
-        word.name for kind, word in _WORDS.items() if f'"is": "{word.name}"' not in text and kind.__name__ != "ListType"
+        word.name for kind, word in WORDS.items() if f'"is": "{word.name}"' not in text and kind.__name__ != "ListType"
     ]
     assert left == []
 

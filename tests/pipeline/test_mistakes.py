@@ -54,7 +54,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "Pipeline": {
         "name": "p", "input": INPUT, "key": "origin", "what": WHAT, "where": HOURLY, "when": hr.Default(),
         "how": hr.retracting(), "filter": None, "deduplicate": None, "union": (), "then": (), "expectations": (),
-        "description": "", "schedule": None, "backfill": None, "retention": None, "executor": "local",
+        "description": "", "schedule": None, "backfill": None, "retention": None, "airflow": None,
+        "executor": "local",
         "allow_finishing": False, "allow_double_counting": False,
     },
     "Punctuated": {"asserted": "at", "idle_timeout": "1h"},
@@ -66,6 +67,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "SlidingWindows": {"size": "1h", "period": "1h", "offset": "0s"},
     "SparkFunction": {"name": "module:function", "returns": {"a": int}, "deterministic": True, "package": None},
     "accumulating": {"allowed_lateness": "1h"},
+    "airflow": {
+        "owner": "sales", "tags": (), "start_date": None, "retries": 1, "retry_delay": "1m", "execution_timeout": "1h",
+        "default_args": None, "on_failure": "m:f", "deadline": "1h", "on_deadline": "m:f", "pool": "p", "queue": "q",
+        "conn_id": "c", "env": None,
+    },
+    "cron": {"expression": "0 6 * * *", "zone": "UTC"},
+    "on_assets": {"uris": ["s3://a/b"], "or_at": None},
     "discarding": {"allowed_lateness": "1h"},
     "retracting": {"allowed_lateness": "1h", "elide_unchanged": False},
     "coalesce": {"args": N},

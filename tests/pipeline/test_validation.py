@@ -43,9 +43,7 @@ from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, TimestampCombiner
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.executors import Executor
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.sources import FileFormat
 from tests.building import pipeline
 
 SCHEMA = {
@@ -60,7 +58,7 @@ SCHEMA = {
 def build(**changes: Any) -> Pipeline:
     parts: dict[str, Any] = {
         "name": "clicks",
-        "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
+        "source": FileSource("nowhere", "json", SCHEMA),
         "event_time": EventTime(col("at"), BoundedOutOfOrderness("5us")),
         "key": {"user": col("user")},
         "where": FixedWindows("10us"),
@@ -255,5 +253,5 @@ def test_a_fingerprint_tells_computations_apart_and_nothing_else() -> None:
         fingerprint(build(description="x", schedule="@daily", expectations=(expect("column_to_exist", column="n"),)))
         == plain
     )
-    assert fingerprint(build(executor=Executor.AUTO)) == plain
+    assert fingerprint(build(executor="auto")) == plain
     assert fingerprint(build(where=FixedWindows(timedelta(microseconds=10)))) == plain

@@ -23,7 +23,6 @@ from headrace import (
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 USERS = 20
@@ -36,7 +35,7 @@ def clicks(where: WindowFn | None = None, expectations: tuple[Expectation, ...] 
         input=Input(
             FileSource(
                 "landing/clicks",
-                FileFormat.JSON,
+                "json",
                 {"user": DataType.STRING, "at": DataType.TIMESTAMP, "price": DataType.INT},
                 max_files=1,
             ),

@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from headrace import Pipeline
-from headrace.pipeline.executors import Executor
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.recover import recover
 from headrace.runs.reporting.results import RunResult
 
-_SPARK = pytest.param(Executor.SPARK, marks=pytest.mark.spark)
-on_both = pytest.mark.parametrize("executor", [Executor.LOCAL, _SPARK], indirect=True)
+_SPARK = pytest.param("spark", marks=pytest.mark.spark)
+on_both = pytest.mark.parametrize("executor", ["local", _SPARK], indirect=True)
 """The test runs on Spark too."""
 on_spark = pytest.mark.parametrize("executor", [_SPARK], indirect=True)
 """The test runs on Spark alone."""
@@ -25,7 +24,7 @@ on_spark = pytest.mark.parametrize("executor", [_SPARK], indirect=True)
 class Executed:
     """Runs on one executor; ``spark`` is the session of the tests, None on ``local``."""
 
-    executor: Executor
+    executor: str
     spark: Any = None
 
     def process(self, pipeline: Pipeline, root: str, options: RunOptions, **more: Any) -> RunResult:

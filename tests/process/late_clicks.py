@@ -9,7 +9,6 @@ from typing import Any
 
 import headrace as hr
 from headrace import col
-from headrace.pipeline.executors import Executor
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import RunOptions, parse_span
 from headrace.runs.patching.patch import PatchRehearsal
@@ -73,12 +72,12 @@ class Live:
         return process(
             self.pipeline,
             self.root,
-            RunOptions("run", executor=Executor.LOCAL, publish=publish, branch=branch, **options),
+            RunOptions("run", executor="local", publish=publish, branch=branch, **options),
         )
 
     def backfill(self, branch: str = "fix", *, since: float | None = None) -> RunResult:
         span = None if since is None else parse_span((START + timedelta(hours=since)).isoformat(), None)
-        return backfill(self.pipeline, self.root, RunOptions("fill", executor=Executor.LOCAL, branch=branch, span=span))
+        return backfill(self.pipeline, self.root, RunOptions("fill", executor="local", branch=branch, span=span))
 
     @property
     def history(self) -> Any:

@@ -19,12 +19,11 @@ from hypothesis import note
 from hypothesis import strategies as st
 
 from headrace import FileSource, Pipeline
-from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.panes import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, render, to_datetime
 from headrace.model.windows import Window
-from headrace.pipeline.executors import Executor
-from headrace.pipeline.sources import OWN, FileFormat
+from headrace.pipeline.sources import OWN
 from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs
 from headrace.read.views.arrow_types import schema_of
 from headrace.reference import DropCause, DroppedElement, Epoch, EpochResult, run_pipeline
@@ -55,7 +54,7 @@ SCHEDULES = st.builds(
 )
 
 
-def check(scenario: Scenario, schedule: Schedule, executors: Sequence[Executor], spark: Any = None) -> None:
+def check(scenario: Scenario, schedule: Schedule, executors: Sequence[str], spark: Any = None) -> None:
     """Runs over landed files give what the reference gives for the epochs that they recorded, and so does a replay.
     ``executors`` take turns.
     """
@@ -142,7 +141,7 @@ def _ends(window: Window | None) -> tuple[int | None, int | None]:
 
 
 def run(
-    scenario: Scenario, root: Path, schedule: Schedule, executors: Sequence[Executor], spark: Any
+    scenario: Scenario, root: Path, schedule: Schedule, executors: Sequence[str], spark: Any
 ) -> Mapping[str, Sequence[Record]]:
     """Lands the records of each epoch as a file for each input and runs now and then; records by file."""
     pipeline, epochs = scenario.pipeline, scenario.epochs
@@ -155,7 +154,7 @@ def run(
         for each in pipeline.inputs:
             records = epoch.records if each.name == OWN else epoch.union.get(each.name, ())
             if records:
-                path = f"{each.source.path}/{number:04}.{each.source.format.value}"
+                path = f"{each.source.path}/{number:04}.{each.source.format}"
                 landed[path] = land(root / path, each.source, records)
         is_last = number == len(epochs) - 1
         is_batch = schedule.mode is Mode.BATCH
@@ -173,7 +172,7 @@ def run(
 
 def land(path: Path, source: FileSource, records: Sequence[Record]) -> Sequence[Record]:
     """Write ``records`` as a producer does; what the file holds of them."""
-    if source.format is FileFormat.PARQUET:
+    if source.format == "parquet":
         schema = schema_of(source.schema)
         pq.write_table(pa.Table.from_pylist([{n: row.get(n) for n in schema.names} for row in records], schema), path)
         return records

@@ -19,7 +19,6 @@ import headrace as hr
 from headrace import col
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import instant, to_datetime
-from headrace.pipeline.executors import Executor
 from headrace.reference.windows import assign
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import RunOptions, parse_span
@@ -214,7 +213,7 @@ class Main:
 
     def _options(self, **options: Any) -> RunOptions:
         self._runs += 1
-        return RunOptions(f"run-{id(self)}-{self._runs}", executor=Executor.LOCAL, create=True, **options)
+        return RunOptions(f"run-{id(self)}-{self._runs}", executor="local", create=True, **options)
 
 
 Landed = list[tuple[str, str, Sequence[tuple[int, str, str]]]]
@@ -293,7 +292,7 @@ def test_a_recovery_reads_as_it_was_read(tmp_path: Path) -> None:
     live, seen = one_epoch_of_two_files(tmp_path)
     before = live.current("main")
     for attempt in range(2):
-        options = RunOptions(f"recover-{attempt}", executor=Executor.LOCAL, snapshot=seen, request="r")
+        options = RunOptions(f"recover-{attempt}", executor="local", snapshot=seen, request="r")
         assert recover(live.pipeline, live.root, options).counts.get("late_dropped", 0) == 0
         assert live.current("main") == before
 

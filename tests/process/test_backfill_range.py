@@ -25,7 +25,6 @@ from headrace import (
 from headrace.model.time import Instant, instant
 from headrace.model.windows import Window, WindowFn
 from headrace.pipeline.event_time import arrival_time
-from headrace.pipeline.executors import Executor
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.backfill.backfill import backfill
@@ -115,7 +114,7 @@ class Live:
 
     def _options(self) -> RunOptions:
         self._runs += 1
-        return RunOptions(f"run-{self._runs}", executor=Executor.LOCAL)
+        return RunOptions(f"run-{self._runs}", executor="local")
 
 
 def span(first: float, last: float | None) -> Window:
@@ -134,7 +133,7 @@ def anew(live: Live, folder: Path) -> list[tuple[Any, ...]]:
     """The results of all that has landed in one run from nothing."""
     (folder / "landing").mkdir(parents=True)
     (folder / "landing" / "clicks").symlink_to(live.folder / "landing" / "clicks")
-    options = RunOptions("anew", executor=Executor.LOCAL, files_per_epoch=3)
+    options = RunOptions("anew", executor="local", files_per_epoch=3)
     process(live.pipeline, folder.as_uri(), options)
     return results(live.pipeline, folder.as_uri(), "main")
 

@@ -15,7 +15,6 @@ from uuid import uuid4
 import pytest
 
 from headrace import DataType, Pipeline, SparkFunction
-from headrace.pipeline.executors import Executor
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
@@ -73,7 +72,7 @@ def undisturbed(pipeline: Pipeline, content: bytes) -> dict[str, list[str]]:
     store = open_store(f"memory://{uuid4().hex}")
     land(store)
     store.write(CHANGING, content)
-    process(pipeline, store.uri, RunOptions("undisturbed", executor=Executor.LOCAL, publish=True))
+    process(pipeline, store.uri, RunOptions("undisturbed", executor="local", publish=True))
     return results(pipeline, store.uri)
 
 
@@ -135,7 +134,7 @@ class Moments:
 
 
 def run(pipeline: Pipeline, root: str, **options: Any) -> None:
-    process(pipeline, root, RunOptions(uuid4().hex, executor=Executor.LOCAL, publish=True, **options))
+    process(pipeline, root, RunOptions(uuid4().hex, executor="local", publish=True, **options))
 
 
 def digest(store: ObjectStore, content: bytes) -> str | None:
@@ -256,13 +255,13 @@ def test_a_replay_reads_what_was_recorded_or_ends(root: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             moments.watch(store, patch)
             try:
-                process(PLAIN, root, again("swapped", executor=Executor.LOCAL))
+                process(PLAIN, root, again("swapped", executor="local"))
             except (ChangedFileError, InputGoneError) as error:
                 assert CHANGING in str(error)
                 refused += 1
         number, seen = number + 1, max(seen, moments.seen)
         put(store, before)
-        process(PLAIN, root, again("again", executor=Executor.LOCAL))
+        process(PLAIN, root, again("again", executor="local"))
         catalog = Catalog(store, PLAIN.name)
         found = [catalog.manifest(catalog.head().refs[name]) for name in ("main", f"again-{number - 1}")]
         assert found[0].counts == found[1].counts

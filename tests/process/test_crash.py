@@ -25,21 +25,19 @@ import sys, threading
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting.listener import Silent
-from headrace.pipeline.executors import Executor
 from tests.process.clicks import CLICKS
 
 class Waiting(Silent):
     def committed(self, manifest):
         threading.Event().wait()  # for the signal that ends it
 
-process(CLICKS, sys.argv[1], RunOptions("killed", executor=Executor(sys.argv[2])), listener=Waiting())
+process(CLICKS, sys.argv[1], RunOptions("killed", executor=sys.argv[2]), listener=Waiting())
 """
 
 KILLS_ITSELF = """
 import os, signal, sys
 from headrace.runs import process as processing
 from headrace.runs.options import RunOptions
-from headrace.pipeline.executors import Executor
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore
 from tests.process.clicks import CLICKS
@@ -53,7 +51,7 @@ def die(operation):
         os.kill(os.getpid(), signal.SIGKILL)
 
 processing.open_store = lambda uri: FaultyStore(open_store(uri), die)
-processing.process(CLICKS, sys.argv[1], RunOptions("killed", executor=Executor.LOCAL))
+processing.process(CLICKS, sys.argv[1], RunOptions("killed", executor="local"))
 """
 
 

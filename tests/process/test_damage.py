@@ -14,9 +14,9 @@ from headrace.audit.store import read_audit
 from headrace.distribute.local.engine import LocalEngine
 from headrace.read.snapshots.progress import progress_of
 from headrace.runs.commits import attempts_of
+from headrace.runs.continuation import ChangedPipelineError
 from headrace.runs.maintenance import check
 from headrace.runs.options import RunOptions
-from headrace.runs.process import ChangedPipelineError
 from headrace.runs.reporting.results import RunResult
 from headrace.sources.landing import Landing
 from headrace.state.datafiles.cache import default_cache

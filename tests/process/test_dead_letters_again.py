@@ -9,7 +9,6 @@ import pytest
 
 from headrace import DataType, Pipeline, col, count
 from headrace.model.time import Duration, instant
-from headrace.pipeline.sources import FileFormat
 from headrace.runs.modes import Mode
 from headrace.runs.options import ReplayClock, RunOptions, parse_span
 from headrace.runs.publishing.promotion import promote
@@ -31,14 +30,14 @@ GOOD = [("ann", 0, "1"), ("bob", 5, "2"), ("bob", 200, "3")]
 BAD = [("ann", 7, "4 EUR"), ("cid", 8, "five")]
 
 LINES = {
-    FileFormat.JSON: lambda user, at, price: f'{{"user": "{user}", "at": "{at}", "price": {price}}}\n',
-    FileFormat.CSV: lambda user, at, price: f"{price},{user},{at}\n",
+    "json": lambda user, at, price: f'{{"user": "{user}", "at": "{at}", "price": {price}}}\n',
+    "csv": lambda user, at, price: f"{price},{user},{at}\n",
 }
-HEADS = {FileFormat.JSON: "", FileFormat.CSV: "price,user,at\n"}
-QUOTED = {FileFormat.JSON: '"', FileFormat.CSV: ""}
+HEADS = {"json": "", "csv": "price,user,at\n"}
+QUOTED = {"json": '"', "csv": ""}
 
 
-def land(root: Path, kind: FileFormat) -> None:
+def land(root: Path, kind: str) -> None:
     folder = root / "landing" / "clicks"
     folder.mkdir(parents=True)
     quote = QUOTED[kind]
@@ -50,7 +49,7 @@ def land(root: Path, kind: FileFormat) -> None:
 
 def land_later(root: Path) -> None:
     """One more file, two days later."""
-    line = LINES[FileFormat.JSON]("dan", (START + timedelta(days=2)).isoformat(), 1)
+    line = LINES["json"]("dan", (START + timedelta(days=2)).isoformat(), 1)
     (root / "landing" / "clicks" / "z.txt").write_text(line)
 
 
@@ -63,7 +62,7 @@ TRUTH = {("ann", 0): 2, ("bob", 0): 1, ("bob", 3): 1, ("cid", 0): 1}
 
 
 @pytest.mark.parametrize("kind", list(LINES))
-def test_a_schema_that_is_mended_reads_what_was_rejected(executor: Executed, tmp_path: Path, kind: FileFormat) -> None:
+def test_a_schema_that_is_mended_reads_what_was_rejected(executor: Executed, tmp_path: Path, kind: str) -> None:
     """The column of the prices was declared as one of numbers, and no result needs it."""
     root = tmp_path.as_uri()
     broken = changed(CLICKS_ALONE, source=replace(CLICKS.source, format=kind))
@@ -84,7 +83,7 @@ def test_a_schema_that_is_mended_reads_what_was_rejected(executor: Executed, tmp
 def test_another_definition_reads_them_under_a_root_of_their_own(executor: Executed, tmp_path: Path) -> None:
     """Prices are text now, and a result needs them: the rest would have to be computed anew."""
     root = tmp_path.as_uri()
-    land(tmp_path, FileFormat.JSON)
+    land(tmp_path, "json")
     executor.process(CLICKS, root, RunOptions("first", publish=True))
     text = replace(CLICKS.source, schema={**CLICKS.source.schema, "price": DataType.STRING})
     mended = changed(CLICKS, source=text, what={"clicks": count(), "longest": col("price").max()})
@@ -101,7 +100,7 @@ def test_where_names_have_gone_on_a_full_sweep_finds_them(executor: Executed, tm
     schema = {name: found for name, found in CLICKS.source.schema.items() if name != "price"}
     broken = changed(CLICKS_ALONE, source=replace(CLICKS.source, look_back=0))
     mended = changed(broken, source=replace(broken.source, schema=schema))
-    land(tmp_path, FileFormat.JSON)
+    land(tmp_path, "json")
     for file in (tmp_path / "landing" / "clicks").iterdir():
         file.rename(file.with_name(f"visits-{file.name}"))
     executor.process(broken, root, RunOptions("first", publish=True))
@@ -121,7 +120,7 @@ ALL = RunOptions("all", publish=True)
 def corrected(executor: Executed, tmp_path: Path) -> str:
     """A root where dead letters have landed again where the pipeline reads, and count."""
     root = tmp_path.as_uri()
-    land(tmp_path, FileFormat.JSON)
+    land(tmp_path, "json")
     executor.process(CLICKS_ALONE, root, ALL)
     land_rejected(MENDED, root, to=CLICKS.source.path)
     executor.process(MENDED, root, ALL)
@@ -185,7 +184,7 @@ def test_who_else_reads_there_is_not_disturbed(executor: Executed, corrected: st
 def test_a_run_that_falls_back_leaves_out_what_it_reads_again(executor: Executed, tmp_path: Path) -> None:
     """State since the second epoch is broken: its dead letter is read where it came from; the file of it is gone."""
     root = tmp_path.as_uri()
-    land(tmp_path, FileFormat.JSON)
+    land(tmp_path, "json")
     executor.process(CLICKS_ALONE, root, RunOptions("first", publish=True, max_epochs=1))
     executor.process(CLICKS_ALONE, root, RunOptions("second"))
     assert land_rejected(MENDED, root, to=CLICKS.source.path, at="main").files == 2
@@ -208,7 +207,7 @@ def test_what_landed_again_is_read_after_its_dead_letters_have_expired(executor:
     folder = tmp_path / "landing" / "clicks"
     folder.mkdir(parents=True)
     for number in range(files):
-        line = LINES[FileFormat.JSON]("ann", (START + timedelta(seconds=number)).isoformat(), '"four"')
+        line = LINES["json"]("ann", (START + timedelta(seconds=number)).isoformat(), '"four"')
         (folder / f"{number:03}.txt").write_text(line)
     executor.process(CLICKS_ALONE, root, replace(ALL, files_per_epoch=1))
     assert land_rejected(MENDED, root, to=CLICKS.source.path).records == files

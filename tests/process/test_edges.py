@@ -23,7 +23,6 @@ from headrace import (
 )
 from headrace.model.watermarks import Monotonic
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import RunResult
@@ -54,7 +53,7 @@ def test_what_is_asserted_beyond_the_calendar_is_a_dead_letter(executor: Execute
     kinds = {"user": DataType.STRING, "at": DataType.TIMESTAMP, "price": DataType.INT, "until": DataType.TIMESTAMP}
     asserting = changed(
         CLICKS,
-        source=FileSource("landing", FileFormat.JSON, kinds),
+        source=FileSource("landing", "json", kinds),
         event_time=EventTime(col("at"), Punctuated(col("until"))),
     )
     lines: list[Mapping[str, Any]] = [

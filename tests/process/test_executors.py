@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from headrace import Pipeline, SparkFunction
 from headrace.cli.main import app
 from headrace.errors import PipelineError
-from headrace.pipeline.executors import Executor, ExecutorDecision
+from headrace.pipeline.executors import ExecutorDecision
 from headrace.runs.executors.choice import Bounds, WorkEstimate, choose, fitting, work_of
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
@@ -26,7 +26,7 @@ from tests.cli.deployments import PIPELINE_FILE
 from tests.process.clicks import CLICKS, FILES, MODEST, clicks, land
 
 BOUNDS = Bounds(input=1000, state=500)
-AUTO = replace(CLICKS, executor=Executor.AUTO)
+AUTO = replace(CLICKS, executor="auto")
 
 
 def never() -> WorkEstimate:
@@ -41,36 +41,34 @@ def with_spark_code(pipeline: Pipeline) -> Pipeline:
 @pytest.mark.parametrize(
     ("own", "asked", "choice"),
     [
-        (Executor.SPARK, None, ExecutorDecision(Executor.SPARK, "the pipeline's own")),
-        (Executor.LOCAL, None, ExecutorDecision(Executor.LOCAL, "the pipeline's own")),
-        (Executor.LOCAL, Executor.SPARK, ExecutorDecision(Executor.SPARK, "asked for")),
-        (Executor.AUTO, Executor.LOCAL, ExecutorDecision(Executor.LOCAL, "asked for")),
+        ("spark", None, ExecutorDecision("spark", "the pipeline's own")),
+        ("local", None, ExecutorDecision("local", "the pipeline's own")),
+        ("local", "spark", ExecutorDecision("spark", "asked for")),
+        ("auto", "local", ExecutorDecision("local", "asked for")),
     ],
 )
-def test_what_is_asked_for_comes_before_the_pipelines_own(
-    own: Executor, asked: Executor, choice: ExecutorDecision
-) -> None:
+def test_what_is_asked_for_comes_before_the_pipelines_own(own: str, asked: str, choice: ExecutorDecision) -> None:
     assert choose(replace(CLICKS, executor=own), asked, never) == choice
 
 
 def test_whoever_chose_before_the_run_says_why() -> None:
-    assert choose(CLICKS, Executor.LOCAL, never, "auto: little to do").reason == "auto: little to do"
+    assert choose(CLICKS, "local", never, "auto: little to do").reason == "auto: little to do"
 
 
 @pytest.mark.parametrize(
     ("before", "executor", "reason"),
     [
-        (WorkEstimate(0), Executor.LOCAL, "0 bytes of new input and 0 bytes of state"),
-        (WorkEstimate(1000, 500), Executor.LOCAL, "1000 bytes of new input and 500 bytes of state"),
+        (WorkEstimate(0), "local", "0 bytes of new input and 0 bytes of state"),
+        (WorkEstimate(1000, 500), "local", "1000 bytes of new input and 500 bytes of state"),
         (
             WorkEstimate(1001, 500),
-            Executor.SPARK,
+            "spark",
             "1001 bytes of new input are more than 1000 bytes (HEADRACE_AUTO_INPUT)",
         ),
-        (WorkEstimate(1000, 501), Executor.SPARK, "501 bytes of state are more than 500 bytes (HEADRACE_AUTO_STATE)"),
+        (WorkEstimate(1000, 501), "spark", "501 bytes of state are more than 500 bytes (HEADRACE_AUTO_STATE)"),
     ],
 )
-def test_auto_takes_what_fits_and_says_why(before: WorkEstimate, executor: Executor, reason: str) -> None:
+def test_auto_takes_what_fits_and_says_why(before: WorkEstimate, executor: str, reason: str) -> None:
     choice = fitting(AUTO, before, BOUNDS)
     assert choice.name is executor
     assert choice.reason.startswith("auto: ")
@@ -81,7 +79,7 @@ def test_auto_takes_what_fits_and_says_why(before: WorkEstimate, executor: Execu
 def test_auto_never_takes_spark_code_anywhere_else() -> None:
     choice = fitting(with_spark_code(AUTO), WorkEstimate(0), BOUNDS)
     assert choice == ExecutorDecision(
-        Executor.SPARK, "auto: the pipeline names Spark code, tests.engine.spark_transforms:same"
+        "spark", "auto: the pipeline names Spark code, tests.engine.spark_transforms:same"
     )
 
 
@@ -151,8 +149,8 @@ def test_the_work_is_what_has_landed_behind_the_state(tmp_path: Path) -> None:
     land(tmp_path)
     root = tmp_path.as_uri()
     assert work(tmp_path, "process") == WorkEstimate(landed_bytes(tmp_path))
-    first = process(CLICKS, root, RunOptions("first", executor=Executor.LOCAL, max_epochs=2))
-    process(CLICKS, root, RunOptions("second", executor=Executor.LOCAL))
+    first = process(CLICKS, root, RunOptions("first", executor="local", max_epochs=2))
+    process(CLICKS, root, RunOptions("second", executor="local"))
     land(tmp_path, FILES, FILES + 2)
     state = state_bytes(head(tmp_path))
     assert state > 0
@@ -168,9 +166,9 @@ def test_the_work_is_what_has_landed_behind_the_state(tmp_path: Path) -> None:
 def test_a_head_that_cannot_be_read_is_sized_by_what_is_below_it(tmp_path: Path) -> None:
     land(tmp_path)
     root = tmp_path.as_uri()
-    process(CLICKS, root, RunOptions("first", executor=Executor.LOCAL, max_epochs=4))
+    process(CLICKS, root, RunOptions("first", executor="local", max_epochs=4))
     below = head(tmp_path)
-    process(CLICKS, root, RunOptions("second", executor=Executor.LOCAL))
+    process(CLICKS, root, RunOptions("second", executor="local"))
     store = open_store(root)
     store.write(f"clicks/manifests/{head(tmp_path).snapshot_id}.json", b"no manifest")
     assert work(tmp_path, "process") == WorkEstimate(landed_bytes(tmp_path, 4), state_bytes(below))
@@ -181,7 +179,7 @@ def test_a_run_under_auto_says_what_it_took_and_why(tmp_path: Path) -> None:
     told: list[str] = []
     result = process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=LineListener(told.append))
     assert result.executor is not None
-    assert result.executor.name is Executor.LOCAL
+    assert result.executor.name == "local"
     assert told[0] == f"executor local: {result.executor.reason}"
     assert from_json(to_json(result)) == result
     land(tmp_path, FILES, FILES + 1)
@@ -193,14 +191,14 @@ def test_a_run_under_auto_says_what_it_took_and_why(tmp_path: Path) -> None:
 def test_auto_does_for_replays_batches_and_audits(tmp_path: Path) -> None:
     land(tmp_path)
     root = tmp_path.as_uri()
-    pipeline = replace(clicks(expectations=MODEST), executor=Executor.AUTO)
+    pipeline = replace(clicks(expectations=MODEST), executor="auto")
     process(AUTO, root, RunOptions("first"))
     again = process(pipeline, root, RunOptions("again", mode=Mode.REPLAY, branch="again"))
     batch = process(pipeline, root, RunOptions("batch", mode=Mode.BATCH, branch="batch"))
     audited = audit(pipeline, root, RunOptions("audited"))
     for result in (again, batch, audited):
         assert result.executor is not None
-        assert result.executor.name is Executor.LOCAL
+        assert result.executor.name == "local"
     assert audited.audit is not None
     assert audited.audit.success
 

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from headrace.cli.main import app
 from headrace.pipeline.loading.registry import resolve
+from headrace.runs.continuation import ChangedCodeError
 from headrace.runs.options import RunOptions
-from headrace.runs.process import ChangedCodeError
 from headrace.runs.reporting.results import RunResult
 from tests.process.executors import Executed, on_spark
 from tests.reading import read

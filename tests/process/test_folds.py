@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from headrace.distribute.epoch import ComputedEpoch
 from headrace.distribute.local.engine import LocalEngine
 from headrace.distribute.tasks.background.thread import Stop
 from headrace.errors import RetryError
 from headrace.model.time import Instant
-from headrace.pipeline.executors import Executor
 from headrace.pipeline.sources import OWN
 from headrace.runs.commits import Committer, attempts_of
 from headrace.runs.executors import on_local
@@ -63,7 +63,7 @@ def run_held(root: Path, *, release_at: int, epochs: int = EPOCHS, fails: bool =
     committer = Committer(engine, catalog, catalog.claim("main", "test"), None, on_commit)
     try:
         for number, file in enumerate(engine.landing.new_files({})[OWN]):
-            committer.submit(engine.compute({OWN: [file]}, Instant(0), settles=number == epochs - 1))
+            committer.submit(engine.compute({OWN: [file]}, Instant(0), wait_for_merges=number == epochs - 1))
         if fails:
             raise RetryError("the run ends here")
         committer.drain()
@@ -90,10 +90,11 @@ def test_epochs_are_committed_while_a_fold_is_running(tmp_path: Path) -> None:
 
 def test_the_last_epoch_of_a_run_waits_for_the_fold(tmp_path: Path) -> None:
     class Waiting(Held):
-        def write(self, computed: Any, tables: Any) -> Any:
-            if computed.settles:
+        def compute(self, *given: Any, **named: Any) -> ComputedEpoch:
+            computed = super().compute(*given, **named)
+            if computed.wait_for_merges:
                 self.released.set()
-            return super().write(computed, tables)
+            return computed
 
     land(tmp_path, 0, FANOUT + 1)
     store = open_store(tmp_path.as_uri())
@@ -102,7 +103,7 @@ def test_the_last_epoch_of_a_run_waits_for_the_fold(tmp_path: Path) -> None:
     committed: list[Manifest] = []
     committer = Committer(made, catalog, catalog.claim("main", "test"), None, committed.append)
     for number, file in enumerate(made.landing.new_files({})[OWN]):
-        committer.submit(made.compute({OWN: [file]}, Instant(0), settles=number == FANOUT))
+        committer.submit(made.compute({OWN: [file]}, Instant(0), wait_for_merges=number == FANOUT))
     committer.drain()
     committer.close()
     assert layers(committed[-1]) == [(0, FANOUT - 1), (FANOUT, FANOUT)]
@@ -115,7 +116,7 @@ def test_a_fold_ends_with_the_run_that_failed_and_the_next_run_does_it(tmp_path:
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("fold")]
     assert not [*tmp_path.rglob("current-*")]
     land(tmp_path, FANOUT + 1, FANOUT + 2)
-    found = process(CLICKS, tmp_path.as_uri(), RunOptions("next", executor=Executor.LOCAL))
+    found = process(CLICKS, tmp_path.as_uri(), RunOptions("next", executor="local"))
     manifest = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).manifest(str(found.snapshot))
     assert layers(manifest)[0][0] == 0
     assert layers(manifest)[0][1] >= FANOUT - 1, "begun with the run, over what was committed before"
@@ -134,7 +135,7 @@ def test_runs_of_one_epoch_fold_as_well(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(on_local, "LocalEngine", Counted)
     for number in range(FANOUT + 4):
         land(tmp_path, number, number + 1)
-        found = process(CLICKS, tmp_path.as_uri(), RunOptions(f"run-{number}", executor=Executor.LOCAL))
+        found = process(CLICKS, tmp_path.as_uri(), RunOptions(f"run-{number}", executor="local"))
     manifest = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).manifest(str(found.snapshot))
     assert folded == [FANOUT]
     assert len(manifest.tables["current"]) == 5

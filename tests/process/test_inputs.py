@@ -27,7 +27,6 @@ from headrace import (
 from headrace.model.time import Duration, Instant, instant, render, to_datetime
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import DropCause, Epoch, EpochResult, run_pipeline
 from headrace.runs.options import RunOptions
 from headrace.sources.error_budgets import DeadLetterBudgetError
@@ -50,7 +49,7 @@ COLUMNS = {"id": col("click"), "user": col("who"), "amount": col("cents").cast(D
 def build(**changes: Any) -> Pipeline:
     parts: dict[str, Any] = {
         "name": "inputs",
-        "source": FileSource("landing/orders", FileFormat.JSON, ORDERS),
+        "source": FileSource("landing/orders", "json", ORDERS),
         "event_time": EventTime(col("at"), BoundedOutOfOrderness(5 * SECOND)),
         "key": {"user": col("user")},
         "where": FixedWindows(10 * SECOND),
@@ -59,7 +58,7 @@ def build(**changes: Any) -> Pipeline:
         "what": {"total": col("amount").sum(), "ids": col("id").collect(), "n": count()},
         "union": (
             Input(
-                FileSource("landing/clicks", FileFormat.JSON, CLICKS),
+                FileSource("landing/clicks", "json", CLICKS),
                 EventTime(col("day"), Monotonic(), split=col("who")),
                 "clicks",
                 COLUMNS,
@@ -70,7 +69,7 @@ def build(**changes: Any) -> Pipeline:
 
 
 ASSERTING = Input(
-    FileSource("landing/clicks", FileFormat.JSON, {**CLICKS, "up_to": DataType.TIMESTAMP}),
+    FileSource("landing/clicks", "json", {**CLICKS, "up_to": DataType.TIMESTAMP}),
     EventTime(col("day"), Punctuated(col("up_to"))),
     "clicks",
     COLUMNS,
@@ -84,10 +83,10 @@ PIPELINES = {
     ),
     "joined": build(
         what={"pairs": col("order").pairs(col("click"), "both")},
-        source=FileSource("landing/orders", FileFormat.JSON, {**ORDERS, "order": DataType.INT, "click": DataType.INT}),
+        source=FileSource("landing/orders", "json", {**ORDERS, "order": DataType.INT, "click": DataType.INT}),
         union=(
             Input(
-                FileSource("landing/clicks", FileFormat.JSON, CLICKS),
+                FileSource("landing/clicks", "json", CLICKS),
                 EventTime(col("day"), Monotonic()),
                 "clicks",
                 {"user": col("who"), "click": col("cents").cast(DataType.INT), "id": col("click")},
@@ -247,7 +246,7 @@ def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(execut
 
 
 def test_a_budget_is_held_input_by_input(executor: Executed, tmp_path: Path) -> None:
-    strict = FileSource("landing/clicks", FileFormat.JSON, CLICKS, max_rejected=1)
+    strict = FileSource("landing/clicks", "json", CLICKS, max_rejected=1)
     pipeline = build(union=(Input(strict, EventTime(col("day"), Monotonic()), "clicks", COLUMNS),))
     for number in range(3):
         land(tmp_path / "landing/orders", number, [{"id": "a", "user": "ann", "at": None, "amount": 1}])

@@ -13,11 +13,10 @@ import pytest
 
 from headrace import FileSource, Pipeline, SparkFunction
 from headrace.distribute.limits import LargeEpochError, columns_fit
-from headrace.model.expressions.expr import DataType, col
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import col
 from headrace.model.watermarks import Punctuated
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.executors import Executor
-from headrace.pipeline.sources import FileFormat
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
@@ -32,7 +31,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def local(run_id: str, mode: Mode = Mode.MICRO_BATCH, branch: str = "main") -> RunOptions:
-    return RunOptions(run_id, executor=Executor.LOCAL, mode=mode, branch=branch)
+    return RunOptions(run_id, executor="local", mode=mode, branch=branch)
 
 
 def current(pipeline: Pipeline, root: Path, branch: str = "main") -> dict[tuple[str, datetime], tuple[int, int]]:
@@ -132,9 +131,8 @@ def test_nothing_is_imported_that_a_run_does_not_need(tmp_path: Path) -> None:
         "import sys\n"
         "from headrace.runs.options import RunOptions\n"
         "from headrace.runs.process import process\n"
-        "from headrace.pipeline.executors import Executor\n"
         "from tests.process.clicks import CLICKS\n"
-        f"process(CLICKS, {tmp_path.as_uri()!r}, RunOptions('run', executor=Executor.LOCAL))\n"
+        f"process(CLICKS, {tmp_path.as_uri()!r}, RunOptions('run', executor='local'))\n"
         "unneeded = {'pyspark', 'airflow', 'great_expectations', 'duckdb', 'matplotlib', 'minio', 'rich', 'click'}\n"
         "sys.exit(', '.join(sorted(unneeded & set(sys.modules))) or None)\n"
     )
@@ -143,7 +141,7 @@ def test_nothing_is_imported_that_a_run_does_not_need(tmp_path: Path) -> None:
 
 
 def test_a_record_that_only_asserts_the_watermark_needs_no_key(tmp_path: Path) -> None:
-    source = FileSource("landing", FileFormat.JSON, {**CLICKS.source.schema, "mark": DataType.TIMESTAMP})
+    source = FileSource("landing", "json", {**CLICKS.source.schema, "mark": DataType.TIMESTAMP})
     pipeline = changed(CLICKS, source=source, event_time=EventTime(col("at"), Punctuated(col("mark"))))
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing/0.json").write_text(

@@ -13,7 +13,6 @@ from headrace.distribute.tasks.background.merge import MergePlan
 from headrace.distribute.tasks.background.thread import Beside, Stop
 from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
 from headrace.errors import HeadraceError
-from headrace.pipeline.executors import Executor
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from tests.process.clicks import CLICKS, land
@@ -72,11 +71,11 @@ def test_a_merge_ends_with_the_run_that_failed(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(local_engine, "Threads", Held)
     land(tmp_path, 0, 24)
     with pytest.raises(HeadraceError, match="landing/clicks"):
-        process(CLICKS, tmp_path.as_uri(), RunOptions("fails", executor=Executor.LOCAL))
+        process(CLICKS, tmp_path.as_uri(), RunOptions("fails", executor="local"))
     assert Held.ended == [True], "the run ended without the merge"
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("merge")]
     assert not [*tmp_path.rglob("*-merged-*")]
     monkeypatch.setattr(local_engine, "Threads", Threads)
     land(tmp_path, 22, 24)
-    process(CLICKS, tmp_path.as_uri(), RunOptions("again", executor=Executor.LOCAL))
+    process(CLICKS, tmp_path.as_uri(), RunOptions("again", executor="local"))
     assert [*tmp_path.rglob("*-merged-*")], "what the first run began is done by the next one"

@@ -10,7 +10,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError
 from headrace_snapshots.gc.expiry import expire
 from headrace_snapshots.gc.gc_roots import Keep
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.testing import check_catalog
 from tests.manifests import new_manifest
 

@@ -19,7 +19,7 @@ from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 from tests.manifests import new_manifest
 from tests.process.clicks import CLICKS, land, truth
 from tests.process.executors import Executed

@@ -12,7 +12,6 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import DecimalOverflowError, HeadraceError, IntegerOverflowError
-from headrace.pipeline.executors import Executor
 from headrace.runs.client.deployment import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
@@ -46,7 +45,7 @@ def sale(user: str, amount: int, price: str = "1", hour: int = 9) -> dict[str, A
 
 
 def run(made: hr.Pipeline, root: Path, name: str) -> None:
-    process(made, root.as_uri(), RunOptions(name, executor=Executor.LOCAL, publish=True))
+    process(made, root.as_uri(), RunOptions(name, executor="local", publish=True))
 
 
 def totals(root: Path) -> dict[str, Any]:

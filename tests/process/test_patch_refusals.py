@@ -36,7 +36,7 @@ def refused(live: Live, kind: type[HeadraceError], said: str, branch: str = "fix
     [
         (pipeline(how=hr.discarding("30m")), "DISCARDING"),
         (pipeline(how=hr.retracting(None)), "no limit of lateness"),
-        (pipeline(where=Validity(1_000_000)), "class of your own, Validity"),
+        (pipeline(where=Validity(1_000_000)), "your own class Validity"),
     ],
     ids=["discarding", "no limit", "own windows"],
 )

@@ -11,7 +11,6 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.model.time import instant
-from headrace.pipeline.executors import Executor
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError
@@ -285,14 +284,14 @@ def test_a_patch_is_no_epoch_that_a_replay_does_again(late: Live) -> None:
 def test_a_branch_with_a_patch_is_no_replay(late: Live) -> None:
     late.patch()
     late.catalog.fork("again", late.refs()["main"])
-    with pytest.raises(RunOptionsError, match="epoch 3 is another one"):
+    with pytest.raises(RunOptionsError, match="epoch 3 differs"):
         late.process(branch="again", mode=Mode.REPLAY, publish=False)
 
 
 def test_a_recovery_says_that_it_gives_a_patch_up(late: Live) -> None:
     first = next(m.snapshot_id for m in late.catalog.ancestry(late.refs()["main"]) if m.epoch == 0)
     late.patch()
-    options = RunOptions("back", executor=Executor.LOCAL, publish=True, snapshot=first)
+    options = RunOptions("back", executor="local", publish=True, snapshot=first)
     (warning, *_) = recover(late.pipeline, late.root, options).warnings
     assert "the patch of epoch 3, by branch fix, is given up" in warning
     assert "`headrace promote clicks fix --patch` makes it again" in warning
@@ -351,7 +350,7 @@ def test_whoever_advises_a_rollback_says_which_patches_are_lost_by_it(late: Live
     for layers in manifest.tables.values():
         for file in layers[0].files:
             (late.folder / file.path).unlink(missing_ok=True)
-    lost = "Output patches are lost by that: the patch of epoch 3, by branch fix, is given up"
+    lost = "This gives up output patches: the patch of epoch 3, by branch fix, is given up"
     late.land(("ann", 5.8, 3))
     with pytest.raises(BelowPublishedError, match=lost):
         late.process()
@@ -362,7 +361,7 @@ def test_fsck_and_readers_that_advise_a_rollback_say_so_too(late: Live) -> None:
     manifest = late.catalog.manifest(late.refs()["main"])
     for file in manifest.tables["current"][-1].files:
         (late.folder / file.path).unlink()
-    lost = "Output patches are lost by that: the patch of epoch 3, by branch fix, is given up"
+    lost = "This gives up output patches: the patch of epoch 3, by branch fix, is given up"
     (problem,) = late.history.fsck().damage
     assert f"`headrace rollback clicks --to {manifest.parent}`" in problem.remedy
     assert lost in problem.remedy

@@ -8,7 +8,6 @@ import pytest
 
 from headrace import Pipeline
 from headrace.errors import PipelineError
-from headrace.pipeline.executors import Executor
 from headrace.pipeline.pipeline import Pipeline as Graph
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.client.deployment import open as open_root
@@ -47,7 +46,7 @@ def reading(path: str, name: str = "sales") -> Pipeline:
 
 
 def run(pipeline: Graph, root: Path, run_id: str) -> None:
-    result = process(pipeline, root.as_uri(), RunOptions(run_id, executor=Executor.LOCAL, publish=True))
+    result = process(pipeline, root.as_uri(), RunOptions(run_id, executor="local", publish=True))
     write(open_store(root.as_uri()), result)
 
 
@@ -89,7 +88,7 @@ def test_a_run_over_the_folder_of_another_pipeline_is_refused(tmp_path: Path, pa
     sales = reading(path.format(**names))
     for action in (process, backfill):
         with pytest.raises(PlaceError, match=r"the folders? of (pipeline (clicks|linked)|all pipelines) under"):
-            action(sales, root.as_uri(), RunOptions("run", executor=Executor.LOCAL))
+            action(sales, root.as_uri(), RunOptions("run", executor="local"))
     assert not (root / "sales").exists()
 
 

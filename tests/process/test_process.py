@@ -1,7 +1,7 @@
 """The main job on local files: overlap, failures on the way, audit and publish."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -11,31 +11,31 @@ import pytest
 
 from headrace import FixedWindows, Pipeline, retracting
 from headrace.audit.store import AuditFailedError, read_audit
+from headrace.distribute.epoch import ComputedEpoch
 from headrace.distribute.local.engine import LocalEngine
-from headrace.distribute.tasks.engine import TasksComputed
-from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline.sources import OWN
 from headrace.runs import process as processing
 from headrace.runs.commits import Committer, IncompleteEpochError, attempts_of
+from headrace.runs.continuation import ChangedPipelineError
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
-from headrace.runs.process import ChangedPipelineError
 from headrace.runs.publishing.promotion import BranchBehindError, cut_over
 from headrace.runs.publishing.publish import publish_audited
 from headrace.sources.landing import ByInput, Landing
-from headrace.state.datafiles.epoch_files import Written
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import FaultyStore, Operation, check_catalog
+from headrace_snapshots.store.port import StoreUnavailableError
+from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, Operation, check_catalog
 from tests.building import changed
 from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, USERS, clicks, land, records, truth
 from tests.process.executors import Executed, on_both
 from tests.reading import read
 
 SECONDS = 120.0
+
+Befalls = Callable[[], Fault | HoldRequest | None]
 
 
 def current(pipeline: Pipeline, root: Path, branch: str = "main") -> dict[tuple[str, datetime], tuple[int, int]]:
@@ -50,11 +50,14 @@ def panes_twice(pipeline: Pipeline, root: Path) -> list[Any]:
 
 
 class Started:
-    """An engine and a committer on an empty pipeline, one file an epoch."""
+    """An engine and a committer on an empty pipeline, one file an epoch; ``befalls``: what each put of a manifest."""
 
-    def __init__(self, engine: LocalEngine, root: Path) -> None:
+    def __init__(self, engine: LocalEngine, root: Path, befalls: Befalls = lambda: None) -> None:
+        def of_manifests(operation: Operation) -> Fault | HoldRequest | None:
+            return befalls() if operation.kind == "put" and "/manifests/" in operation.path else None
+
         self.engine = engine
-        self.catalog = Catalog(open_store(root.as_uri()), engine.pipeline.name)
+        self.catalog = Catalog(FaultyStore(open_store(root.as_uri()), of_manifests), engine.pipeline.name)
         claim = self.catalog.claim("main", "test")
         self.committed: list[Manifest] = []
         self.committer = Committer(engine, self.catalog, claim, None, self.committed.append)
@@ -72,42 +75,31 @@ class Started:
 def test_the_next_epoch_computes_while_one_is_written(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     computed_next = threading.Event()
+    in_time: list[bool] = []
 
     class Overlapping(LocalEngine):
-        def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> TasksComputed:
+        def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> ComputedEpoch:
             computed = super().compute(files, processing_time, **rest)
             if computed.epoch == 1:
                 computed_next.set()
             return computed
 
-        def write(self, computed: TasksComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:
-            if computed.epoch == 0:
-                assert computed_next.wait(SECONDS), "epoch 1 was not computed while epoch 0 was being written"
-            return super().write(computed, tables)
-
     store = open_store(tmp_path.as_uri())
-    started = Started(
-        Overlapping(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name))), tmp_path
-    )
+    engine = Overlapping(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name)))
+    started = Started(engine, tmp_path, lambda: HoldRequest(lambda: in_time.append(computed_next.wait(SECONDS))))
     started.run()
+    assert in_time == [True, True], "epoch 1 was not computed while epoch 0 was being written"
     assert [m.epoch for m in started.committed] == [0, 1]
     check_catalog(store, CLICKS.name)
 
 
 def test_a_failed_write_discards_later_epochs_and_fails_the_run(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 3)
-
-    class Failing(LocalEngine):
-        def write(self, computed: TasksComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:
-            if computed.epoch == 1:
-                raise RetryError("the store is away")
-            return super().write(computed, tables)
-
+    faults = iter([None, Fault.FAIL])
     store = open_store(tmp_path.as_uri())
-    started = Started(
-        Failing(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name))), tmp_path
-    )
-    with pytest.raises(RetryError, match="the store is away"):
+    engine = LocalEngine(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name)))
+    started = Started(engine, tmp_path, lambda: next(faults))
+    with pytest.raises(StoreUnavailableError, match="failed on purpose"):
         started.run()
     assert [m.epoch for m in started.committed] == [0]
     assert started.catalog.manifest(started.catalog.head().refs["main"]).epoch == 0
@@ -119,14 +111,10 @@ def test_a_failed_write_discards_later_epochs_and_fails_the_run(executor: Execut
 def test_every_epoch_behind_a_failed_one_is_refused_however_many_are_tried(tmp_path: Path) -> None:
     """A slot that nobody gives back would let the third wait for ever."""
     land(tmp_path, 0, 7)
-
-    class Failing(LocalEngine):
-        def write(self, computed: TasksComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:
-            raise RetryError("the store is away")
-
+    faults = iter([Fault.FAIL])
     store = open_store(tmp_path.as_uri())
-    engine = Failing(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name)))
-    started = Started(engine, tmp_path)
+    engine = LocalEngine(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name)))
+    started = Started(engine, tmp_path, lambda: next(faults))
     computed = [engine.compute({OWN: [file]}, Instant(0)) for file in started.files]
     refused = list[str]()
 
@@ -135,14 +123,15 @@ def test_every_epoch_behind_a_failed_one_is_refused_however_many_are_tried(tmp_p
             try:
                 started.committer.submit(each)
                 started.committer.drain()
-            except RetryError as error:
+            except StoreUnavailableError as error:
                 refused.append(str(error))
 
     trying = threading.Thread(target=submit, daemon=True)
     trying.start()
     trying.join(SECONDS)
     started.committer.close()
-    assert refused == ["the store is away"] * 7
+    assert len(refused) == 7
+    assert len(set(refused)) == 1, "all are told why the first was not committed"
 
 
 class Incomplete(LocalEngine):
@@ -150,7 +139,7 @@ class Incomplete(LocalEngine):
 
     number = 1
 
-    def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> TasksComputed:
+    def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> ComputedEpoch:
         computed = super().compute(files, processing_time, **rest)
         assert computed.acknowledged == frozenset(range(self.levels))
         if computed.epoch != 1:
@@ -297,7 +286,7 @@ def test_recovery_moves_back_and_replays(executor: Executed, tmp_path: Path) -> 
     assert result.action == "recover"
     assert result.epochs == (1, 2)
     assert catalog.head().refs["published"] == first
-    assert publish_audited(CLICKS.name, root, told=None).published == result.snapshot
+    assert publish_audited(CLICKS.name, root, last_announced=None).published == result.snapshot
     assert current(CLICKS, tmp_path, "published") == truth(3)
     assert panes_twice(CLICKS, tmp_path) == []
     check_catalog(catalog.store, CLICKS.name)

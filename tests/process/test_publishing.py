@@ -95,13 +95,13 @@ def test_a_publish_counts_every_epoch_of_the_range(root: str) -> None:
     audited = Audited(root)
     first = audited.commit(2)
     audited.audit(None, first)
-    result = publish_audited("p", root, told=None)
+    result = publish_audited("p", root, last_announced=None)
     assert (result.epochs, result.counts) == ((0, 1), {"panes": 1 + 2, "late_dropped": 1})
     second = audited.commit(3)
     with pytest.raises(AuditMissingError):
-        publish_audited("p", root, told=first)
+        publish_audited("p", root, last_announced=first)
     audited.audit(first, second)
-    result = publish_audited("p", root, told=first)
+    result = publish_audited("p", root, last_announced=first)
     assert (result.epochs, result.epoch, result.counts["panes"]) == ((2, 3, 4), 4, 3 + 4 + 5)
 
 
@@ -109,30 +109,30 @@ def test_who_comes_after_the_entry_hears_of_the_same_rows(root: str) -> None:
     audited = Audited(root)
     first = audited.commit(1)
     audited.audit(None, first)
-    publish_audited("p", root, told=None)
+    publish_audited("p", root, last_announced=None)
     second = audited.commit(2)
     audited.audit(first, second)
-    once = publish_audited("p", root, told=first)
+    once = publish_audited("p", root, last_announced=first)
     audited.catalog.claim("main", "a run that found nothing")
-    again = publish_audited("p", root, told=first)
+    again = publish_audited("p", root, last_announced=first)
     assert again.epochs == once.epochs == (1, 2)
     assert again.counts == once.counts == {"panes": 2 + 3}
-    assert publish_audited("p", root, told=second).counts == {}
+    assert publish_audited("p", root, last_announced=second).counts == {}
     audited.catalog.rollback("main", first, "back")
-    assert publish_audited("p", root, told=second).counts == {}
+    assert publish_audited("p", root, last_announced=second).counts == {}
 
 
 def test_what_a_person_released_is_counted_too(root: str) -> None:
     audited = Audited(root)
     first = audited.commit(1)
     audited.audit(None, first)
-    publish_audited("p", root, told=None)
+    publish_audited("p", root, last_announced=None)
     released = audited.commit(2)
     audited.catalog.release(released, "the expectation was wrong")
-    assert publish_audited("p", root, told=first).counts == {"panes": 2 + 3}
+    assert publish_audited("p", root, last_announced=first).counts == {"panes": 2 + 3}
     third = audited.commit(1)
     audited.audit(released, third)
-    assert publish_audited("p", root, told=first).counts == {"panes": 2 + 3 + 4}
+    assert publish_audited("p", root, last_announced=first).counts == {"panes": 2 + 3 + 4}
 
 
 def test_behind_a_rollback_what_is_new_counts_from_where_it_went_back_to(root: str) -> None:
@@ -143,7 +143,7 @@ def test_behind_a_rollback_what_is_new_counts_from_where_it_went_back_to(root: s
     audited.catalog.rollback("main", first, "back")
     second = audited.commit(2)
     audited.audit(first, second)
-    result = publish_audited("p", root, told=given_up)
+    result = publish_audited("p", root, last_announced=given_up)
     assert (result.epochs, result.counts) == ((1, 2), {"panes": 2 + 3})
 
 
@@ -151,19 +151,19 @@ def test_who_knows_a_snapshot_of_another_root_hears_of_everything(root: str) -> 
     audited = Audited(root)
     first = audited.commit(2)
     audited.audit(None, first)
-    assert publish_audited("p", root, told="20250101T000000-gone").counts["panes"] == 1 + 2
+    assert publish_audited("p", root, last_announced="20250101T000000-gone").counts["panes"] == 1 + 2
 
 
 def test_a_cut_over_counts_the_whole_branch(root: str) -> None:
     audited = Audited(root)
     first = audited.commit(2)
     audited.audit(None, first)
-    publish_audited("p", root, told=None)
+    publish_audited("p", root, last_announced=None)
     replayed = audited.commit(4, "replay")
     audited.audit(None, replayed)
     result = cut_over("p", root, "replay")
     assert (result.epochs, result.counts["panes"]) == ((0, 1, 2, 3), 1 + 2 + 3 + 4)
-    assert publish_audited("p", root, told=first).counts == result.counts
+    assert publish_audited("p", root, last_announced=first).counts == result.counts
 
 
 def test_a_replay_whose_clock_is_ahead_does_not_become_main(root: str) -> None:
@@ -297,7 +297,7 @@ def test_a_branch_of_a_branch_becomes_main_unless_main_has_left_what_its_parent_
     audited = Audited(root)
     first, second = audited.commit(1), audited.commit(1)
     audited.audit(None, second)
-    publish_audited("p", root, told=None)
+    publish_audited("p", root, last_announced=None)
     audited.catalog.fork("parent", second)
     audited.catalog.fork("child", audited.commit(2, "parent"))
     last = audited.commit(1, "child")

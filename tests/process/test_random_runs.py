@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from headrace.distribute.spark.types import SparkSession
-from headrace.pipeline.executors import Executor
 from tests.process.random_runs import SCHEDULES, Schedule, check
 from tests.process.wider import wider_scenarios
 from tests.reference.scenarios import Scenario, scenarios
@@ -18,7 +17,7 @@ from tests.reference.strategies import examples
 @given(wider_scenarios(), SCHEDULES)
 @settings(examples(30), suppress_health_check=list(HealthCheck))
 def test_runs_without_a_jvm_give_what_the_reference_gives(scenario: Scenario, schedule: Schedule) -> None:
-    check(scenario, schedule, [Executor.LOCAL])
+    check(scenario, schedule, ["local"])
 
 
 @pytest.mark.spark
@@ -27,4 +26,4 @@ def test_runs_without_a_jvm_give_what_the_reference_gives(scenario: Scenario, sc
 def test_runs_on_spark_give_what_the_reference_gives(
     spark: SparkSession, scenario: Scenario, schedule: Schedule
 ) -> None:
-    check(scenario, schedule, [Executor.SPARK, Executor.LOCAL], spark)
+    check(scenario, schedule, ["spark", "local"], spark)

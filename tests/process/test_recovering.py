@@ -7,10 +7,9 @@ import pytest
 
 from headrace import FixedWindows
 from headrace.audit.store import AuditOutcome, write_audit
-from headrace.pipeline.executors import Executor
 from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.runs.continuation import ChangedPipelineError
 from headrace.runs.options import RunOptions
-from headrace.runs.process import ChangedPipelineError
 from headrace.runs.recover import recover
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
@@ -56,12 +55,12 @@ def test_another_attempt_keeps_what_the_first_has_replayed(tmp_path: Path) -> No
     root = tmp_path.as_uri()
     empty = Empty(root)
     back, _ = empty.commit(), empty.commit()
-    recover(CLICKS, root, RunOptions("first", executor=Executor.LOCAL, snapshot=back, request="r"))
+    recover(CLICKS, root, RunOptions("first", executor="local", snapshot=back, request="r"))
     assert empty.main == back
     replayed = empty.commit()
-    recover(CLICKS, root, RunOptions("second", executor=Executor.LOCAL, snapshot=back, request="r"))
+    recover(CLICKS, root, RunOptions("second", executor="local", snapshot=back, request="r"))
     assert empty.main == replayed
-    recover(CLICKS, root, RunOptions("another", executor=Executor.LOCAL, snapshot=back, request="s"))
+    recover(CLICKS, root, RunOptions("another", executor="local", snapshot=back, request="s"))
     assert empty.main == back
 
 
@@ -74,6 +73,6 @@ def test_nothing_moves_for_a_pipeline_that_could_not_go_on(tmp_path: Path) -> No
         recover(
             clicks(FixedWindows(timedelta(hours=2))),
             root,
-            RunOptions("changed", executor=Executor.LOCAL, snapshot=back),
+            RunOptions("changed", executor="local", snapshot=back),
         )
     assert empty.catalog.head().refs == {"main": head, "published": head}

@@ -12,7 +12,8 @@ import pytest
 from headrace import AfterAny, AfterCount, AfterProcessingTime, AfterWatermark, Pipeline, col, retracting
 from headrace.distribute.local.engine import LocalEngine
 from headrace.model.time import Duration, instant
-from headrace.model.triggers import AfterSignal, Signal
+from headrace.model.triggers import Signal
+from headrace.model.triggers.leaves import AfterSignal
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window
 from headrace.pipeline.event_time import EventTime
@@ -20,7 +21,7 @@ from headrace.read.snapshots.epoch_history import recorded_epochs
 from headrace.read.snapshots.progress import StoredProgress, progress_to_json
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.modes import Mode
-from headrace.runs.options import Executor, ReplayClock, RunOptions, RunOptionsError, parse_clock
+from headrace.runs.options import ReplayClock, RunOptions, RunOptionsError, parse_clock
 from headrace.runs.process import process
 from headrace.runs.restore import InputGoneError
 from headrace.sources.progress import PipelineProgress
@@ -170,7 +171,7 @@ def test_a_replay_that_was_stopped_goes_on_with_itself_alone(executor: Executed,
 
     clock = parse_clock("2026-11-20T00:00:00Z", "5m")
     assert replayed(CLICKS, tmp_path, executor, "clock", clock=clock, files_per_epoch=1, max_epochs=2) == (0, 1)
-    with pytest.raises(RunOptionsError, match=r"branch clock of clicks is at snapshot .* epoch 1 is another one"):
+    with pytest.raises(RunOptionsError, match=r"Branch clock of clicks is at snapshot .* epoch 1 differs"):
         slower = parse_clock("2026-11-20T00:00:00Z", "7m")
         replayed(CLICKS, tmp_path, executor, "clock", clock=slower, files_per_epoch=1)
     assert replayed(CLICKS, tmp_path, executor, "clock", clock=clock, files_per_epoch=1)[0] == 2
@@ -225,7 +226,7 @@ def commit_by_hand(root: Path) -> None:
 
 
 def attempt(root: Path, pipeline: Pipeline = CLICKS, **options: Any) -> None:
-    options = {"run_id": "replay", "mode": Mode.REPLAY, "branch": "again", "executor": Executor.LOCAL, **options}
+    options = {"run_id": "replay", "mode": Mode.REPLAY, "branch": "again", "executor": "local", **options}
     process(pipeline, root.as_uri(), RunOptions(**options), now=no_clock)
 
 
@@ -247,7 +248,7 @@ def test_files_that_are_gone_or_changed_are_named(recorded: Path) -> None:
     folder, before = recorded / "landing" / "clicks", entries(recorded)
     (folder / "part-00000.jsonl").unlink()
     (folder / "part-00001.jsonl").write_text("{}\n")
-    with pytest.raises(InputGoneError, match=r"2 files .*part-00000.jsonl is gone; .*part-00001.jsonl has changed"):
+    with pytest.raises(InputGoneError, match=r"2 of them .*part-00000.jsonl is gone; .*part-00001.jsonl has changed"):
         attempt(recorded)
     assert entries(recorded) == before, "it claimed a branch before it looked"
 
@@ -255,9 +256,9 @@ def test_files_that_are_gone_or_changed_are_named(recorded: Path) -> None:
 def test_a_branch_of_something_else_is_refused_and_its_writer_not_fenced(recorded: Path) -> None:
     catalog, before = Catalog(open_store(recorded.as_uri()), CLICKS.name), entries(recorded)
     catalog.fork("next", catalog.head().refs["main"])
-    with pytest.raises(RunOptionsError, match=r"branch next of clicks is at snapshot .* epoch 0 is another one"):
+    with pytest.raises(RunOptionsError, match=r"Branch next of clicks is at snapshot .* epoch 0 differs"):
         attempt(recorded, branch="next", clock=ReplayClock(instant(NOW + MINUTE), Duration(1)))
-    with pytest.raises(RunOptionsError, match=r"branch next of clicks is at snapshot .* the pipeline is another one"):
+    with pytest.raises(RunOptionsError, match=r"Branch next of clicks is at snapshot .* the pipeline differs"):
         attempt(recorded, SPECULATIVE, branch="next")
     assert entries(recorded) == before + 1
 

@@ -19,7 +19,8 @@ from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.store import MemoryStore, StoreUnavailableError
+from headrace_snapshots.store import StoreUnavailableError
+from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.testing import FaultyStore, check_catalog
 from headrace_snapshots.testing.faults import Fault
 from tests.manifests import new_manifest

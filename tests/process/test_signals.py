@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from headrace import Default, accumulating
-from headrace.model.triggers import AfterSignal, OrFinally, Repeatedly, Signal
+from headrace.model.triggers import Signal
+from headrace.model.triggers.composites import OrFinally, Repeatedly
+from headrace.model.triggers.leaves import AfterSignal
 from headrace.runs.options import RunOptions, RunOptionsError, parse_signal
 from tests.process.clicks import CLICKS, USERS, land
 from tests.process.executors import Executed, on_both

@@ -14,6 +14,7 @@ from headrace.model.windows import Window
 from headrace.pipeline.sources import OWN
 from headrace.read.snapshots.progress import ListingPosition, StoredProgress, progress_of, progress_to_json
 from headrace.runs.restore import restore
+from headrace.sources.chain_clocks import ChainClocks
 from headrace.sources.file_planning import LandedFile, Offsets
 from headrace.sources.newest_event_time import NOT_SAID
 from headrace.sources.progress import Ahead, HeldBack, InputHold, InputProgress, PipelineProgress, WatermarkHold
@@ -21,7 +22,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 from tests.manifests import new_manifest
 
 FILE = LandedFile("landing/b.json", 7, "etag", "digest")
@@ -30,8 +31,7 @@ PROGRESS = PipelineProgress(
     {OWN: InputProgress(Offsets("landing/a.json", (FILE,), 2, 10), {"": Split(AT, AT, AT, {3: 1})}, AT, {50.0: AT})},
     watermark=AT,
     processing_time=AT,
-    output_watermarks=(AT, MAX_INSTANT),
-    due_event=AT,
+    chain=ChainClocks((AT, MAX_INSTANT), due_event=AT),
     min_event_time=AT,
     held_back_by=HeldBack(OWN, None, AT),
     ahead=(Ahead(OWN, 1, "landing/b.json", None, AT),),

@@ -15,7 +15,6 @@ from headrace.distribute.local.runner import Threads
 from headrace.distribute.tasks import plan, stages
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.task_environment import TaskEnvironment
-from headrace.pipeline.executors import Executor
 from headrace.runs.executors.on_local import LocalExecution
 from headrace_snapshots.format import layers
 from tests.distribute.blobs import OverBlobs
@@ -73,4 +72,4 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
         patch.setattr("headrace.distribute.tasks.background.compaction.PIECE_ROWS", 4)
         patch.setattr(plan, "LEAST_OF_A_FILE", 64)  # so that files of a few records are cut into pieces
         patch.setattr(plan, "MOST_OF_A_SHARE", 256)
-        check(scenario, schedule, [Executor.LOCAL])
+        check(scenario, schedule, ["local"])

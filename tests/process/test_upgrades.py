@@ -16,9 +16,9 @@ from headrace.errors import HeadraceError
 from headrace.read.views.columns import View
 from headrace.read.views.sql import QueryError
 from headrace.runs import process as processing
+from headrace.runs.continuation import ChangedPipelineError
 from headrace.runs.maintenance import check, expire, keeping
 from headrace.runs.options import RunOptions
-from headrace.runs.process import ChangedPipelineError
 from headrace.testing.deployment import TemporaryDeployment
 from headrace.testing.results import Row
 from headrace_snapshots.catalog import Catalog

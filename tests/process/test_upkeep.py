@@ -18,7 +18,6 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.pipeline.executors import Executor
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.maintenance import check, expire, keeping
 from headrace.runs.options import RunOptions
@@ -88,7 +87,7 @@ class Deployment:
             path = self.folder / "landing" / "clicks" / f"{number:08d}.jsonl"
             path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         self.epochs += EPOCHS_A_RUN
-        options = RunOptions(run_id=f"run-{self.epochs}", executor=Executor.LOCAL, publish=True)
+        options = RunOptions(run_id=f"run-{self.epochs}", executor="local", publish=True)
         with self.timed("run"):
             result = process(clicks, self.root, options)
         assert len(result.epochs) == EPOCHS_A_RUN

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from headrace import FileSource, if_else
 from headrace.errors import PipelineError
-from headrace.model.expressions.expr import DataType, col, lit
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import col, lit
 from headrace.model.time import Duration
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, Punctuated
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat, Input
+from headrace.pipeline.sources import Input
 from headrace.reference import Epoch
 from tests.building import lengths
 from tests.own_windows import Validity
@@ -40,7 +41,7 @@ _EVENT_TIMES = st.builds(
     st.sampled_from([None, col("word"), if_else(col("x") > 3, "fast", "slow")]),
     st.none() | st.sampled_from([Duration(0), Duration(10), Duration(86_400_000_000)]),
 )
-_FORMATS = st.sampled_from([FileFormat.JSON, FileFormat.PARQUET])
+_FORMATS = st.sampled_from(["json", "parquet"])
 _COLUMNS: list[Mapping[str, Any]] = [
     {"user": col("who")},
     {"user": col("who"), "x": col("x") * 2, "word": lit("b")},

@@ -15,7 +15,6 @@ from pyspark.errors import PythonException
 
 import headrace as hr
 from headrace import Pipeline, col
-from headrace.pipeline.executors import Executor
 from headrace.read.roots import MissingRootError
 from headrace.read.views.database import ReadResourcesError, check_room
 from headrace.read.views.sql import QueryError
@@ -49,7 +48,7 @@ def test_an_s3_root_is_read_through_the_store_and_verified(
     with monkeypatch.context() as small:
         small.setenv("HEADRACE_READ_DISK", "1k")
         for read in (view.to_arrow, view.to_duckdb, view.count):
-            with pytest.raises(ReadResourcesError, match=r"copied to the local disk first: .* KB.*HEADRACE_READ_DISK"):
+            with pytest.raises(ReadResourcesError, match=r"copies .* KB to the local disk first.*HEADRACE_READ_DISK"):
                 read()
     path = next(info.path for info in deployment.store.list("clicks/data/"))
     deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
@@ -65,12 +64,14 @@ def test_an_s3_root_is_read_through_the_store_and_verified(
 def test_copies_must_fit_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_READ_DISK", "2k")
     check_room(2_048, tmp_path / "copies")
-    with pytest.raises(ReadResourcesError, match=r"2 KB, and it may take 2 KB under .*HEADRACE_READ_DISK allows"):
+    with pytest.raises(
+        ReadResourcesError, match=r"copies 2 KB to .*, and may use 2 KB under .*HEADRACE_READ_DISK sets"
+    ):
         check_room(2_049, tmp_path / "copies")
     monkeypatch.delenv("HEADRACE_READ_DISK")
     monkeypatch.setattr("headrace.read.views.database.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
     check_room(900, tmp_path)
-    with pytest.raises(ReadResourcesError, match=r"901 bytes, and it may take 900 bytes under"):
+    with pytest.raises(ReadResourcesError, match=r"copies 901 bytes to .*, and may use 900 bytes under"):
         check_room(901, tmp_path)
 
 
@@ -96,7 +97,7 @@ def test_a_spark_data_frame_of_an_s3_root_is_read_by_workers_and_verified(
     whole = clicks.panes(at="main").to_spark(spark)
     path = next(info.path for info in deployment.store.list("clicks/data/"))
     deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
-    with pytest.raises(PythonException, match="has another content than its manifest says"):
+    with pytest.raises(PythonException, match="does not have the checksum in its manifest"):
         whole.toArrow()
 
 
@@ -142,7 +143,7 @@ def test_a_spark_data_frame_has_the_rows_of_the_view(spark: "SparkSession", tmp_
 def test_what_a_run_withdrew_has_no_row(tmp_path: Path, pipeline: Pipeline) -> None:
     """Sessions that merge withdraw those that they were: only the merged one is current."""
     land(tmp_path)
-    process(pipeline, tmp_path.as_uri(), RunOptions("one", executor=Executor.LOCAL))
+    process(pipeline, tmp_path.as_uri(), RunOptions("one", executor="local"))
     reader = hr.open(tmp_path.as_uri())[pipeline.name]
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
     panes = reader.panes(at="main").to_arrow().to_pylist()

@@ -87,7 +87,7 @@ def test_what_has_become_of_windows(tmp_path: Path) -> None:
     assert (expired.panes, expired.late) == (2, 1)
     told = str(ann)
     assert "window [2026-03-01T08:00:00Z, 2026-03-01T09:00:00Z): expired, has fired 2 panes" in told
-    assert "  the watermark has passed 2026-03-01T10:00:00Z: whatever comes for it is late" in told
+    assert "  the watermark has passed 2026-03-01T10:00:00Z: elements that still come for it are late" in told
     assert "  pane 0, withdrawn, of epoch 0: clicks = 2, amount = 2" in told
     assert "  1 element was dropped: too late for it (headrace read --view late)" in told
 
@@ -120,7 +120,7 @@ def test_a_window_whose_trigger_has_finished_is_closed(tmp_path: Path) -> None:
     ran(tmp_path, found, [("ann", "10:10", 1)])
     (window,) = explained(tmp_path, found, "ann").windows
     assert (window.status, window.panes, window.holding) == (WindowStatus.CLOSED, 1, None)
-    assert "its trigger has finished: whatever comes for it is dropped" in "\n".join(window.lines())
+    assert "its trigger has finished: elements that still come for it are dropped" in "\n".join(window.lines())
 
 
 def test_sessions_that_became_one(tmp_path: Path) -> None:

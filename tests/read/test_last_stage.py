@@ -12,6 +12,7 @@ from headrace.kernel.stage import CompiledStage
 from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.pipeline.identity.fingerprint import definition, fingerprint
 from headrace.read.snapshots.last_stage import LastStage, MergingWindows
+from headrace.sources.chain_clocks import ChainClocks
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.format.manifest import Manifest
 from tests.manifests import new_manifest
@@ -26,7 +27,7 @@ THEN = hr.Aggregation(key="user", what={"spent": col("spent").sum()}, where=hr.F
 def manifest(pipeline: hr.Pipeline, *watermarks: int) -> Manifest:
     """One at which the input and then the output of each aggregation has come to these."""
     first, *outputs = map(Instant, watermarks)
-    progress = PipelineProgress(watermark=first, output_watermarks=tuple(outputs))
+    progress = PipelineProgress(watermark=first, chain=ChainClocks(tuple(outputs)))
     return new_manifest(
         snapshot_id="s",
         pipeline=pipeline.name,

@@ -11,7 +11,6 @@ import pytest
 
 import headrace as hr
 from headrace import Pipeline, col
-from headrace.pipeline.executors import Executor
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
@@ -65,7 +64,7 @@ def million(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pipeline
         times = pa.array(start + source.integers(0, HOUR, len(users)), pa.timestamp("us", "UTC"))
         amounts = source.integers(0, 1_000, len(users))
         pq.write_table(pa.table({"user": users, "at": times, "amount": amounts}), landing / f"{name}.parquet")
-    options = RunOptions(run_id="r", executor=Executor.LOCAL, files_per_epoch=1)
+    options = RunOptions(run_id="r", executor="local", files_per_epoch=1)
     result = process(pipeline, root.as_uri(), options)
     assert (result.counts["panes"], result.counts["late_dropped"]) == (KEYS, KEYS // 20)
     yield pipeline, root

@@ -12,7 +12,7 @@ from headrace.errors import PipelineError
 from headrace.pipeline.identity.fingerprint import definition, fingerprint, parts
 from headrace.read.definition_changes import Action, named
 from headrace.read.definition_plan import Plan, plan
-from headrace.runs.process import ChangedPipelineError
+from headrace.runs.continuation import ChangedPipelineError
 from headrace.testing.deployment import TemporaryDeployment
 from headrace_snapshots.format.manifest import Manifest
 from tests.manifests import new_manifest
@@ -238,7 +238,7 @@ def test_a_snapshot_from_before_definitions_were_recorded_says_so() -> None:
     assert plan(clicks(), old).action is Action.KEEP
     found = plan(clicks(key="at"), old)
     assert (found.action, actions(found)) == (Action.REPLAY, ["replay"])
-    assert "which part of it is not recorded" in str(found)
+    assert "is too old to say which part of it" in str(found)
 
 
 def test_without_a_snapshot_a_run_begins() -> None:

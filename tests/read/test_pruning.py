@@ -26,7 +26,7 @@ from headrace.state.datafiles.files import put_rows
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 from tests.cli.deployments import Deployment, hour, pane
 from tests.reading import schema
 

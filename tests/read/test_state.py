@@ -10,7 +10,6 @@ import pytest
 
 import headrace as hr
 from headrace import Pipeline, Trigger, col
-from headrace.pipeline.executors import Executor
 from headrace.read.explain import stage_state as read_state
 from headrace.read.explain.stage_state import StateDefinitionError
 from headrace.read.views.lazy_view import LazyView
@@ -255,7 +254,7 @@ def test_the_state_of_an_s3_root(minio: str, tmp_path: Path) -> None:
     root = f"s3://{BUCKET}/{uuid.uuid4().hex}"
     record = {"user": "ann", "at": "2026-03-01T10:10:00Z", "amount": 1}
     open_store(root).write("landing/clicks/a.jsonl", json.dumps(record).encode())
-    process(found, root, RunOptions("a-run", executor=Executor.LOCAL))
+    process(found, root, RunOptions("a-run", executor="local"))
     view = hr.open(root)["clicks"].state(pipeline=found, at="main")
     assert waiting(view) == "2 more elements (1 of 3 so far)"
 

@@ -2,7 +2,6 @@
 pipelines whose columns are called so.
 """
 
-import ast
 import copy
 import re
 from collections.abc import Iterator, Mapping
@@ -12,25 +11,23 @@ from typing import Any
 
 import headrace
 from headrace import Aggregation, Pipeline
-from headrace.model.custom_triggers import CustomTrigger
 from headrace.model.expressions.expr import Binary, Column, Expr, Function
 from headrace.model.panes import LATE_COLUMNS, PANE_COLUMNS
+from headrace.model.triggers.custom import CustomTrigger
 from headrace.reference import Epoch
 from tests.reference.scenarios import SCHEMA, Scenario
 
 _ROOMS = ("kernel", "program", "distribute", "state", "sources", "read", "audit", "reference")
-_WORD = re.compile(r"[a-z_][a-z0-9_]*")
+_WORD = re.compile(r"""(['"])([a-z_][a-z0-9_]*)\1""")
 
 
 def words_of_the_code() -> set[str]:
-    """All strings in the rooms that handle columns which could be the name of one: names of internal columns, of fields
+    """All quoted words in the rooms that handle columns: names of internal columns, of fields
     of structs and of tables among them.
     """
     root = Path(headrace.__file__).parent
     files = [file for room in _ROOMS for file in (root / room).rglob("*.py")]
-    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))
-    found = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return {word for word in found if _WORD.fullmatch(word)}
+    return {word for file in files for _, word in _WORD.findall(file.read_text())}
 
 
 _SQL = """

@@ -13,21 +13,14 @@ from hypothesis import strategies as st
 from headrace import Aggregation, Deduplicate, FileSource, Pipeline, Signal, count
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
+from headrace.model.calendar import CalendarWindows
 from headrace.model.combiners import Aggregate, Outer
-from headrace.model.expressions.expr import DataType, Expr, col
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr, col
 from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
-from headrace.model.windows import (
-    CalendarWindows,
-    FixedWindows,
-    GlobalWindows,
-    Sessions,
-    ShiftedOutputTime,
-    SlidingWindows,
-    WindowFn,
-)
+from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, ShiftedOutputTime, SlidingWindows, WindowFn
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch
 from tests.building import lengths, pipeline
 from tests.own_combiners import Bins, Longest, Span
@@ -211,7 +204,7 @@ def scenarios(draw: st.DrawFn, stages: int = 2) -> Scenario:
     """A pipeline of at most ``stages`` aggregations that the static checks accept."""
     parts: dict[str, Any] = {
         "name": "scenario",
-        "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
+        "source": FileSource("nowhere", "json", SCHEMA),
         **{name: draw(part) for name, part in _PARTS.items()},
         "then": tuple(draw(st.lists(SECOND, max_size=stages - 1))),
         "allow_finishing": True,

@@ -14,29 +14,22 @@ from hypothesis import strategies as st
 from headrace import if_else
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.combiners import Aggregate, Combiner, count
-from headrace.model.expressions.expr import Column, DataType, Expr, col
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Column, Expr, col
 from headrace.model.time import MAX_INSTANT, Instant
-from headrace.model.triggers import (
-    AfterAll,
-    AfterAny,
+from headrace.model.triggers import Signal, Trigger
+from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
+from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
+from headrace.model.triggers.leaves import (
     AfterBytes,
     AfterCount,
-    AfterEach,
-    AfterPattern,
     AfterPercentileWatermark,
     AfterProcessingTime,
-    AfterPunctuation,
     AfterSignal,
     AfterSynchronizedProcessingTime,
-    AfterWatermark,
     Always,
-    DataDriven,
     Default,
     Never,
-    OrFinally,
-    Repeatedly,
-    Signal,
-    Trigger,
 )
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 from headrace.reference import Contents, Element, Grouping, Operator, Output, combine

@@ -36,7 +36,6 @@ from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window, WindowFn
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, EpochResult, Rejected, fold_current, run_pipeline
 from headrace.reference.windows import assign
 from tests.building import pipeline
@@ -58,7 +57,7 @@ USERS_PER_TOTAL = Aggregation(
 def build(*then: Aggregation, **changes: Any) -> Pipeline:
     parts: dict[str, Any] = {
         "name": "totals",
-        "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
+        "source": FileSource("nowhere", "json", SCHEMA),
         "event_time": EventTime(col("at"), BoundedOutOfOrderness("5us")),
         "key": {"user": col("user")},
         "where": FixedWindows("10us"),

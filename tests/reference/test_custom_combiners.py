@@ -22,10 +22,10 @@ from headrace import (
 from headrace.errors import PipelineError
 from headrace.model.combiners import Combiner
 from headrace.model.custom_combiners import Accumulator
+from headrace.model.expressions.typing import output_type
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import combine
 from tests.own_combiners import Bins, Longest, Nearness, Refusing, Span, Until
 
@@ -60,11 +60,11 @@ def test_a_value_is_removed_or_left_out() -> None:
 
 def test_its_result_is_of_the_type_that_it_declares() -> None:
     schema = {"x": DataType.INT}
-    assert X.combine(Bins(2)).output_type(schema) == ListType(DataType.INT)
+    assert output_type(X.combine(Bins(2)), schema) == ListType(DataType.INT)
     with pytest.raises(PipelineError, match="no column 'y'"):
-        col("y").combine(Span()).output_type(schema)
+        output_type(col("y").combine(Span()), schema)
     with pytest.raises(PipelineError, match="bare NULL"):
-        lit(None).combine(Span()).output_type(schema)
+        output_type(lit(None).combine(Span()), schema)
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -142,7 +142,7 @@ def build(combiner: CustomCombiner) -> Pipeline:
     return Pipeline(
         name="own",
         input=Input(
-            FileSource("nowhere", FileFormat.JSON, {"at": DataType.TIMESTAMP, "x": DataType.INT}),
+            FileSource("nowhere", "json", {"at": DataType.TIMESTAMP, "x": DataType.INT}),
             EventTime(col("at"), BoundedOutOfOrderness("0s")),
         ),
         key={"x": X},

@@ -31,8 +31,8 @@ from headrace import (
     discarding,
 )
 from headrace.errors import PipelineError
-from headrace.model.custom_triggers import State
 from headrace.model.time import Instant
+from headrace.model.triggers.custom import State
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.reference import Epoch, PipelineRun
 from tests.own_triggers import Jump, Poll, Refusing, Reminder, Rising

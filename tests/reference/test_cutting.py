@@ -34,7 +34,6 @@ from headrace.model.time import MAX_INSTANT, Duration, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window, WindowFn
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, EpochResult, fold_current, run_pipeline
 from tests.building import lengths
 from tests.reference.strategies import examples
@@ -47,9 +46,7 @@ def pipeline(where: WindowFn, when: Trigger, how: How) -> Pipeline:
     return Pipeline(
         name="cutting",
         input=Input(
-            FileSource(
-                "nowhere", FileFormat.JSON, {"user": DataType.STRING, "at": DataType.TIMESTAMP, "amount": DataType.INT}
-            ),
+            FileSource("nowhere", "json", {"user": DataType.STRING, "at": DataType.TIMESTAMP, "amount": DataType.INT}),
             EventTime(col("at"), BoundedOutOfOrderness(BOUND)),
         ),
         key={"user": col("user")},

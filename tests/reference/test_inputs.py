@@ -28,7 +28,6 @@ from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import DropCause, Epoch, Rejected, run_pipeline
 from tests.building import pipeline
 from tests.reference.strategies import examples
@@ -39,7 +38,7 @@ SCHEMA = {"id": DataType.STRING, "user": DataType.STRING, "at": DataType.TIMESTA
 def build(**changes: Any) -> Pipeline:
     parts: dict[str, Any] = {
         "name": "inputs",
-        "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
+        "source": FileSource("nowhere", "json", SCHEMA),
         "event_time": EventTime(col("at"), BoundedOutOfOrderness("5us")),
         "key": {"user": col("user")},
         "where": FixedWindows("10us"),
@@ -137,7 +136,7 @@ def test_duplicates_that_cannot_be_told(make: Any, message: str) -> None:
 REFUNDS = Input(
     FileSource(
         "refunds",
-        FileFormat.CSV,
+        "csv",
         {"user": DataType.STRING, "day": DataType.TIMESTAMP, "cents": DataType.STRING},
     ),
     EventTime(col("day"), Monotonic()),
@@ -206,7 +205,7 @@ def test_duplicates_are_told_across_inputs() -> None:
         (Input(REFUNDS.source, EventTime(col("at"), Monotonic()), "more"), "no column 'at'"),
         (
             Input(
-                FileSource("x", FileFormat.CSV, {"user": DataType.INT, "t": DataType.TIMESTAMP}),
+                FileSource("x", "csv", {"user": DataType.INT, "t": DataType.TIMESTAMP}),
                 EventTime(col("t"), Monotonic()),
                 "more",
             ),
@@ -236,7 +235,7 @@ def test_fingerprints_tell_inputs_and_deduplication() -> None:
 # --- joins ------------------------------------------------------------------------------------------------------------
 
 CLICKS = Input(
-    FileSource("clicks", FileFormat.JSON, {"user": DataType.STRING, "at": DataType.TIMESTAMP, "page": DataType.STRING}),
+    FileSource("clicks", "json", {"user": DataType.STRING, "at": DataType.TIMESTAMP, "page": DataType.STRING}),
     EventTime(col("at"), BoundedOutOfOrderness("5us")),
     "clicks",
 )
@@ -244,7 +243,7 @@ CLICKS = Input(
 
 def joined(outer: str) -> Pipeline:
     return build(
-        source=FileSource("orders", FileFormat.JSON, {**SCHEMA, "page": DataType.STRING}),
+        source=FileSource("orders", "json", {**SCHEMA, "page": DataType.STRING}),
         union=(CLICKS,),
         when=AfterWatermark(late=AfterCount(1)),
         how=retracting("100us"),

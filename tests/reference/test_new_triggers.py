@@ -30,7 +30,6 @@ from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, PipelineRun
 from tests.building import pipeline
 
@@ -41,7 +40,7 @@ def build(when: Trigger, **changes: Any) -> Pipeline:
     schema = {"user": DataType.STRING, "at": DataType.TIMESTAMP, "x": DataType.INT}
     parts: dict[str, Any] = {
         "name": "triggers",
-        "source": FileSource("nowhere", FileFormat.JSON, schema),
+        "source": FileSource("nowhere", "json", schema),
         "event_time": EventTime(col("at"), BoundedOutOfOrderness("1000us")),
         "key": {"user": col("user")},
         "where": FixedWindows("100us"),

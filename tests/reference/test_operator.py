@@ -11,7 +11,9 @@ from headrace.errors import PipelineError
 from headrace.model.accumulation import How, TimestampCombiner, discarding, retracting
 from headrace.model.panes import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, Instant
-from headrace.model.triggers import AfterCount, AfterEach, AfterProcessingTime, Default, Repeatedly, Trigger
+from headrace.model.triggers import Trigger
+from headrace.model.triggers.composites import AfterEach, Repeatedly
+from headrace.model.triggers.leaves import AfterCount, AfterProcessingTime, Default
 from headrace.model.windows import (
     CustomWindows,
     FixedWindows,

@@ -26,7 +26,6 @@ from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import (
     DropCause,
     Epoch,
@@ -49,7 +48,7 @@ SCHEMA = {
 def build(**changes: Any) -> Pipeline:
     parts: dict[str, Any] = {
         "name": "clicks",
-        "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
+        "source": FileSource("nowhere", "json", SCHEMA),
         "event_time": EventTime(col("at"), BoundedOutOfOrderness("5us")),
         "key": {"user": col("user")},
         "where": FixedWindows("10us"),

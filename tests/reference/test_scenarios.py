@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 
 from headrace.model.accumulation import Accumulation
-from headrace.model.combiners import ListType, PairsType, ValueType
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.value_types import ListType, PairsType, ValueType
 from headrace.model.windows import WindowFn
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.reference import DropCause, DroppedElement, Record, run_pipeline

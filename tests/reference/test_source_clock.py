@@ -24,7 +24,6 @@ from headrace.errors import PipelineError
 from headrace.model.time import Duration, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, Rejected, run_pipeline
 from tests.building import pipeline
 
@@ -39,7 +38,7 @@ SCHEMA = {
 def build(event_time: EventTime, **changes: Any) -> Pipeline:
     parts: dict[str, Any] = {
         "name": "clocks",
-        "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
+        "source": FileSource("nowhere", "json", SCHEMA),
         "event_time": event_time,
         "key": {"user": col("user")},
         "where": FixedWindows("10us"),

@@ -1,5 +1,6 @@
 """Calendar windows through daylight saving, windows shifted key by key, and count windows."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
@@ -30,11 +31,12 @@ from headrace.model.time import Instant, instant, to_datetime
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, evaluate, run_pipeline
 from headrace.reference.windows import assign
 from tests.building import pipeline
 from tests.reference.strategies import examples
+
+ALL = os.environ.get("HEADRACE_INTERLEAVINGS") == "all"
 
 
 def at(text: str, zone: str) -> Instant:
@@ -120,11 +122,13 @@ def _changes() -> dict[tuple[int, ...], str]:
 
 @pytest.mark.slow
 def test_windows_tile_time_and_hold_their_elements_in_every_zone_at_every_change_of_its_clocks() -> None:
+    """``make exhaustive`` looks at every change, CI at a quarter of them, in every zone."""
     hour, zones = 3_600_000_000, _changes()
     assert len(zones) > 200
-    for moments, zone in zones.items():
+    for number, (moments, zone) in enumerate(zones.items()):
         day, week, month = (CalendarWindows(unit, zone) for unit in ("day", "week", "month"))
-        for change in (Instant(second * 1_000_000) for second in moments if second > -(2**33)):
+        changes = [Instant(second * 1_000_000) for second in moments if second > -(2**33)]
+        for change in changes if ALL else changes[number % 4 :: 4] or changes[:1]:
             shifts = (-hour, -1, 0, hour // 2 - 1, hour, 12 * hour, 24 * hour)
             for where, at in [*((day, Instant(change + shift)) for shift in shifts), (week, change), (month, change)]:
                 (window,) = assign(where, at)
@@ -152,7 +156,7 @@ SCHEMA = {"user": DataType.STRING, "number": DataType.INT, "at": DataType.TIMEST
 def build(**changes: Any) -> Pipeline:
     parts: dict[str, Any] = {
         "name": "windows",
-        "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
+        "source": FileSource("nowhere", "json", SCHEMA),
         "event_time": EventTime(col("at"), BoundedOutOfOrderness("5us")),
         "key": {"user": col("user"), "shift": col("number") * 3},
         "where": FixedWindows("10us"),
@@ -217,7 +221,7 @@ def test_the_last_elements_are_those_of_a_window_with_an_order_of_arrival() -> N
         how=accumulating(keep_last=2),
         what={"n": count()},
     )
-    with pytest.raises(PipelineError, match="may have forgotten them"):
+    with pytest.raises(PipelineError, match="may have forgotten these panes"):
         build(how=retracting(), then=(behind,))
 
 

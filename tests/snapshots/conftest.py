@@ -10,7 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from headrace_snapshots.store import MemoryStore, ObjectStore, open_store
+from headrace_snapshots.store import ObjectStore, open_store
+from headrace_snapshots.store.memory import MemoryStore
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "minio_server.py"
 BUCKET = "tests"

@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headrace_snapshots.store import MemoryStore, ObjectInfo, ObjectStore, StoreUnavailableError, UnknownOutcomeError
+from headrace_snapshots.store import ObjectInfo, ObjectStore, StoreUnavailableError, UnknownOutcomeError
+from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.store.port import RequestCounts
 
 Objects = frozenset[tuple[str, bytes]]

@@ -27,7 +27,8 @@ from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.gc.snapshot_facts import files_of
 from headrace_snapshots.layout import data_path, manifest_path
 from headrace_snapshots.protocol import Horizon, Kind
-from headrace_snapshots.store import MemoryStore, ObjectStore, StoreUnavailableError, UnknownOutcomeError
+from headrace_snapshots.store import ObjectStore, StoreUnavailableError, UnknownOutcomeError
+from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.testing import violations
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)

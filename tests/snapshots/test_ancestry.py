@@ -19,7 +19,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.skips import Skip, skips_after
 from headrace_snapshots.gc.expiry import expire
 from headrace_snapshots.gc.gc_roots import Keep
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 from tests.manifests import new_manifest
 
 EPOCHS = 2_000

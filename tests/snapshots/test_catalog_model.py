@@ -13,7 +13,8 @@ from headrace.errors import HeadraceError
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, PublishConflictError, RefusedError
 from headrace_snapshots.format.codec import encode
-from headrace_snapshots.store import MemoryStore, StoreUnavailableError
+from headrace_snapshots.store import StoreUnavailableError
+from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, LandLate, Operation, Plan, check_catalog, seeded
 
 BRANCHES = st.sampled_from(["main", "main", "backfill", "other"])

@@ -9,7 +9,8 @@ from headrace.errors import HeadraceError
 from headrace_snapshots.catalog import Catalog, LostEntry
 from headrace_snapshots.errors import DamagedLogError, FencedError, RefusedError
 from headrace_snapshots.format.codec import NewerFormatError
-from headrace_snapshots.store import MemoryStore, ObjectInfo
+from headrace_snapshots.store import ObjectInfo
+from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.testing import check_catalog
 
 LAST = 9

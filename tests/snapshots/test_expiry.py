@@ -17,7 +17,8 @@ from headrace_snapshots.gc.expiry import Amount, Expired, Total, expire
 from headrace_snapshots.gc.gc_roots import Keep, KeepError
 from headrace_snapshots.layout import ObjectKind
 from headrace_snapshots.log import LostEntry
-from headrace_snapshots.store import MemoryStore, ObjectInfo
+from headrace_snapshots.store import ObjectInfo
+from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.testing import FaultyStore, hold_first
 from headrace_snapshots.testing.faults import HoldRequest, Operation
 

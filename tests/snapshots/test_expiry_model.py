@@ -21,7 +21,8 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.gc import expiry
 from headrace_snapshots.gc.expiry import expire
 from headrace_snapshots.gc.gc_roots import Keep
-from headrace_snapshots.store import MemoryStore, ObjectStore
+from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.testing import FaultyStore, check_catalog, hold_first
 
 BRANCHES = st.sampled_from(["main", "main", "main", "backfill"])

@@ -22,7 +22,7 @@ from headrace_snapshots.gc.deletion_list import DeletionList
 from headrace_snapshots.gc.expiry import KEPT_ENTRIES, expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.layout import ObjectKind
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 
 EPOCHS = max(2_500, int(os.environ.get("HEADRACE_EPOCHS", "0")))
 EARLY = 1_000
@@ -186,7 +186,7 @@ def test_many_epochs_leave_what_a_thousand_leave() -> None:
     assert late.manifest <= early.manifest * 1.5
     found = fsck(Catalog(pipeline.store, "p"), deep=True)
     assert found.problems == ()
-    print(f"{'named by nothing kept':>45} {'':>10} {found.unreferenced:>10}")
+    print(f"{'needed by no kept snapshot':>45} {'':>10} {found.unreferenced:>10}")
 
 
 @pytest.mark.slow

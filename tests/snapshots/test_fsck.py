@@ -15,7 +15,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.fsck import FsckReport, fsck
 from headrace_snapshots.gc.expiry import Expired, Total, expire
 from headrace_snapshots.gc.gc_roots import Keep
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.testing import FaultyStore, Operation, Plan
 
 EPOCHS = 6

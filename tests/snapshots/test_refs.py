@@ -10,7 +10,7 @@ from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.layout import kind_of, manifest_path
 from headrace_snapshots.protocol import Append, ClaimBranch, Tag, decide
 from headrace_snapshots.refs import NameKind, kind_of_name, ref_of, why_not
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 
 NAMES = (
     "fix",

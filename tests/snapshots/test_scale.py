@@ -8,7 +8,7 @@ from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.layers import plan_merge
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 
 ROWS = 1_000
 FILES = {"panes": 1, "inputs": 2}

@@ -9,20 +9,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace import AfterWatermark, FileSource, FixedWindows, Input, Pipeline, count, discarding
+from headrace.distribute.epoch import ComputedEpoch
 from headrace.distribute.local.engine import LocalEngine
 from headrace.distribute.records import in_arrival_order, read_records
-from headrace.distribute.tasks.engine import TasksComputed
 from headrace.kernel.stage import CompiledStage
-from headrace.model.expressions.expr import DataType, Expr, col
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr, col
 from headrace.model.time import parse
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import OWN, FileFormat, OnMissing, OnUnreadable
+from headrace.pipeline.sources import OWN, OnMissing, OnUnreadable
 from headrace.runs.commits import attempts_of
 from headrace.sources import landing
 from headrace.sources.file_planning import LandedFile
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.table_names import REJECTED
 from headrace_snapshots.store import LocalStore
 from tests.corpus import SCHEMA
 
@@ -30,7 +32,7 @@ NOW = parse("2026-01-01T00:00:00Z")
 
 
 def pipeline(
-    kind: FileFormat,
+    kind: str,
     *,
     schema: Mapping[str, DataType] = SCHEMA,
     key: Mapping[str, Expr] | None = None,
@@ -73,14 +75,11 @@ class Landed:
         """What has landed."""
         return landing.Landing(tested, self.store).new_files({}).get(OWN, [])
 
-    def compute(self, tested: Pipeline, files: Sequence[LandedFile] | None = None) -> TasksComputed:
+    def compute(self, tested: Pipeline, files: Sequence[LandedFile] | None = None) -> ComputedEpoch:
         """A first epoch over ``files`` (None: over all that has landed)."""
-        return self._epoch(tested, files)[1]
-
-    def _epoch(self, tested: Pipeline, files: Sequence[LandedFile] | None) -> tuple[LocalEngine, TasksComputed]:
         attempts = attempts_of(Catalog(self.store, tested.name))
         engine = LocalEngine(tested, self.store, landing.Landing(tested, self.store), attempts)
-        return engine, engine.compute({OWN: self.files(tested) if files is None else files}, NOW)
+        return engine.compute({OWN: self.files(tested) if files is None else files}, NOW)
 
     def read(self, tested: Pipeline, files: Sequence[LandedFile] | None = None) -> list[dict[str, Any]]:
         """Judged records in order of file, with their ``file``; ``_in_0`` and ``_in_1`` are n and x."""
@@ -95,8 +94,7 @@ class Landed:
 
     def rejected(self, tested: Pipeline) -> list[dict[str, Any]]:
         """The stored dead letters of an epoch over all that has landed, in order of file and position."""
-        engine, computed = self._epoch(tested, None)
-        rows = self.stored(engine.write(computed, {}).rejected)
+        rows = self.stored(self.compute(tested).written.logs[REJECTED])
         return sorted(rows, key=lambda row: (row["file"], -1 if row["position"] is None else row["position"]))
 
     def stored(self, files: Sequence[DataFile]) -> list[dict[str, Any]]:

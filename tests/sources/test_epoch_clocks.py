@@ -28,10 +28,11 @@ from headrace import (
 )
 from headrace.distribute.local.engine import LocalEngine
 from headrace.model.time import MIN_INSTANT, Duration, Instant, parse, render
-from headrace.model.triggers import AfterPercentileWatermark, Trigger
+from headrace.model.triggers import Trigger
+from headrace.model.triggers.leaves import AfterPercentileWatermark
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, SplitStrategy
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import OWN, FileFormat
+from headrace.pipeline.sources import OWN
 from headrace.reference.intake import Intake, Taken
 from headrace.reference.source_clock import SourceClock as ReferenceClock
 from headrace.runs.commits import attempts_of
@@ -41,7 +42,7 @@ from headrace.sources.progress import PipelineProgress
 from headrace.sources.source_clock import SourceClock
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import Fields
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 from tests.building import changed
 from tests.reference.strategies import examples
 
@@ -53,7 +54,7 @@ BASE = Pipeline(
     input=Input(
         FileSource(
             "landing",
-            FileFormat.JSON,
+            "json",
             {
                 "user": DataType.STRING,
                 "site": DataType.STRING,
@@ -224,7 +225,7 @@ def check(scenario: Scenario) -> None:
     store = MemoryStore()
     attempts = attempts_of(Catalog(store, scenario.pipeline.name))
     engine = LocalEngine(scenario.pipeline, store, Landing(scenario.pipeline, store), attempts)
-    wanted = engine.work.stages[0].trigger.percentiles
+    wanted = engine.work.chain.stages[0].trigger.percentiles
     expected, now = Expected(scenario.pipeline, wanted), START
     for number, epoch in enumerate(scenario.epochs):
         now = Instant(now + epoch.pause)

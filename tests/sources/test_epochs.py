@@ -11,15 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import Pipeline
-from headrace.model.expressions.expr import DataType, coalesce, col, concat, lit
-from headrace.pipeline.sources import FileFormat, OnUnreadable
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import coalesce, col, concat, lit
+from headrace.pipeline.sources import OnUnreadable
 from headrace.sources.file_planning import VanishedFileError
 from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
 from tests.corpus import SCHEMA, T_MICROS, BrokenFile, Line, T, csv_lines, json_lines
 from tests.corpus.files import OPENED, TORN, not_utf8, parquet, table
 from tests.sources.landed import Landed, pipeline
 
-JSON, CSV, PARQUET = FileFormat.JSON, FileFormat.CSV, FileFormat.PARQUET
+JSON, CSV, PARQUET = "json", "csv", "parquet"
 ODD_NAMES = [
     "a[1]", "b{2}", "sp ace", "p%41", "q?", "st*", "back\\slash", "co:lon", "co:l[1]", "plus+", "ü", "hash#", "x,y",
     "=k", "quo'te", 'quo"te', "day=1/x",
@@ -42,7 +43,7 @@ def land_parquet(landed: Landed, name: str, content: pa.Table) -> None:
 # --- names
 
 
-def content_of(kind: FileFormat, number: int) -> bytes:
+def content_of(kind: str, number: int) -> bytes:
     if kind is JSON:
         return record(n=number).encode()
     if kind is CSV:
@@ -51,7 +52,7 @@ def content_of(kind: FileFormat, number: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", [JSON, CSV, PARQUET])
-def test_an_epoch_reads_exactly_its_files(landed: Landed, kind: FileFormat) -> None:
+def test_an_epoch_reads_exactly_its_files(landed: Landed, kind: str) -> None:
     for number, name in enumerate(ODD_NAMES):
         landed.write(f"{name}.x", content_of(kind, number))
     tested = pipeline(kind)
@@ -96,7 +97,7 @@ CORPUS = {JSON: ("", json_lines.LINES), CSV: (csv_lines.HEADER + "\n", csv_lines
 
 
 @pytest.mark.parametrize("kind", CORPUS)
-def test_dead_letters_are_stored_as_the_corpus_says(landed: Landed, kind: FileFormat) -> None:
+def test_dead_letters_are_stored_as_the_corpus_says(landed: Landed, kind: str) -> None:
     header, lines = CORPUS[kind]
     landed.write("a.x", header.encode() + b"".join(line.text + b"\n" for line in lines))
     dead = [(number, line) for number, line in enumerate(lines, bool(header)) if line.reason]
@@ -155,7 +156,7 @@ def test_positions_count_the_lines_of_each_file(landed: Landed) -> None:
 
 
 @pytest.mark.parametrize("kind", [JSON, PARQUET])
-def test_records_arrive_by_file_and_row(landed: Landed, kind: FileFormat) -> None:
+def test_records_arrive_by_file_and_row(landed: Landed, kind: str) -> None:
     for number, name in enumerate(["a-1", "a", "b"]):
         values = range(number * 100, number * 100 + 100)
         if kind is JSON:
@@ -244,7 +245,7 @@ FILES = [
 
 @pytest.mark.parametrize(("kind", "broken"), FILES)
 def test_a_file_that_cannot_be_read_fails_the_run_or_is_a_dead_letter(
-    landed: Landed, kind: FileFormat, broken: BrokenFile
+    landed: Landed, kind: str, broken: BrokenFile
 ) -> None:
     landed.write(broken.file, broken.content)
     landed.write("good.x", content_of(kind, 4))

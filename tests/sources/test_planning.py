@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
-from headrace.model.expressions.expr import DataType
-from headrace.pipeline.sources import FileFormat
+from headrace.model.expressions.data_types import DataType
 from headrace.sources.file_planning import (
     ChangedFileError,
     LandedFile,
@@ -26,9 +25,10 @@ from headrace.sources.file_planning import (
     taken_in,
 )
 from headrace_snapshots.format.codec import Fields
-from headrace_snapshots.store import LocalStore, MemoryStore, ObjectStore
+from headrace_snapshots.store import LocalStore, ObjectStore
+from headrace_snapshots.store.memory import MemoryStore
 
-SOURCE = FileSource(path="landing", format=FileFormat.JSON, schema={"a": DataType.INT})
+SOURCE = FileSource(path="landing", format="json", schema={"a": DataType.INT})
 
 
 def land(store: ObjectStore, *names: str) -> None:

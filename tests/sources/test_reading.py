@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
-from headrace.model.expressions.expr import DataType, col
-from headrace.pipeline.sources import FileFormat
-from headrace.sources.formats import reader
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import col
+from headrace.sources.formats import text_format
 from headrace.sources.formats.errors import LargeFileError, UnreadableFileError
 from headrace.sources.formats.lines import cut
 from headrace.sources.formats.reader import read_file
@@ -29,12 +29,12 @@ JUDGED_LATER = ("event time", "key is null")
 """Reasons that judging finds, not reading."""
 
 LINES = {
-    FileFormat.JSON: (b"", json_lines.LINES),
-    FileFormat.CSV: (csv_lines.HEADER.encode() + b"\n", csv_lines.LINES),
+    "json": (b"", json_lines.LINES),
+    "csv": (csv_lines.HEADER.encode() + b"\n", csv_lines.LINES),
 }
 
 
-def read(data: bytes, kind: FileFormat, path: str = "file") -> Scanned:
+def read(data: bytes, kind: str, path: str = "file") -> Scanned:
     return read_file(data, FileSource("landing", kind, SCHEMA), REQUIRED, path)
 
 
@@ -57,7 +57,7 @@ def check(found: Scanned, row: int, line: Line) -> None:
 
 @pytest.mark.parametrize("kind", LINES)
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
-def test_lines_of_one_file(kind: FileFormat, ending: bytes) -> None:
+def test_lines_of_one_file(kind: str, ending: bytes) -> None:
     head, lines = LINES[kind]
     content = (head + b"\n".join(line.text.removesuffix(b"\r") for line in lines)).replace(b"\n", ending)
     found = read(content, kind)
@@ -68,7 +68,7 @@ def test_lines_of_one_file(kind: FileFormat, ending: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", LINES)
-def test_a_line_alone_is_judged_as_among_others(kind: FileFormat) -> None:
+def test_a_line_alone_is_judged_as_among_others(kind: str) -> None:
     head, lines = LINES[kind]
     for line in lines:
         check(read(head + line.text, kind), 0, line)
@@ -89,7 +89,7 @@ BROKEN = [(kind, file) for group in (files.OPENED, files.TORN) for kind, some in
 
 
 @pytest.mark.parametrize(("kind", "broken"), BROKEN, ids=lambda value: getattr(value, "name", str(value)))
-def test_files_that_are_dead_letters_as_a_whole(kind: FileFormat, broken: BrokenFile) -> None:
+def test_files_that_are_dead_letters_as_a_whole(kind: str, broken: BrokenFile) -> None:
     with pytest.raises(UnreadableFileError) as caught:
         read(broken.content, kind, broken.file)
     assert broken.reason in caught.value.reason
@@ -97,7 +97,7 @@ def test_files_that_are_dead_letters_as_a_whole(kind: FileFormat, broken: Broken
 
 def test_compressed_text() -> None:
     line = json_lines.record(n=1).encode()
-    assert values(read(gzip.compress(line), FileFormat.JSON, "a.json.gz"), 0)["n"] == 1
+    assert values(read(gzip.compress(line), "json", "a.json.gz"), 0)["n"] == 1
 
 
 def test_blank_lines_are_no_records_and_count() -> None:
@@ -109,7 +109,7 @@ def test_blank_lines_are_no_records_and_count() -> None:
 def parquet(column: pa.Array, kind: DataType) -> Scanned:
     buffer = io.BytesIO()
     pq.write_table(pa.table({"v": column}), buffer)
-    return read_file(buffer.getvalue(), FileSource("landing", FileFormat.PARQUET, {"v": kind}), Required(), "file")
+    return read_file(buffer.getvalue(), FileSource("landing", "parquet", {"v": kind}), Required(), "file")
 
 
 def test_a_large_integer_in_a_float_column_is_the_nearest_float() -> None:
@@ -142,13 +142,13 @@ def test_a_time_beyond_the_calendar_can_be_shown() -> None:
     ],
 )
 def test_quotes_that_enclose_no_field_are_part_of_it(line: str, fields: list[str]) -> None:
-    source = FileSource("landing", FileFormat.CSV, {"a": DataType.STRING, "b": DataType.STRING})
+    source = FileSource("landing", "csv", {"a": DataType.STRING, "b": DataType.STRING})
     found = read_file(f'a,b\n"1","2"\n{line}\n3,4\n'.encode(), source, Required(), "file")
     assert found.unparsed.to_pylist() == [None] * 3
     assert [found.columns[name].to_pylist() for name in "ab"] == [["1", fields[0], "3"], ["2", fields[1], "4"]]
 
 
 def test_more_text_than_offsets_count_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MOST_BYTES", 100)
+    monkeypatch.setattr(text_format, "MOST_BYTES", 100)
     with pytest.raises(LargeFileError, match="holds 103 bytes"):
-        read(b"{}\n" * 34 + b"\n", FileFormat.JSON)
+        read(b"{}\n" * 34 + b"\n", "json")

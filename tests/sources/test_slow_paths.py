@@ -24,8 +24,7 @@ from hypothesis import strategies as st
 from headrace import FileSource
 from headrace.errors import HeadraceError
 from headrace.kernel.expressions.text_casts import read_text
-from headrace.model.expressions.expr import DataType, Schema
-from headrace.pipeline.sources import FileFormat
+from headrace.model.expressions.data_types import DataType, Schema
 from headrace.sources.formats import csv_lines, json_lines
 from headrace.sources.formats.base64_text import decoded
 from headrace.sources.formats.reader import read_file
@@ -118,7 +117,7 @@ def none_in_blocks() -> Iterator[None]:
         yield
 
 
-def assert_one_way(head: str, lines: list[str], good: str, schema: Schema, format_: FileFormat) -> None:
+def assert_one_way(head: str, lines: list[str], good: str, schema: Schema, format_: str) -> None:
     """That ``lines`` are read alone as with others and as one by one."""
     source = FileSource("landing", format_, schema)
 
@@ -137,7 +136,7 @@ def assert_one_way(head: str, lines: list[str], good: str, schema: Schema, forma
 @given(st.lists(LINES, min_size=1, max_size=3), st.sets(st.sampled_from(list(SCHEMA)), min_size=1))
 def test_a_line_of_json_is_read_alone_as_in_a_block(lines: list[str], names: set[str]) -> None:
     schema = {name: kind for name, kind in SCHEMA.items() if name in names}
-    assert_one_way("", [line for line in lines if line.strip(" \t")], "{}", schema, FileFormat.JSON)
+    assert_one_way("", [line for line in lines if line.strip(" \t")], "{}", schema, "json")
 
 
 FIELDS = st.one_of(
@@ -156,7 +155,7 @@ FIELDS = st.one_of(
 def test_a_line_of_csv_is_read_alone_as_in_a_block(names: list[str], lines: list[str]) -> None:
     head, schema = ",".join(names), {name: SCHEMA[name] for name in names}
     lines = [line for line in lines if line.strip(" \t") and line != head]
-    assert_one_way(f"{head}\n", lines, "x" + "," * (len(names) - 1), schema, FileFormat.CSV)
+    assert_one_way(f"{head}\n", lines, "x" + "," * (len(names) - 1), schema, "csv")
 
 
 def int_of(text: str) -> int | None:
@@ -252,12 +251,12 @@ def parquet(table: pa.Table, **options: Any) -> bytes:
 
 
 FILES = [
-    *((FileFormat.PARQUET, "file", parquet(TABLE, **options)) for options in WRITTEN),
-    (FileFormat.JSON, "file.gz", gzip.compress(TEXT)),
-    (FileFormat.JSON, "file.bz2", bz2.compress(TEXT)),
-    (FileFormat.JSON, "file.zst", pa.compress(TEXT, "zstd", asbytes=True)),
-    (FileFormat.JSON, "file", TEXT),
-    (FileFormat.CSV, "file", b"string,int,float,timestamp\n" + b"a,1,1.5,2026-01-01\n" * 30),
+    *(("parquet", "file", parquet(TABLE, **options)) for options in WRITTEN),
+    ("json", "file.gz", gzip.compress(TEXT)),
+    ("json", "file.bz2", bz2.compress(TEXT)),
+    ("json", "file.zst", pa.compress(TEXT, "zstd", asbytes=True)),
+    ("json", "file", TEXT),
+    ("csv", "file", b"string,int,float,timestamp\n" + b"a,1,1.5,2026-01-01\n" * 30),
 ]
 
 
@@ -272,7 +271,7 @@ FILES = [
     ),
 )
 def test_a_damaged_file_is_read_or_is_a_typed_error(
-    file: tuple[FileFormat, str, bytes], damage: list[tuple[float, int, bytes]]
+    file: tuple[str, str, bytes], damage: list[tuple[float, int, bytes]]
 ) -> None:
     format_, path, data = file
     for place, removed, put in damage:
@@ -290,6 +289,6 @@ def test_timestamps_of_96_bits_are_those_of_all_years() -> None:
     table = pa.table({"timestamp": pa.array(times, pa.timestamp("us", "UTC"))})
     data = parquet(table, use_deprecated_int96_timestamps=True, store_schema=False)
     assert pq.ParquetFile(io.BytesIO(data)).schema.column(0).physical_type == "INT96"
-    source = FileSource("landing", FileFormat.PARQUET, {"timestamp": DataType.TIMESTAMP})
+    source = FileSource("landing", "parquet", {"timestamp": DataType.TIMESTAMP})
     found = read_file(data, source, Required(), "file").columns["timestamp"]
     assert found.cast(pa.int64()).to_pylist() == times

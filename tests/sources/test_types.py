@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.expressions.expr import DataType
-from headrace.pipeline.sources import FileFormat, FileSource
+from headrace.model.expressions.data_types import DataType
+from headrace.pipeline.sources import FileSource
 from headrace.sources.formats.errors import FileColumnsError
 from headrace.sources.formats.reader import read_file
 from headrace.sources.formats.scan import NOUNS, Scanned
@@ -24,7 +24,7 @@ from tests.reference.strategies import examples
 KINDS = list(TEXTS)
 
 
-def read(data: bytes, kind: DataType, format_: FileFormat) -> Scanned:
+def read(data: bytes, kind: DataType, format_: str) -> Scanned:
     return read_file(data, FileSource("landing", format_, {"v": kind}), Required(), "file")
 
 
@@ -45,8 +45,8 @@ def csv_lines(written: list[Written]) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts(kind: DataType) -> None:
-    for format_, lines in ((FileFormat.JSON, json_lines), (FileFormat.CSV, csv_lines)):
-        told = [each for each in TEXTS[kind] if (each.json if format_ is FileFormat.JSON else each.csv) is not None]
+    for format_, lines in (("json", json_lines), ("csv", csv_lines)):
+        told = [each for each in TEXTS[kind] if (each.json if format_ == "json" else each.csv) is not None]
         assert_values(read(lines(told), kind, format_), kind, [each.value for each in told])
         for each in told:
             assert_values(read(lines([each]), kind, format_), kind, [each.value])
@@ -57,12 +57,12 @@ def test_texts(kind: DataType) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_parquet(kind: DataType) -> None:
     for column, wanted in COLUMNS[kind]:
-        found = read(parquet(column), kind, FileFormat.PARQUET)
+        found = read(parquet(column), kind, "parquet")
         assert_values(found, kind, wanted)
         assert [*json.loads(found.raw(np.arange(1))[0].as_py())] == ["v"]
     for column in OTHERS[kind]:
         with pytest.raises(FileColumnsError, match=f"its column v is .*, and the source says {kind}"):
-            read(parquet(column), kind, FileFormat.PARQUET)
+            read(parquet(column), kind, "parquet")
 
 
 def parquet(column: pa.Array) -> bytes:
@@ -76,8 +76,8 @@ def parquet(column: pa.Array) -> bytes:
 @given(data=st.data())
 def test_what_parquet_holds_is_told_as_json_and_read_again(kind: DataType, data: st.DataObject) -> None:
     values = data.draw(st.lists(VALUES[kind], min_size=1, max_size=8))
-    found = read(parquet(arrow(values, kind)), kind, FileFormat.PARQUET)
+    found = read(parquet(arrow(values, kind)), kind, "parquet")
     raw = b"\n".join(found.raw(np.arange(len(values))).to_pylist())
-    again = read(raw, kind, FileFormat.JSON)
+    again = read(raw, kind, "json")
     assert again.unparsed.null_count == len(values)
     assert python(again.columns["v"]) == python(found.columns["v"]) == values

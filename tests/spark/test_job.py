@@ -15,7 +15,6 @@ from headrace import Aggregation, Deduplicate, FixedWindows, Pipeline, col, coun
 from headrace.distribute.spark import runner
 from headrace.distribute.spark.types import DataFrame, SparkSession
 from headrace.distribute.tasks.shuffle.exchange import SCHEMA
-from headrace.pipeline.executors import Executor
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.catalog import Catalog
@@ -82,7 +81,7 @@ def run(root: Path, spark: SparkSession, group: str, pipeline: Pipeline = CLICKS
     context = spark.sparkContext
     context.setJobGroup(group, group)
     try:
-        process(pipeline, root.as_uri(), RunOptions(group, executor=Executor.SPARK), spark=spark)
+        process(pipeline, root.as_uri(), RunOptions(group, executor="spark"), spark=spark)
         return len(context.statusTracker().getJobIdsForGroup(group))
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]

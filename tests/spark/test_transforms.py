@@ -29,7 +29,6 @@ from headrace.errors import PipelineError
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.sources import FileFormat
 from headrace.reference import run_pipeline
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
@@ -46,9 +45,7 @@ CLOCK = datetime(2026, 1, 2, tzinfo=UTC)
 def build(transform: SparkFunction, **changes: Any) -> Pipeline:
     parts: dict[str, Any] = {
         "name": "transformed",
-        "source": FileSource(
-            "landing", FileFormat.JSON, {"text": STRING, "at": DataType.TIMESTAMP}, transform=transform
-        ),
+        "source": FileSource("landing", "json", {"text": STRING, "at": DataType.TIMESTAMP}, transform=transform),
         "event_time": EventTime(col("at"), BoundedOutOfOrderness("0s")),
         "key": {"word": col("word")},
         "where": FixedWindows("10000000us"),

@@ -18,7 +18,8 @@ from headrace.state.datafiles.sorted_file import SortedFile
 from headrace.state.datafiles.writer import put_runs
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.store import LocalStore, MemoryStore, ObjectStore
+from headrace_snapshots.store import LocalStore, ObjectStore
+from headrace_snapshots.store.memory import MemoryStore
 from tests.state.rows import STAGE, Row, batch
 
 SCHEMA = STAGE.state_schema
@@ -314,7 +315,7 @@ DYING = """
 import os, sys
 from pathlib import Path
 from headrace.state.datafiles import cache as caches
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 from tests.state.test_cache import LARGE, put
 caches.write_run = lambda path, *_: os._exit(9)
 put(MemoryStore(), caches.LayerCache(Path(sys.argv[1]), LARGE))

@@ -14,7 +14,8 @@ import pytest
 from headrace.state.datafiles import files
 from headrace.state.datafiles.files import parquet, put_rows, read_rows
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.store import MemoryStore, open_store
+from headrace_snapshots.store import open_store
+from headrace_snapshots.store.memory import MemoryStore
 
 PAIR = pa.struct([("left", pa.int64()), pa.field("right", pa.string(), nullable=False)])
 TIME = pa.timestamp("us", "UTC")

@@ -27,7 +27,7 @@ from headrace.state.merge import merge_layers
 from headrace.state.open_layer import StateLayer
 from headrace_snapshots.format import layers as planning
 from headrace_snapshots.format.files import DataFile, Layer
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 from tests.reference.strategies import examples
 from tests.state.rows import BATCHES, HOUR, STAGE, Row, batch
 

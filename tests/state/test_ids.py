@@ -14,7 +14,8 @@ from headrace import Deduplicate
 from headrace.distribute.tasks.background.merge import mergings
 from headrace.distribute.tasks.tables import gone_from
 from headrace.kernel.delta import Disposition
-from headrace.model.expressions.expr import DataType, col
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import col
 from headrace.model.time import Duration, Instant
 from headrace.program import columns as c
 from headrace.state.datafiles.cache import LayerCache
@@ -25,7 +26,7 @@ from headrace.state.layer_reader import open_rows
 from headrace.state.merge import merge_ids
 from headrace_snapshots.format import layers as planning
 from headrace_snapshots.format.files import DataFile, Layer
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 from tests.reference.strategies import examples
 
 HORIZON = 10

@@ -59,7 +59,8 @@ from headrace.state.layers import Layers
 from headrace.state.merge import merge_layers
 from headrace.state.layer_reader import open_rows
 from headrace.state.datafiles.writer import put_runs
-from headrace_snapshots.store import LocalStore, MemoryStore
+from headrace_snapshots.store import LocalStore
+from headrace_snapshots.store.memory import MemoryStore
 from tests.state.rows import COUNTS, many
 
 folder, rows, scale, allowed = Path(sys.argv[1]), *map(int, sys.argv[2:])

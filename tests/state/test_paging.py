@@ -12,7 +12,7 @@ from headrace.state.datafiles.writer import put_runs
 from headrace.state.layers import Layers
 from headrace.state.merge import merge_layers
 from headrace.state.open_layer import StateLayer
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 from tests.state.rows import COUNTS, many
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells")

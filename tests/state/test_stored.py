@@ -22,7 +22,7 @@ from headrace.state.layer_reader import open_rows
 from headrace.state.layers import Layers
 from headrace.state.open_layer import StateLayer
 from headrace_snapshots.format.files import Layer
-from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.store.memory import MemoryStore
 from tests.reference.strategies import examples
 from tests.state.rows import BATCHES, STAGE, Row, batch, together
 

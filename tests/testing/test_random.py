@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.time import Instant, to_datetime
-from headrace.pipeline.sources import OWN, FileFormat
+from headrace.pipeline.sources import OWN
 from headrace.reference import Epoch
 from headrace.reference.evaluate import Record
 from headrace.testing import PaneRow, Step, StepResults, run, together, watermark
@@ -28,9 +28,9 @@ def moment(at: int) -> datetime:
     return found
 
 
-def as_rows(records: Iterable[Record], schema: Schema, format_: FileFormat) -> tuple[dict[str, Any], ...]:
+def as_rows(records: Iterable[Record], schema: Schema, format_: str) -> tuple[dict[str, Any], ...]:
     """Records as users write them."""
-    told = records if format_ is FileFormat.PARQUET else map(finite, records)
+    told = records if format_ == "parquet" else map(finite, records)
     return tuple(
         {
             name: moment(value) if value is not None and schema[name] is DataType.TIMESTAMP else value

@@ -143,7 +143,7 @@ def test_csv_takes_lines_and_parquet_takes_what_it_can_hold(executor: Any) -> No
     pipeline = delays(input=hr.parquet("landing/flights", SCHEMA).event_time("at", bound="1h"))
     with pytest.raises(UnitTestError, match="input source, column delay: a Parquet file of this source holds int64"):
         run(pipeline, [rows({**flight("13:00"), "delay": "soon"})], executor=executor)
-    with pytest.raises(UnitTestError, match="is Parquet, which has no lines"):
+    with pytest.raises(UnitTestError, match="input source, a Parquet file has no lines"):
         run(pipeline, [rows("JFK")], executor=executor)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 
 from headrace.errors import HeadraceError
-from headrace.pipeline.executors import Executor
+from headrace.pipeline.executors import EXECUTORS, SPARK
 from headrace.pipeline.loading.registry import resolve
 from headrace.read.roots import MissingRootError
 from headrace.runs.actions import ACTIONS
@@ -22,7 +22,9 @@ from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, parse_clock, parse_signal, parse_span
 from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, watched
 from headrace.runs.reporting.results import RunError, RunResult, now, redacted, write
+from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace.terminal import flush_output, visible
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 
@@ -33,7 +35,8 @@ def main(arguments: list[str]) -> int:
     if given.end_with_input:
         Thread(target=_end_with_input, daemon=True).start()
     started_at, listener = now(), watched(LineListener(_tell))
-    if given.executor != Executor.LOCAL:
+    executor = EXECUTORS.get(given.executor or SPARK)
+    if executor is None or executor.is_submitted:
         listener.noted("::endgroup::")  # the task folds what Spark says while it starts
     failure: Exception | None = None
     try:
@@ -56,7 +59,9 @@ def main(arguments: list[str]) -> int:
             finished_at=now(),
         )
     try:
-        write(open_store(given.root), result)
+        store = open_store(given.root)
+        write(store, result)
+        renew_summary(Catalog(store, result.pipeline), result)
     except HeadraceError as error:
         failure = failure or error
     code = 0 if failure is None else _report(failure, listener)
@@ -65,7 +70,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _end_with_input() -> None:
-    """Wait until the standard input ends, because whoever started this process has ended; then end, with its group."""
+    """Wait until the standard input ends, because the process that started this one has ended; then end with the
+    group.
+    """
     while os.read(sys.stdin.fileno(), 1):
         pass
     os.killpg(0, signal.SIGKILL)
@@ -78,8 +85,8 @@ def _tell(line: str) -> None:
 def _report(error: Exception, listener: Listener) -> int:
     """Say what went wrong in one message, its details folded above it; the exit code of ``error``."""
     listener.noted(f"::group::Details of the error\n{''.join(traceback.format_exception(error))}\n::endgroup::")
-    told = RunError.of(error)
-    listener.noted(f"{told.code}: {told.message}")
+    run_error = RunError.of(error)
+    listener.noted(f"{run_error.code}: {run_error.message}")
     return error.exit_code if isinstance(error, HeadraceError) else HeadraceError.exit_code
 
 
@@ -100,7 +107,7 @@ def _options(given: argparse.Namespace) -> RunOptions:
         clock=parse_clock(given.clock, given.clock_step),
         strict=given.strict,
         allow_new_aggregates=given.allow_new_aggregates,
-        executor=None if given.executor is None else Executor(given.executor),
+        executor=given.executor,
         reason=given.reason,
         create=given.create,
         promotes=given.promotes,
@@ -122,26 +129,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pipeline", required=True, help="a registered name, or path/to/file.py[:name]")
     parser.add_argument("--root", required=True, help="URI of the deployment's root")
     parser.add_argument("--run-id", required=True, help="names the result object; new for every attempt")
-    parser.add_argument("--request", help="names what the run is for; the same in every attempt")
+    parser.add_argument("--request", help="names the purpose of the run; the same in every attempt")
     parser.add_argument("--max-epochs", type=int)
     parser.add_argument("--files-per-epoch", type=int)
     parser.add_argument("--bytes-per-epoch", type=int)
     parser.add_argument("--branch", default=MAIN)
-    parser.add_argument("--snapshot", help="recover: where main moves back to")
+    parser.add_argument("--snapshot", help="recover: the snapshot to which main moves back")
     parser.add_argument("--from", dest="start", help="backfill: compute windows again from this event time on")
-    parser.add_argument("--to", dest="end", help="backfill: and those before this one")
+    parser.add_argument("--to", dest="end", help="backfill: compute only windows before this event time")
     parser.add_argument("--signal", action="append", default=[], help='NAME, or NAME=["key"]; repeatable')
     parser.add_argument("--mode", choices=list(Mode), default=Mode.MICRO_BATCH, help="batch: all input, to the end")
-    parser.add_argument("--executor", choices=list(Executor), help="by default the pipeline's own")
-    parser.add_argument("--reason", default="", help="why that executor, for the result object")
+    parser.add_argument("--executor", help="by default the pipeline's own")
+    parser.add_argument("--reason", default="", help="why this executor was chosen, for the result object")
     parser.add_argument("--from-branch", help="replay: the branch or tag whose epochs run again")
     parser.add_argument("--clock", help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z")
     parser.add_argument("--clock-step", help="replay: time from epoch to epoch, like 5m")
     parser.add_argument("--full-sweep", action="store_true", help="list the whole landing prefix")
     parser.add_argument("--create", action="store_true", help="make the root even if there is no input")
-    parser.add_argument("--promotes", action="store_true", help="backfill: say first what stands against a promotion")
-    parser.add_argument("--end-with-input", action="store_true", help="end, with the process group, when stdin does")
-    parser.add_argument("--strict", action="store_true", help="refuse code of users' own that has changed")
+    parser.add_argument("--promotes", action="store_true", help="backfill: say first what is against a promotion")
+    parser.add_argument("--end-with-input", action="store_true", help="end the process group when stdin ends")
+    parser.add_argument("--strict", action="store_true", help="refuse to run if code of your own has changed")
     parser.add_argument(
         "--allow-new-aggregates", action="store_true", help="aggregates that a snapshot lacks start empty"
     )

@@ -59,7 +59,9 @@ def arrow_frame(
         newest = newest_rows(rows, columns)
         rows = newest.filter(pc.greater(newest.column("epoch"), audited.since))
     if released:
-        panes = pa.concat_tables([_rows(store, each.columns, ExpectationView.PANES, each.files) for each in released])
+        panes = pa.concat_tables(
+            [_rows(store, release.columns, ExpectationView.PANES, release.files) for release in released]
+        )
         rows = rows_without(rows, panes, columns.decided)
     return ArrowFrame(rows)
 

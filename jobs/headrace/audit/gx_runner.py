@@ -32,7 +32,7 @@ from headrace.audit.arrow_frames import ArrowFrame  # noqa: E402
 from headrace.audit.frames import Frame  # noqa: E402
 from headrace.audit.store import Finding, Row  # noqa: E402
 from headrace.errors import FixConfigError, PipelineError  # noqa: E402
-from headrace.model.expressions.expr import Scalar  # noqa: E402
+from headrace.model.expressions.data_types import Scalar  # noqa: E402
 from headrace.model.time import instant, render  # noqa: E402
 from headrace.pipeline.expectations import Expectation, ExpectationView  # noqa: E402
 

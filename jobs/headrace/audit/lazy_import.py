@@ -22,7 +22,7 @@ class _Later(ModuleType):
 def imported_later(*names: str) -> Iterator[None]:
     """What is imported inside gets stand-ins for those modules ``names`` that are not imported yet; others get none."""
     stand_ins = [_Later(name) for name in names if name not in sys.modules]
-    sys.modules.update({each.__name__: each for each in stand_ins})
+    sys.modules.update({stand_in.__name__: stand_in for stand_in in stand_ins})
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ from headrace.pipeline.expectations import ExpectationView
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Unseen:
+class UnpublishedRange:
     """What a branch has and readers have not: the snapshots after ``after`` (None: the beginning) up to ``until``."""
 
     after: str | None
@@ -26,7 +27,7 @@ class Unseen:
         return f"({self.after or 'the beginning'}, {self.until}]"
 
 
-def unseen(catalog: Catalog, branch: str) -> Unseen | None:
+def unpublished_range(catalog: Catalog, branch: str) -> UnpublishedRange | None:
     """What an audit of ``branch`` is about, as the catalog has it now; None when that is nothing.
 
     Of main, all beyond ``published``; of another branch, all beyond what it and ``published`` have in common, which was
@@ -36,11 +37,11 @@ def unseen(catalog: Catalog, branch: str) -> Unseen | None:
     head, published = refs.get(branch), refs.get(PUBLISHED)
     if head is None:
         return None
-    after = published if branch == MAIN else seen(catalog, head, published)
-    return None if after == head else Unseen(after, head)
+    after = published if branch == MAIN else last_published(catalog, head, published)
+    return None if after == head else UnpublishedRange(after, head)
 
 
-def seen(catalog: Catalog, head: str, published: str | None) -> str | None:
+def last_published(catalog: Catalog, head: str, published: str | None) -> str | None:
     """The newest snapshot in the line of ``head`` that readers of ``published`` have seen; None: nothing of it."""
     common = None if published is None else catalog.common_ancestor(published, head)
     return None if common is None else common.snapshot_id
@@ -66,9 +67,9 @@ class AuditedFiles:
 def audited_files(catalog: Catalog, published: str | None, head: Manifest) -> AuditedFiles:
     """What an audit of (``published``, ``head``] may look at."""
     since = -1 if published is None else catalog.manifest(published).epoch
-    records = catalog.files(head.logs["panes"], since_epoch=since)
-    panes = [(file, each.epoch) for each in records for file in each.files if isinstance(file, DataFile)]
-    layers = [layer for layer in head.tables["current"] if layer.last_epoch > since]
+    records = catalog.files(head.logs[UNNAMED.panes], since_epoch=since)
+    panes = [(file, record.epoch) for record in records for file in record.files if isinstance(file, DataFile)]
+    layers = [layer for layer in head.tables[UNNAMED.current] if layer.last_epoch > since]
     current = [(file, layer.last_epoch) for layer in layers for file in layer.files]
     files = {ExpectationView.PANES: [file for file, _ in panes], ExpectationView.CURRENT: [file for file, _ in current]}
     return AuditedFiles(files, since, {file.path: epoch for file, epoch in (*panes, *current)})

@@ -54,23 +54,23 @@ class ReleasedPanes:
 
 def releases_that_hold(catalog: Catalog) -> list[AuditRelease]:
     """The releases among the last ``MOST_ENTRIES`` of the log that nobody has rolled back below, newest first."""
-    found: list[AuditRelease] = []
+    held: list[AuditRelease] = []
     back_to: list[str | None] = []
     for entry in _newest_entries(catalog):
         before, after = entry.moves.get(PUBLISHED, (None, None))
         if ends_releases(entry):
             back_to.append(after)
         elif entry.kind is Kind.RELEASE and after is not None and _is_below_all(catalog, after, back_to):
-            found.append(AuditRelease(entry.number, entry.message, before, after))
-    return found
+            held.append(AuditRelease(entry.number, entry.message, before, after))
+    return held
 
 
 def _newest_entries(catalog: Catalog) -> Iterator[Entry]:
     head = catalog.known_head()
     oldest = max(head.base, head.entry - MOST_ENTRIES + 1)
     with ThreadPoolExecutor(_READERS, thread_name_prefix="log") as pool:
-        found = pool.map(partial(_entry, catalog), range(head.entry, oldest - 1, -1))
-        yield from (entry for entry in found if entry is not None)
+        entries = pool.map(partial(_entry, catalog), range(head.entry, oldest - 1, -1))
+        yield from (entry for entry in entries if entry is not None)
 
 
 def _entry(catalog: Catalog, number: int) -> Entry | None:
@@ -84,8 +84,8 @@ def ended_by(catalog: Catalog, published: str | None) -> Iterator[str]:
     for release in releases_that_hold(catalog):
         if not _is_below_all(catalog, release.snapshot, [published]):
             yield (
-                f"the release by log {release} ends: if its rows are computed again, their audit decides, or another "
-                "`headrace release`"
+                f"the release by log {release} ends: if its rows are computed again, an audit decides on them, or "
+                "another `headrace release`"
             )
 
 

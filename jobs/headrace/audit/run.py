@@ -75,7 +75,7 @@ def run_audit(
     has released. A failed expectation is an outcome, no error.
     Raises PipelineError or ExpectationNotEvaluatedError (then nothing is kept).
     """
-    found: dict[ExpectationView, tuple[Finding, ...]] = {}
+    by_view: dict[ExpectationView, tuple[Finding, ...]] = {}
     rows: dict[ExpectationView, int] = {}
     for view in ExpectationView:
         expected = [expectation for expectation in expectations if expectation.view == view]
@@ -86,14 +86,14 @@ def run_audit(
         with _held(audited.frame(view, ())) as looked_at:
             rows[view] = looked_at.count()
             report = evaluate(view, expected, looked_at, audited.identity)
-        found[view] = _without_released(view, report.findings, rows[view], audited)
+        by_view[view] = _without_released(view, report.findings, rows[view], audited)
         store.write(f"{audit_folder(pipeline, from_snapshot, to_snapshot)}/docs/{view}.html", report.page)
     outcome = AuditOutcome(
         pipeline=pipeline,
         from_snapshot=from_snapshot,
         to_snapshot=to_snapshot,
-        success=all(finding.success for findings in found.values() for finding in findings),
-        findings=_as_declared(expectations, found),
+        success=all(finding.success for findings in by_view.values() for finding in findings),
+        findings=_as_declared(expectations, by_view),
         finished_at=render(instant(datetime.now(UTC))),
         rows=rows,
     )
@@ -126,7 +126,7 @@ def _without_released(
         if left == rows:
             return findings
         again = iter(evaluate(view, failed, undecided, audited.identity).findings if left else ())
-    entries = tuple(each.release.entry for each in released)
+    entries = tuple(release.release.entry for release in released)
     return tuple(
         finding if finding.success else replace(next(again, replace(finding, success=True)), released=entries)
         for finding in findings
@@ -134,7 +134,7 @@ def _without_released(
 
 
 def _as_declared(
-    expectations: Sequence[Expectation], found: Mapping[ExpectationView, tuple[Finding, ...]]
+    expectations: Sequence[Expectation], by_view: Mapping[ExpectationView, tuple[Finding, ...]]
 ) -> tuple[Finding, ...]:
-    remaining = {view: iter(findings) for view, findings in found.items()}
+    remaining = {view: iter(findings) for view, findings in by_view.items()}
     return tuple(next(remaining[expectation.view]) for expectation in expectations)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from headrace.errors import FixConfigError, FixDataError, RestoreError
-from headrace.model.expressions.expr import Scalar
+from headrace.model.expressions.data_types import Scalar
 from headrace.pipeline.expectations import Argument, Expectation, ExpectationView
 from headrace_snapshots.format.sealed import sealed, unsealed
 from headrace_snapshots.layout import audit_folder
@@ -77,12 +77,12 @@ class Finding:
         """For people: what was expected and what was found, on one line."""
         if self.unexpected_count is not None:
             total = "" if self.element_count is None else f" of {self.element_count}"
-            found = f"{self.unexpected_count}{total} values are unexpected"
+            outcome = f"{self.unexpected_count}{total} values are unexpected"
         else:
-            found = f"observed {self.observed!r}"
+            outcome = f"observed {self.observed!r}"
         entries = " and ".join(map(str, self.released))
         apart = f" (without the rows that log entry {entries} released)" if entries else ""
-        return f"{self.expectation.describe()}: {found}{apart}"
+        return f"{self.expectation.describe()}: {outcome}{apart}"
 
     def lines(self) -> Iterator[str]:
         """For people: whether it holds, and the first rows that are to blame, a line each."""
@@ -152,10 +152,10 @@ def write_audit(store: ObjectStore, outcome: AuditOutcome) -> None:
 
 def failure_message(outcome: AuditOutcome) -> str:
     """For people: which expectations failed, a line each, and the ways out of the quarantine. No value of a row."""
-    found = "\n".join(f"  {finding.describe()}" for finding in outcome.failed)
+    failures = "\n".join(f"  {finding.describe()}" for finding in outcome.failed)
     return (
         f"pipeline {outcome.pipeline}: {len(outcome.failed)} of {len(outcome.findings)} expectations failed on "
-        f"({outcome.from_snapshot or 'the beginning'}, {outcome.to_snapshot}], which stays unpublished:\n{found}\n"
+        f"({outcome.from_snapshot or 'the beginning'}, {outcome.to_snapshot}], which stays unpublished:\n{failures}\n"
         "Land a correction and run again; or roll back; or let readers see these rows: "
         f"`headrace release {outcome.pipeline} {outcome.to_snapshot} --message WHY`. Data docs: {outcome.path}/docs"
     )

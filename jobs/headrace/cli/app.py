@@ -19,7 +19,7 @@ from headrace.cli.completion import (
 from headrace.cli.display.output import Format, reported
 from headrace.cli.exit_codes import listed
 from headrace.cli.parameters import Argument, Option, parameters
-from headrace.pipeline.executors import Executor
+from headrace.pipeline.executors import AUTO, EXECUTORS
 
 P = ParamSpec("P")
 
@@ -70,7 +70,7 @@ Output = Annotated[Format, Option(name="--format", help="Tables for people, or J
 ViewOption = Annotated[str, Option(name="--view", help="current, panes, late, rejected, or state (open windows).")]
 StageOption = Annotated[
     int | None,
-    Option(min=1, help="Of a chain of aggregations the one of that number; by default the last."),
+    Option(min=1, help="The number of an aggregation in the chain; by default the last."),
 ]
 At = Annotated[
     str,
@@ -84,10 +84,12 @@ RefArgument = Annotated[
     Argument(metavar="NAME", help="A branch or a tag.", complete=complete_droppable),
 ]
 ExecutorOption = Annotated[
-    Executor | None,
+    str | None,
     Option(
+        words=(*EXECUTORS.built_in, AUTO),
+        group=EXECUTORS,
         help="Where epochs are computed: as Spark jobs, in this process without a JVM, or wherever they fit; "
-        "by default as the pipeline says."
+        "by default as the pipeline says.",
     ),
 ]
 FilesPerEpoch = Annotated[int | None, Option(min=1, help="Files in one epoch, at most.")]

@@ -55,9 +55,9 @@ def show_completion(program: str) -> click.Option:
             return
         from click.shell_completion import get_completion_class
 
-        found = get_completion_class(shell)
-        assert found is not None  # Click has those of _SHELLS
-        click.echo(found(ctx.command, {}, program, f"_{program.upper()}_COMPLETE").source())
+        completion = get_completion_class(shell)
+        assert completion is not None  # Click has those of _SHELLS
+        click.echo(completion(ctx.command, {}, program, f"_{program.upper()}_COMPLETE").source())
         ctx.exit()
 
     return click.Option(

@@ -39,7 +39,7 @@ __all__ = [
 
 SHOWN_ROWS = 20
 SHOWN_OF_A_PANE = ("window_start", "window_end", "timing", "pane_index", "is_retraction", "epoch")
-"""Of the columns that every pane has, those that a table for people shows."""
+"""The columns common to all panes that a table for people shows."""
 
 
 @command("headrace read delays.py --root file:///tmp/hr --where 'flights > 20' --order 'max_delay desc'")
@@ -57,7 +57,7 @@ def read(
     stage: StageOption = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Print the rows of a view: what a pipeline has found."""
+    """Print the rows of a view: the results of a pipeline."""
     from headrace.cli.catalog_names import handle_of
     from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
 
@@ -85,7 +85,7 @@ def files(
     verify: Annotated[bool, Option(help="Read the files and compare their checksums first.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Print the Parquet files of a view, for readers of your own."""
+    """Print the paths of a view's Parquet files, for engines of your own."""
     from headrace.cli.catalog_names import handle_of
 
     handle = handle_of(pipeline, root)
@@ -113,20 +113,20 @@ def plot(
     from headrace.observe.history import SUMMARY
     from headrace.observe.lateness import told
 
-    found = handle_of(pipeline, root).plot(out=out, at=at, epochs=epochs)
+    summary = handle_of(pipeline, root).plot(out=out, at=at, epochs=epochs)
     if output is Format.JSON:
-        print_json(found.to_json())
+        print_json(summary.to_json())
         return
     print_fields(
-        {words: found.counts.get(name, 0) for name, words in SUMMARY}, f"{found.pipeline}: {found.epochs} epochs"
+        {words: summary.counts.get(name, 0) for name, words in SUMMARY}, f"{summary.pipeline}: {summary.epochs} epochs"
     )
-    print_fields(told(found.lateness), "how late")
+    print_fields(told(summary.lateness), "how late")
     if out is not None:
         notice(f"drawn: {out}")
 
 
 def _notice_what_it_is(handle: "PipelineHandle", rows: "LazyView", view: str) -> None:
-    """Say of rows what may surprise: that they are no results, or not of the definition that there is now."""
+    """Say what may surprise about the rows: they are no results, or another definition made them."""
     from headrace.read.definition_changes import changed_since
     from headrace.read.views.columns import STATE
 

@@ -4,7 +4,7 @@
 too, but imports pydantic to convert values, which takes longer than all else that most commands do.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from inspect import Parameter, signature
@@ -13,6 +13,8 @@ from types import NoneType
 from typing import Any, Final, get_args, get_origin
 
 import click
+
+from headrace.entry_points import EntryPointGroup
 
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -31,7 +33,8 @@ class Option:
     """An option, called as its parameter unless ``name`` says otherwise; without a default it must be given.
 
     ``min`` and ``max`` are inclusive bounds of a number; ``envvar`` is the variable that gives the value where the
-    command line does not; ``default_text`` is what help says of a default that the value does not tell.
+    command line does not; ``default_text`` is what help says of a default that the value does not tell. ``words`` are
+    the values that help names; besides them each name of ``group`` is one.
     """
 
     help: str
@@ -42,24 +45,43 @@ class Option:
     envvar: str | None = None
     complete: Completion | None = None
     default_text: str | None = None
+    words: Sequence[str] = ()
+    group: EntryPointGroup[Any] | None = None
 
 
 def parameters(function: Callable[..., object]) -> Iterator[click.Parameter]:
     """The parameters of Click's that give ``function`` what it takes."""
-    for name, each in signature(function).parameters.items():
-        kind, said = get_args(each.annotation)
-        yield _argument(name, said, kind, each) if isinstance(said, Argument) else _option(name, said, kind, each)
+    for name, parameter in signature(function).parameters.items():
+        kind, said = get_args(parameter.annotation)
+        yield (
+            _argument(name, said, kind, parameter)
+            if isinstance(said, Argument)
+            else _option(name, said, kind, parameter)
+        )
 
 
 class _Word(click.Choice[str]):
     """One of the words of an enumeration."""
 
     def __init__(self, kind: type[StrEnum]) -> None:
-        super().__init__([each.value for each in kind])
+        super().__init__([member.value for member in kind])
         self._kind = kind
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return self._kind(super().convert(str(value), param, ctx))
+
+
+class _Name(click.Choice[str]):
+    """One of some words, or the name of a part of ``group``, which help does not look for."""
+
+    def __init__(self, words: Sequence[str], group: EntryPointGroup[Any]) -> None:
+        super().__init__(words)
+        self._group = group
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value not in self.choices:
+            self.choices = tuple(dict.fromkeys([*self.choices, *self._group.names()]))
+        return super().convert(str(value), param, ctx)
 
 
 def _argument(name: str, said: Argument, kind: Any, parameter: Parameter) -> click.Argument:
@@ -79,7 +101,7 @@ def _option(name: str, said: Option, kind: Any, parameter: Parameter) -> click.O
         [name, said.name or f"--{name.replace('_', '-')}"],
         help=said.help,
         metavar=said.metavar,
-        type=_type(kind, said.min, said.max),
+        type=_type(kind, said.min, said.max) if said.group is None else _Name(said.words, said.group),
         is_flag=_one(kind) is bool,
         multiple=is_list,
         callback=_listed if is_list else None,
@@ -128,5 +150,5 @@ def _whole(bound: float | None) -> int | None:
 
 def _one(kind: Any) -> Any:
     """``kind``, without its None."""
-    kinds = [each for each in get_args(kind) if each is not NoneType]
+    kinds = [part for part in get_args(kind) if part is not NoneType]
     return kinds[0] if NoneType in get_args(kind) else kind

@@ -13,7 +13,7 @@ from headrace.model.suggestions import keywords
 from headrace.pipeline.loading.folders import imported
 from headrace.pipeline.loading.registry import Registered, UnknownPipelineError, in_file, registered_files, resolve
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.schedules import FAMILIES, dag_id
+from headrace.pipeline.schedules import DAG_FAMILIES, dag_id
 from headrace.pipeline.sources import SparkFunction
 
 
@@ -44,44 +44,44 @@ class CheckReport:
     @property
     def is_wrong(self) -> bool:
         """Whether a person has to change something."""
-        return bool(self.broken) or any(each.problems for each in self.pipelines)
+        return bool(self.broken) or any(checked.problems for checked in self.pipelines)
 
     def to_json(self) -> dict[str, Any]:
         """For machines."""
-        found = [
+        files = [
             {
-                "name": each.name,
-                "file": None if each.file is None else str(each.file),
-                "description": each.description,
-                "executor": each.executor,
-                "meaning": {part.heading: list(part.lines) for part in each.parts},
-                "graph": list(each.graph),
-                "dags": dict(each.dags),
-                "problems": list(each.problems),
-                "notes": list(each.notes),
+                "name": checked.name,
+                "file": None if checked.file is None else str(checked.file),
+                "description": checked.description,
+                "executor": checked.executor,
+                "meaning": {part.heading: list(part.lines) for part in checked.parts},
+                "graph": list(checked.graph),
+                "dags": dict(checked.dags),
+                "problems": list(checked.problems),
+                "notes": list(checked.notes),
             }
-            for each in self.pipelines
+            for checked in self.pipelines
         ]
-        return {"pipelines": found, "broken": list(self.broken)}
+        return {"pipelines": files, "broken": list(self.broken)}
 
     def lines(self) -> Iterator[str]:
         """In words."""
-        for each in self.pipelines:
-            yield f"pipeline {each.name}{'' if each.file is None else f' ({each.file})'}"
-            if each.description:
-                yield f"  {each.description}"
-            for part in each.parts:
+        for checked in self.pipelines:
+            yield f"pipeline {checked.name}{'' if checked.file is None else f' ({checked.file})'}"
+            if checked.description:
+                yield f"  {checked.description}"
+            for part in checked.parts:
                 yield from _section(part.heading, part.lines)
-            yield from _section("graph", each.graph)
+            yield from _section("graph", checked.graph)
             yield from _section(
-                "DAGs", [f"{dag}: {schedule or 'started by hand'}" for dag, schedule in each.dags.items()]
+                "DAGs", [f"{dag}: {schedule or 'started by hand'}" for dag, schedule in checked.dags.items()]
             )
-            yield from _section("executor", [each.executor])
-            yield from _section("note", each.notes)
-            yield from _section("WRONG", each.problems or [])
+            yield from _section("executor", [checked.executor])
+            yield from _section("note", checked.notes)
+            yield from _section("WRONG", checked.problems or [])
             yield ""
         yield from _section("WRONG: files that cannot be used", self.broken, indent="")
-        wrong = sum(bool(each.problems) for each in self.pipelines) + len(self.broken)
+        wrong = sum(bool(checked.problems) for checked in self.pipelines) + len(self.broken)
         yield f"{len(self.pipelines)} checked, {wrong or 'nothing'} wrong"
 
     def __repr__(self) -> str:
@@ -111,11 +111,11 @@ def check(pipeline: Pipeline | str | PathLike[str] | None = None) -> CheckReport
         raise Arguments("check").wrong("pipeline", pipeline, "give a Pipeline, its file, or a registered name")
     path, _, name = reference.partition(":")
     if path.endswith(".py"):
-        found = [each for each in in_file(Path(path)) if not name or each.pipeline.name == name]
-        if not found:
+        chosen = [loaded for loaded in in_file(Path(path)) if not name or loaded.pipeline.name == name]
+        if not chosen:
             resolve(reference)  # says what the file holds instead
             raise UnknownPipelineError(f"{path} holds no pipeline")
-        return CheckReport([*map(_checked_file, found)])
+        return CheckReport([*map(_checked_file, chosen)])
     resolve(reference)
     registered = registered_files()
     return CheckReport([_checked_file(registered.pipelines[reference])], list(registered.broken.values()))
@@ -137,22 +137,23 @@ def _checked(pipeline: Pipeline, file: Path | None) -> CheckedPipeline:
         return _described(pipeline, file)
     except Exception as error:  # objects of a user's own may raise anything when they are asked what they are
         why = f"it cannot be described: {type(error).__name__}: {error}"
-        executor = str(pipeline.executor)
+        executor = pipeline.executor
         return CheckedPipeline(pipeline.name, file, pipeline.description, executor, [], [], {}, [why], [])
 
 
 def _described(pipeline: Pipeline, file: Path | None) -> CheckedPipeline:
-    anew = None if pipeline.backfill is None else pipeline.backfill.schedule
+    backfill = None if pipeline.backfill is None else pipeline.backfill.schedule
     upkeep = None if pipeline.retention is None else pipeline.retention.schedule
-    schedules = {"process": pipeline.schedule, "backfill": anew, "expire": upkeep}
+    regular = None if pipeline.schedule is None else str(pipeline.schedule)
+    schedules = {"process": regular, "backfill": backfill, "expire": upkeep}
     return CheckedPipeline(
         pipeline.name,
         file,
         pipeline.description,
-        str(pipeline.executor),
+        pipeline.executor,
         describe(pipeline),
         graph(pipeline),
-        {dag_id(pipeline.name, family): schedules.get(family) for family in FAMILIES},
+        {dag_id(pipeline.name, family): schedules.get(family) for family in DAG_FAMILIES.names()},
         [*_problems(pipeline)],
         [*notes(pipeline)],
     )
@@ -167,9 +168,9 @@ def _problems(pipeline: Pipeline) -> Iterator[str]:
 def _problem(function: SparkFunction) -> str | None:
     module, _, name = function.name.partition(":")
     try:
-        found = getattr(imported(module, function.package), name, None)
+        attribute = getattr(imported(module, function.package), name, None)
     except HeadraceError as error:
         return str(error)
     except Exception as error:  # a module of the user's own may raise anything
         return f"{type(error).__name__}: {error}"
-    return None if callable(found) else f"the module has no function {name}"
+    return None if callable(attribute) else f"the module has no function {name}"

@@ -4,19 +4,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from headrace.describe.triggers import aggregate, panes
-from headrace.describe.windows import life, windows
+from headrace.describe.windows import life
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
+from headrace.model.combiners import render_aggregate
 from headrace.model.expressions.expr import Expr, is_decided, render, walk
 from headrace.model.time import render_duration
-from headrace.model.triggers import AfterProcessingTime
+from headrace.model.triggers.leaves import AfterProcessingTime
+from headrace.model.triggers.words import panes
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic, Punctuated, SplitStrategy
-from headrace.model.windows import GlobalWindows, SlidingWindows
+from headrace.model.windows import GlobalWindows, SlidingWindows, describe_windows
 from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Input
-from headrace.pipeline.trigger_checks import nodes, waits_for_the_end
+from headrace.pipeline.trigger_checks import nodes
 
 _HOW = {
     Accumulation.DISCARDING: "discarding: a pane holds what came since the one before it",
@@ -35,7 +36,7 @@ class Section:
 
 def describe(pipeline: Pipeline) -> list[Section]:
     """What ``pipeline`` means, from its inputs to its panes."""
-    parts = [Section(f"input {each.name}", [*_input(each)]) for each in pipeline.inputs]
+    parts = [Section(f"input {given.name}", [*_input(given)]) for given in pipeline.inputs]
     if pipeline.deduplicate is not None:
         horizon = render_duration(pipeline.deduplicate.horizon)
         what = f"by {render(pipeline.deduplicate.id)}; an id is remembered for {horizon} of event time"
@@ -65,29 +66,32 @@ def notes(pipeline: Pipeline) -> Iterator[str]:
         if _is_of_all_time(upper) and not _is_of_all_time(lower):
             yield (
                 "panes of the global window are dated at the end of time, so windows downstream of it do not end "
-                "before the input does: date them otherwise (timestamp= of how=)"
+                "before the input does: give them another timestamp (timestamp= of how=)"
             )
     for stage in pipeline.stages:
         yield from _of_stage(stage)
         if stage.aggregation.how.allowed_lateness is None and not isinstance(stage.aggregation.where, GlobalWindows):
             yield "windows never expire (allowed_lateness None): their state grows with time"
         if pipeline.schedule is None and any(isinstance(node, AfterProcessingTime) for node in nodes(stage.when)):
-            yield "a trigger waits for the clock, and without a schedule= nothing looks at it between runs by hand"
-    for each in pipeline.inputs:
-        if (each.event_time.split is not None or pipeline.union) and _idle(each.event_time) is None:
-            yield f"input {each.name} has no idle=: a split or input that falls silent holds the watermark back"
+            yield "a trigger waits for the clock, and without a schedule= only runs by hand look at the clock"
+    for given in pipeline.inputs:
+        if (given.event_time.split is not None or pipeline.union) and _idle(given.event_time) is None:
+            yield f"input {given.name} has no idle=: a split or input that falls silent holds the watermark back"
 
 
 def _of_stage(stage: Stage) -> Iterator[str]:
     """What may not be meant in one aggregation."""
     where = stage.aggregation.where
-    if isinstance(where, GlobalWindows) and waits_for_the_end(stage.when):
+    if isinstance(where, GlobalWindows) and stage.when.waits_for_the_end:
         yield (
-            f"the global window never ends, and the trigger {type(stage.when).__name__} waits for its end: nothing "
-            "comes out but of a run with --mode batch; use when=Repeatedly(AfterCount(n)) or another"
+            f"the global window never ends, and the trigger {type(stage.when).__name__} waits for its end: only a run "
+            "with --mode batch gives results; use when=Repeatedly(AfterCount(n)) or another"
         )
     if isinstance(where, SlidingWindows) and (number := -(-where.size // where.period)) > MANY_WINDOWS:
-        yield f"every record is in {number:,} sliding windows, each with a row of state and panes: is the period meant?"
+        yield (
+            f"every record is in {number:,} sliding windows, each with a row of state and panes: is the period as you "
+            "mean it?"
+        )
     for purpose, expr in stage.aggregation.expressions():
         for part in walk(expr):
             if (always := is_decided(part)) is not None:
@@ -106,7 +110,7 @@ def _is_of_all_time(stage: Stage) -> bool:
 
 def graph(pipeline: Pipeline) -> list[str]:
     """The pipeline as a column of steps, from its inputs to what readers see."""
-    steps = [[f"{each.name}: {each.source.path} ({each.source.format})" for each in pipeline.inputs]]
+    steps = [[f"{given.name}: {given.source.path} ({given.source.format})" for given in pipeline.inputs]]
     first = pipeline.stages[0].aggregation
     if first.filter is not None:
         steps.append([f"filter {render(first.filter)}"])
@@ -119,7 +123,7 @@ def graph(pipeline: Pipeline) -> list[str]:
         if number and made.filter is not None:
             steps.append([f"filter {render(made.filter)}"])
         keys = ", ".join(made.key) or "window alone"
-        steps.append([f"{', '.join(made.what)} per {keys}: {windows(made.where).partition(';')[0]}"])
+        steps.append([f"{', '.join(made.what)} per {keys}: {describe_windows(made.where).partition(';')[0]}"])
     steps.append(["panes, current   (beside them: late, rejected)"])
     lines: list[str] = []
     for step in steps:
@@ -127,14 +131,14 @@ def graph(pipeline: Pipeline) -> list[str]:
     return lines
 
 
-def _input(each: Input) -> Iterator[str]:
-    source, event_time = each.source, each.event_time
+def _input(given: Input) -> Iterator[str]:
+    source, event_time = given.source, given.event_time
     yield f"{source.format} files under {source.path}, read in the order of their names"
     yield f"columns: {', '.join(f'{name} {kind}' for name, kind in source.schema.items())}"
     if source.transform is not None:
         yield f"through Spark code {source.transform.name}, to {_columns(source.transform.returns)}"
-    if each.columns:
-        yield f"as: {', '.join(f'{name} = {render(expr)}' for name, expr in each.columns.items())}"
+    if given.columns:
+        yield f"as: {', '.join(f'{name} = {render(expr)}' for name, expr in given.columns.items())}"
     if event_time.expr is None:
         yield "event time: the time at which an epoch reads a record"
     else:
@@ -171,12 +175,12 @@ def _idle(event_time: EventTime) -> str | None:
 
 def _stage(pipeline: Pipeline, stage: Stage, number: int) -> Iterator[Section]:
     made = stage.aggregation
-    what = [f"{name} = {aggregate(each)}" for name, each in made.what.items()]
+    what = [f"{name} = {render_aggregate(each)}" for name, each in made.what.items()]
     if made.filter is not None:
         what.append(f"of what passes {render(made.filter)}")
     yield Section("what", [*what, f"per {_keys(made.key)}"])
-    watermarks = [each.event_time.watermark for each in pipeline.inputs] if number == 1 else []
-    yield Section("where", [windows(made.where), *life(made.where, made.how, watermarks)])
+    watermarks = [given.event_time.watermark for given in pipeline.inputs] if number == 1 else []
+    yield Section("where", [describe_windows(made.where), *life(made.where, made.how, watermarks)])
     yield Section("when", panes(stage.when))
     yield Section("how", [*_how(made.how)])
 

@@ -8,6 +8,7 @@ from headrace.kernel.step import Counts
 from headrace.model.triggers import Signal
 from headrace.sources.landing import ByInput, counted
 from headrace.sources.progress import PipelineProgress
+from headrace.state.datafiles.epoch_files import Written
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,10 @@ class StageOutcome:
 
 @dataclass(frozen=True)
 class ComputedEpoch:
-    """One epoch, computed: what it read, where it has come, what it found. ``signals`` are those that it received.
-    ``acknowledged``: the levels (of the engine's) all of whose tasks have stored their part. It ``settles``: no epoch
-    may come after it soon, so its commit waits for what is being folded.
+    """One epoch, computed: what it read, where it has come, what it found. ``written``: its files, which are stored
+    already. ``signals`` are those that it received. ``acknowledged``: the levels (of the engine's) all of whose tasks
+    have stored their part. ``wait_for_merges``: no epoch may come after it soon, so its commit waits for what is being
+    merged beside it.
     """
 
     attempt: Attempt
@@ -55,10 +57,11 @@ class ComputedEpoch:
     files: ByInput
     stages: tuple[StageOutcome, ...]
     progress: PipelineProgress
+    written: Written
     timings: Mapping[str, float] = field(default_factory=dict)
     signals: tuple[Signal, ...] = ()
     acknowledged: frozenset[int] = frozenset()
-    settles: bool = True
+    wait_for_merges: bool = True
 
     @property
     def accounting(self) -> Accounting:

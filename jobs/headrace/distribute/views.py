@@ -11,7 +11,8 @@ from headrace.kernel.grouping import Groups, Ints
 from headrace.kernel.keys import grouped, hashes
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expressions.expr import DataType, Expr
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr
 from headrace.model.time import MIN_INSTANT
 
 _MOST = 2**63 - 1

@@ -67,7 +67,7 @@ class Accounting:
             late=sum(count.late for count in counts),
             late_retractions=sum(count.late_retractions for count in counts),
             max_event_time=_most([count.max_event_time for count in counts]),
-            min_accepted=min((each.min_accepted for each in counts if each.min_accepted is not None), default=None),
+            min_accepted=min((share.min_accepted for share in counts if share.min_accepted is not None), default=None),
             max_accepted=_most([count.max_accepted for count in counts]),
         )
 
@@ -104,16 +104,16 @@ def aggregate(
     the own window of an element (semantics 3.1a).
     """
     fates = _fates(judged)
-    found = _placed(stage, judged, fates)
-    windows = found.windows
+    placed = _placed(stage, judged, fates)
+    windows = placed.windows
     is_late = stage.expired(windows.end, watermark)
     accepted = ~is_late
-    accounting = _account(judged, fates, found, is_late)
-    late = found.each(is_late) if is_late.any() else None
+    accounting = _account(judged, fates, placed, is_late)
+    late = placed.each(is_late) if is_late.any() else None
     if not accepted.any():
         return AggregatedBundle(None, accounting, late)
-    if isinstance(found, InSlices):
-        of_slices = _Bundle(stage, judged, found.in_one_each(accepted), output_watermark, place).delta()
+    if isinstance(placed, InSlices):
+        of_slices = _Bundle(stage, judged, placed.in_one_each(accepted), output_watermark, place).delta()
         return AggregatedBundle(in_windows(stage, of_slices, watermark), accounting, late)
     taken = windows if accepted.all() else windows.where(accepted)
     return AggregatedBundle(_Bundle(stage, judged, taken, output_watermark, place).delta(), accounting, late)
@@ -143,17 +143,17 @@ def _placed(stage: CompiledStage, judged: Columns, fates: NDArray[np.int8]) -> I
 
 
 def _account(
-    judged: Columns, fates: NDArray[np.int8], found: InWindows | InSlices, is_late: NDArray[np.bool_]
+    judged: Columns, fates: NDArray[np.int8], placed: InWindows | InSlices, is_late: NDArray[np.bool_]
 ) -> Accounting:
     rows = {
         Disposition(code): int(count)
         for code, count in enumerate(np.bincount(fates, minlength=len(Disposition)))
         if count
     }
-    accepted = found.standing(None)
+    accepted = placed.standing(None)
     nowhere = rows.pop(Disposition.ACCEPTED, 0) - int(accepted.sum())
     withdrawn = judged[c.SIGN].to_numpy() < 0 if c.SIGN in judged else np.zeros(len(fates), np.bool_)
-    came, went = found.number(~withdrawn), found.number(withdrawn)
+    came, went = placed.number(~withdrawn), placed.number(withdrawn)
     numbers = {
         Disposition.ACCEPTED: (came + went) * ~is_late,
         Disposition.LATE: came * is_late,
@@ -161,7 +161,7 @@ def _account(
     }
     for fate, number in numbers.items():
         if number.any():
-            rows[fate] = int(number[found.windows.is_first].sum())
+            rows[fate] = int(number[placed.windows.is_first].sum())
     if nowhere:
         rows[Disposition.NOWHERE] = nowhere
     judged_times = judged[c.EVENT_TIME]
@@ -172,7 +172,7 @@ def _account(
     if not is_late.all():
         times = judged[c.EVENT_TIME]
         if is_late.any():
-            accepted = found.standing(~is_late)
+            accepted = placed.standing(~is_late)
         ends = pc.min_max(times if accepted.all() else times.filter(pa.array(accepted))).as_py()
         low, high = Instant(ends["min"]), Instant(ends["max"])
     return Accounting(

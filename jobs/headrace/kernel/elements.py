@@ -1,9 +1,9 @@
 """Rows judged for a stage: the columns that its delta is made of, whether rows come from a source or are panes.
 
 A judged row has ``_reject`` (why it takes no part, NULL if it does), ``_event_time`` (int64, granules), ``_admitted``
-(whether the filter is TRUE), the key columns, the inputs of aggregates and triggers (``CompiledStage.inputs``), and
-``_sign`` where elements can be withdrawn, ``_record`` for users' own window functions and triggers. Rows stand in their
-order of arrival.
+(whether the filter is TRUE), and the key columns. It has the inputs of aggregates and triggers
+(``CompiledStage.inputs``), and ``_sign`` where elements can be withdrawn, ``_record`` for users' own window functions
+and triggers. Rows stand in their order of arrival.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.stage import CompiledStage
-from headrace.model.expressions.expr import DataType, Expr, Schema
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.expr import Expr
 from headrace.program import columns as c
 
 Columns = Mapping[str, pa.Array]
@@ -73,8 +74,8 @@ def _records(stage: CompiledStage, rows: Columns) -> pa.Array:
 def takes_part(judged: Columns) -> NDArray[np.bool_]:
     """Which judged rows are neither rejected nor filtered, and have an event time."""
     takes = pc.and_(pc.and_(judged[c.REJECT].is_null(), judged[c.ADMITTED]), judged[c.EVENT_TIME].is_valid())
-    found: NDArray[np.bool_] = takes.to_numpy(zero_copy_only=False)
-    return found
+    taken: NDArray[np.bool_] = takes.to_numpy(zero_copy_only=False)
+    return taken
 
 
 def element_size(rows: Columns, schema: Schema, length: int) -> pa.Array:

@@ -40,9 +40,9 @@ class Groups:
         """The group of each row, in the order in which the rows stand."""
         if self.order is None:
             return self.of_row
-        found = np.empty(len(self.order), np.int64)
-        found[self.order] = self.of_row
-        return found
+        numbers = np.empty(len(self.order), np.int64)
+        numbers[self.order] = self.of_row
+        return numbers
 
     @property
     def first_rows(self) -> Ints:

@@ -9,7 +9,7 @@ The hash of a key is XXH64 with seed 0 over these bytes, made of little-endian w
    words for the decimal, the lower half of its billionths (128 bits, two's complement) and the upper; for NULL 0;
 3. the bytes of each string, and of bytes, and zeros up to a whole word.
 
-Different keys may have the same hash: whoever looks up or groups by it compares keys.
+Different keys may have the same hash: every look-up and every grouping by it also compares keys.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from headrace.kernel.expressions.decimals import words_of
 from headrace.kernel.expressions.string_bytes import Octets, Words, octets
 from headrace.kernel.grouping import Groups, Ints, of_sorted
 from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.data_types import DataType
 
 Flags = NDArray[np.bool_]
 
@@ -258,8 +258,8 @@ def _ranks(numbers: Ints, bits: np.uint64) -> tuple[Words, int]:
         return places[encoded.indices.to_numpy()], len(places).bit_length()
     least = int(numbers.min())
     if (int(numbers.max()) - least).bit_length() + int(bits) > 64:
-        _, found = np.unique(numbers, return_inverse=True)
-        return found.astype(np.uint64), int(found.max(initial=0)).bit_length()
+        _, inverse = np.unique(numbers, return_inverse=True)
+        return inverse.astype(np.uint64), int(inverse.max(initial=0)).bit_length()
     packed = ((numbers - least).view(np.uint64) << bits) | np.arange(len(numbers), dtype=np.uint64)
     packed.sort()
     ranks = np.empty(len(numbers), np.uint64)

@@ -22,7 +22,8 @@ from headrace.kernel.grouping import Ints
 from headrace.kernel.keys import hashes
 from headrace.kernel.types import ARROW_TYPES, TIMESTAMP, arrow_type, own_arrow_type
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner
-from headrace.model.expressions.expr import Column, DataType, Expr, to_json
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Column, Expr, to_json
 from headrace.model.expressions.typing import type_of
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.windows import CustomWindows, ShiftedOutputTime, SlidingWindows, WindowFn
@@ -30,7 +31,7 @@ from headrace.pipeline.aggregation import Stage
 from headrace.program import columns as c
 from headrace.program import triggers
 from headrace.program.firing import FiringPlan, compile_firing
-from headrace.program.triggers import Node, compile_trigger
+from headrace.program.triggers import Node, TriggerPlace, compile_trigger
 from headrace.program.triggers.custom import AT, RECORD
 
 PLACE, LISTED = "place", "listed"
@@ -118,7 +119,7 @@ class CompiledStage:
     @cached_property
     def trigger(self) -> Node:
         """The compiled trigger tree."""
-        return compile_trigger(self.stage.when, self.merging, self.stage.schema)
+        return compile_trigger(self.stage.when, TriggerPlace(self.merging, self.stage.schema))
 
     @cached_property
     def firing(self) -> FiringPlan:

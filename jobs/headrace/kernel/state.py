@@ -20,7 +20,8 @@ from headrace.kernel.grouping import Ints
 from headrace.kernel.keys import grouped
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expressions.expr import DataType, constant_to_json
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import constant_to_json
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
 
@@ -68,23 +69,23 @@ def lookup(stage: CompiledStage, layers: Iterable[pa.RecordBatch], wanted: Hashe
     """The newest rows of keys whose hash is one of ``wanted``, which ascend. Rows that say that a window is gone are
     left out.
     """
-    found = [rows for layer in layers if (rows := rows_of(layer, wanted)).num_rows]
-    if not found:
+    batches = [rows for layer in layers if (rows := rows_of(layer, wanted)).num_rows]
+    if not batches:
         return no_rows(stage.state_schema)
-    return there(newest(stage, found))
+    return there(newest(stage, batches))
 
 
 def distinct(hashes: Sequence[Hashes]) -> Hashes:
     """All hashes, ascending, each once. (``np.unique`` takes twenty times as long for 64 bits.)"""
     ordered = np.sort(np.concatenate(hashes))
-    found: Hashes = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
-    return found
+    kept: Hashes = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    return kept
 
 
 def hashes_of(layer: pa.RecordBatch, which: NDArray[np.bool_]) -> Hashes:
     """The hashes of some rows of a layer."""
-    found: Hashes = layer.column(c.HASH).to_numpy()[which]
-    return found
+    hashes: Hashes = layer.column(c.HASH).to_numpy()[which]
+    return hashes
 
 
 def rows_of(layer: pa.RecordBatch, wanted: Hashes) -> pa.RecordBatch:
@@ -106,8 +107,8 @@ def _found_one_by_one(own: Hashes, wanted: Hashes) -> Ints:
     high[more] = np.searchsorted(own, wanted[more], "right")
     sizes = high - low
     begins = np.cumsum(sizes) - sizes
-    found: Ints = np.arange(int(sizes.sum())) - np.repeat(begins - low, sizes)
-    return found
+    places: Ints = np.arange(int(sizes.sum())) - np.repeat(begins - low, sizes)
+    return places
 
 
 def _found_by_all(own: Hashes, wanted: Hashes) -> Ints:
@@ -146,18 +147,18 @@ def told(stage: CompiledStage, layer: pa.RecordBatch, signals: Sequence[Signal])
 
 
 def _is_for(stage: CompiledStage, rows: "dict[str, pa.Array]", signal: Signal) -> NDArray[np.bool_]:
-    found = np.ones(len(rows[c.WINDOW_START]), np.bool_)
+    matching = np.ones(len(rows[c.WINDOW_START]), np.bool_)
     if (key := signal.written_key) is not None:
         kinds = stage.stage.key_types
         if [type(part) for part in key] != [_KEY_PARTS.get(kind, str) for kind in kinds.values()]:
-            return ~found
+            return ~matching
         for part, (name, kind) in zip(key, kinds.items(), strict=True):
             equal = pc.equal(rows[name], _of_written(part, kind))
-            found &= equal.fill_null(False).to_numpy(zero_copy_only=False)
+            matching &= equal.fill_null(False).to_numpy(zero_copy_only=False)
     if signal.window is not None:
         for column, at in zip((c.WINDOW_START, c.WINDOW_END), signal.window, strict=True):
-            found &= rows[column].to_numpy() == int(at)
-    return found
+            matching &= rows[column].to_numpy() == int(at)
+    return matching
 
 
 def _of_written(part: Any, kind: DataType) -> pa.Scalar:

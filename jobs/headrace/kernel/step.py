@@ -69,17 +69,17 @@ class StageResult:
 
     def panes(self) -> pa.RecordBatch:
         """The panes of the epoch: keys, aggregates, pane columns (``headrace.model.panes``)."""
-        stage, found = self.stage, self.emission
-        columns = {name: self.rows[name].take(pa.array(found.row)) for name in stage.keys}
+        stage, emission = self.stage, self.emission
+        columns = {name: self.rows[name].take(pa.array(emission.row)) for name in stage.keys}
         values = list(stage.stage.value_types)
-        fields = {field.name: found.panes.field(field.name) for field in stage.pane_type}
+        fields = {field.name: emission.panes.field(field.name) for field in stage.pane_type}
         columns |= {name: fields[name] for name in values}
         columns |= {name: column for name, column in fields.items() if name not in values}
         for name in ("window_start", "window_end", "pane_time"):
             columns[name] = timestamps(columns[name])
-        columns["is_retraction"] = pa.array(found.is_retraction)
-        columns["epoch"] = pa.array(np.full(len(found.row), self.epoch, np.int64))
-        columns["sequence"] = pa.array(found.sequence)
+        columns["is_retraction"] = pa.array(emission.is_retraction)
+        columns["epoch"] = pa.array(np.full(len(emission.row), self.epoch, np.int64))
+        columns["sequence"] = pa.array(emission.sequence)
         return pa.RecordBatch.from_pydict(columns, schema=stage.pane_schema)
 
     def emitted(self) -> Emitted:
@@ -87,37 +87,37 @@ class StageResult:
         return Emitted(self._elements(), self._order())
 
     def _elements(self) -> dict[str, pa.Array]:
-        found, rows = self.emission, pa.array(self.emission.row)
+        emission, rows = self.emission, pa.array(self.emission.row)
         columns = {name: self.rows[name].take(rows) for name in self.stage.keys}
         for name in self.stage.stage.pane_schema:
             if name not in columns:
-                values = found.panes.field(name)
+                values = emission.panes.field(name)
                 columns[name] = timestamps(values) if name in ("window_start", "window_end") else values
-        columns[c.EVENT_TIME] = found.panes.field("pane_time")
-        columns[c.SIGN] = pa.array(np.where(found.is_retraction, -1, 1))
+        columns[c.EVENT_TIME] = emission.panes.field("pane_time")
+        columns[c.SIGN] = pa.array(np.where(emission.is_retraction, -1, 1))
         return columns
 
     def _order(self) -> dict[str, pa.Array]:
-        found, rows = self.emission, pa.array(self.emission.row)
+        emission, rows = self.emission, pa.array(self.emission.row)
         by = {c.MOMENT: pa.array(self._moments())}
         by |= {name: self.rows[name].take(rows) for name in (c.WINDOW_END, c.WINDOW_START, *self.stage.keys)}
-        return {**by, c.SEQUENCE: pa.array(found.sequence)}
+        return {**by, c.SEQUENCE: pa.array(emission.sequence)}
 
     def _moments(self) -> Ints:
         """When in the epoch each record was emitted: with the bundle, at a deadline, at a signal, or at the watermark
         step."""
-        found, last = self.emission, self.last_moment
-        first = np.where(self.touched[found.row], 0, 1)
-        return np.where(found.moment == last, 3, np.where(found.moment == 0, first, 2))
+        emission, last = self.emission, self.last_moment
+        first = np.where(self.touched[emission.row], 0, 1)
+        return np.where(emission.moment == last, 3, np.where(emission.moment == 0, first, 2))
 
 
-def in_emitted_order(found: Sequence[Emitted]) -> Emitted:
-    """All that is ``found``, of other keys each, as one bundle."""
-    names = [(name, "ascending") for name in found[0].order]
-    by = {name: pa.concat_arrays([each.order[name] for each in found]) for name in found[0].order}
+def in_emitted_order(emitted: Sequence[Emitted]) -> Emitted:
+    """All that is ``emitted``, of other keys each, as one bundle."""
+    names = [(name, "ascending") for name in emitted[0].order]
+    by = {name: pa.concat_arrays([part.order[name] for part in emitted]) for name in emitted[0].order}
     order = pc.sort_indices(pa.table(by), sort_keys=names)
     elements = {
-        name: pa.concat_arrays([each.elements[name] for each in found]).take(order) for name in found[0].elements
+        name: pa.concat_arrays([part.elements[name] for part in emitted]).take(order) for name in emitted[0].elements
     }
     return Emitted(elements, {name: values.take(order) for name, values in by.items()})
 
@@ -228,11 +228,11 @@ def in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
 def _counts(fired: Fired, emission: Emission) -> Counts:
     outcome = fired.outcome
     timing = emission.panes.field("timing").filter(pa.array(~emission.is_retraction))
-    found = {row["values"]: row["counts"] for row in pc.value_counts(timing).to_pylist()}
+    counts = {row["values"]: row["counts"] for row in pc.value_counts(timing).to_pylist()}
     return Counts(
-        early=found.get(Timing.EARLY.value, 0),
-        on_time=found.get(Timing.ON_TIME.value, 0),
-        late=found.get(Timing.LATE.value, 0),
+        early=counts.get(Timing.EARLY.value, 0),
+        on_time=counts.get(Timing.ON_TIME.value, 0),
+        late=counts.get(Timing.LATE.value, 0),
         retractions=int(emission.is_retraction.sum()),
         dropped=pc.sum(fired.of(outcome.dropped_closed)).as_py() or 0,
         dropped_retractions=pc.sum(fired.of(outcome.dropped_retractions)).as_py() or 0,

@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
+from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.decimals import PRECISION, SCALE
-from headrace.model.expressions.expr import DataType
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")

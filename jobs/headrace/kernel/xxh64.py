@@ -24,10 +24,10 @@ def of_columns(words: Sequence[Words]) -> Words:
     lanes = [np.array([start], np.uint64) for start in _START]
     for i in range(0, whole, _STRIPE):
         lanes = [_round(lane, word) for lane, word in zip(lanes, words[i:], strict=False)]
-    found = (_converged(lanes) if whole else np.array([_P5])) + np.uint64(8 * len(words))
+    hashed = (_converged(lanes) if whole else np.array([_P5])) + np.uint64(8 * len(words))
     for word in words[whole:]:
-        found = _remaining(found, word)
-    return _avalanche(found)
+        hashed = _remaining(hashed, word)
+    return _avalanche(hashed)
 
 
 def of_lists(words: Words, rows: Groups) -> Words:
@@ -41,12 +41,12 @@ def of_lists(words: Words, rows: Groups) -> Words:
         at = starts[:active] + i * _STRIPE
         for k, lane in enumerate(lanes):
             lane[:active] = _round(lane[:active], words[at + k])
-    found = np.where(stripes > 0, _converged(lanes), _P5) + (8 * sizes).astype(np.uint64)
+    hashed = np.where(stripes > 0, _converged(lanes), _P5) + (8 * sizes).astype(np.uint64)
     for i in range(_STRIPE - 1):
         rest = np.flatnonzero(sizes % _STRIPE > i)
-        found[rest] = _remaining(found[rest], words[starts[rest] + stripes[rest] * _STRIPE + i])
-    result = np.empty_like(found)
-    result[longest_first] = _avalanche(found)
+        hashed[rest] = _remaining(hashed[rest], words[starts[rest] + stripes[rest] * _STRIPE + i])
+    result = np.empty_like(hashed)
+    result[longest_first] = _avalanche(hashed)
     return result
 
 
@@ -63,21 +63,21 @@ def _round(lane: Words, word: Words) -> Words:
 
 
 def _converged(lanes: Sequence[Words]) -> Words:
-    found = sum((_turned(lane, by) for lane, by in zip(lanes[1:], (7, 12, 18), strict=True)), _turned(lanes[0], 1))
+    hashed = sum((_turned(lane, by) for lane, by in zip(lanes[1:], (7, 12, 18), strict=True)), _turned(lanes[0], 1))
     for lane in lanes:
-        found = (found ^ _alone(lane)) * _P1 + _P4
-    return found
+        hashed = (hashed ^ _alone(lane)) * _P1 + _P4
+    return hashed
 
 
 def _alone(word: Words) -> Words:
     return _turned(word * _P2, 31) * _P1
 
 
-def _remaining(found: Words, word: Words) -> Words:
-    return _turned(found ^ _alone(word), 27) * _P1 + _P4
+def _remaining(hashed: Words, word: Words) -> Words:
+    return _turned(hashed ^ _alone(word), 27) * _P1 + _P4
 
 
-def _avalanche(found: Words) -> Words:
-    found = (found ^ (found >> np.uint64(33))) * _P2
-    found = (found ^ (found >> np.uint64(29))) * _P3
-    return found ^ (found >> np.uint64(32))
+def _avalanche(hashed: Words) -> Words:
+    hashed = (hashed ^ (hashed >> np.uint64(33))) * _P2
+    hashed = (hashed ^ (hashed >> np.uint64(29))) * _P3
+    return hashed ^ (hashed >> np.uint64(32))

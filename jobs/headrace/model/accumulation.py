@@ -7,6 +7,7 @@ from typing import TypedDict, Unpack
 from headrace.model.arguments import Arguments, Length
 from headrace.model.suggestions import keywords
 from headrace.model.time import Duration
+from headrace.model.vocabulary import REQUIRED, word
 
 
 class Accumulation(StrEnum):
@@ -32,6 +33,16 @@ class TimestampCombiner(StrEnum):
     LATEST = "LATEST"
 
 
+@word(
+    "how",
+    accumulation=REQUIRED,
+    allowed_lateness=0,
+    on_time=Firing.ALWAYS,
+    closing=Firing.IF_NON_EMPTY,
+    timestamp=TimestampCombiner.END_OF_WINDOW,
+    keep_last=None,
+    elide_unchanged=False,
+)
 @keywords
 @dataclass(frozen=True, init=False)
 class How:

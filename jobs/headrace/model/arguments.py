@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from headrace.entry_points import EntryPointGroup
 from headrace.errors import FixConfigError, PipelineError
 from headrace.model.time import LONGEST, Duration, parse_duration
 from headrace.model.time import duration as of_timedelta
@@ -126,6 +127,16 @@ class Arguments:
                 if value.lower() in (each.name.lower(), each.value.lower()):
                     return each
         possible = ", ".join(f'"{each.name.lower()}"' for each in kind)
+        raise self.wrong(name, value, f"write one of {possible}")
+
+    def registered(self, name: str, value: object, group: EntryPointGroup[Any], also: Sequence[str] = ()) -> str:
+        """The name of a part of ``group``, or one of the words ``also``; Headrace's own in any case."""
+        if isinstance(value, str):
+            if (own := value.lower()) in group.built_in or own in also:
+                return own
+            if value in group:
+                return str(value)
+        possible = ", ".join(f'"{each}"' for each in (*group.names(), *also))
         raise self.wrong(name, value, f"write one of {possible}")
 
     def instance(self, name: str, value: object, kind: type[_T], write: str) -> _T:

@@ -1,10 +1,14 @@
 """Days, weeks and months of local time: as windows (CalendarWindows), and as what a timestamp is truncated to."""
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from enum import StrEnum
 from zoneinfo import ZoneInfo
 
+from headrace.model.arguments import Arguments
 from headrace.model.expressions.time_methods import TimeUnit
+from headrace.model.suggestions import keywords
 from headrace.model.time import (
     END_OF_CALENDAR,
     GLOBAL_WINDOW_END,
@@ -15,7 +19,50 @@ from headrace.model.time import (
     is_finite,
     to_datetime,
 )
-from headrace.model.windows import CalendarUnit, CalendarWindows, Window
+from headrace.model.vocabulary import REQUIRED, word
+from headrace.model.windows import Window, WindowFn, describe_windows, moved, touching, window_at
+
+
+class CalendarUnit(StrEnum):
+    """Periods of a calendar. Weeks start on Monday."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+
+_MOST = {CalendarUnit.DAY: 365_242, CalendarUnit.WEEK: 52_177, CalendarUnit.MONTH: 12_000}
+"""How many of each are a thousand years."""
+
+
+@word("calendar", unit=REQUIRED, zone=REQUIRED, count=1)
+@keywords
+@dataclass(frozen=True, init=False)
+class CalendarWindows(WindowFn):
+    """Days, weeks or months of local time in ``zone``, ``count`` of them each, counted from 1970 (weeks from Monday,
+    1969-12-29): ``CalendarWindows("month", "Europe/Berlin", 3)`` are quarters.
+
+    A window starts at local midnight, or at the first moment of a day without one, and ends where the next one starts:
+    daylight saving makes some windows longer and some shorter. Midnight is the earlier one if it comes twice.
+
+    >>> quarters = hr.CalendarWindows("month", "Europe/Berlin", 3)
+    >>> quarters.count
+    3
+    """
+
+    unit: CalendarUnit
+    zone: str
+    count: int
+
+    def __init__(self, unit: CalendarUnit | str, zone: str = "UTC", count: int = 1) -> None:
+        given = Arguments("CalendarWindows")
+        object.__setattr__(self, "unit", given.choice("unit", unit, CalendarUnit))
+        object.__setattr__(self, "zone", given.zone("zone", zone))
+        number = given.whole("count", count, least=1)
+        if number > _MOST[self.unit]:
+            raise given.wrong("count", count, "windows of more than 1,000 years")
+        object.__setattr__(self, "count", number)
+
 
 _MONDAY = date(1969, 12, 29)
 _FIRST = date(1970, 1, 1)
@@ -36,6 +83,22 @@ def calendar_window(where: CalendarWindows, timestamp: Instant) -> Window:
         return window
     # Clocks that were set back over midnight show the old date again, but the next window has begun.
     return Window(window.end, _start_or_end(where, number + 2))
+
+
+@describe_windows.register(CalendarWindows)
+def _(where: CalendarWindows) -> str:
+    plural = "" if where.count == 1 else "s"
+    return f"windows of {where.count} calendar {where.unit}{plural}, of local time in {where.zone}"
+
+
+window_at.register(CalendarWindows, calendar_window)
+
+
+@touching.register(CalendarWindows)
+def _(where: CalendarWindows, span: Window) -> Window:
+    start = calendar_window(where, span.start).start if is_finite(span.start) else span.start
+    last = moved(span.end, -1)
+    return Window(start, calendar_window(where, last).end if is_finite(last) else last)
 
 
 def _start_or_end(where: CalendarWindows, number: int) -> Instant:

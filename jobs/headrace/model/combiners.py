@@ -8,14 +8,15 @@ above every number. Integers compare exactly and a sum that leaves 64 bits is an
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from headrace.errors import PipelineError
-from headrace.model.custom_combiners import CustomCombiner, check_combiner, result_type
-from headrace.model.expressions.expr import NUMERIC, DataType, Expr, Schema, render
-from headrace.model.expressions.typing import type_of
-from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.model.custom_combiners import CustomCombiner, check_combiner
 from headrace.model.suggestions import keywords
+from headrace.model.vocabulary import REQUIRED, word
+
+if TYPE_CHECKING:
+    from headrace.model.expressions.expr import Expr
 
 
 class Combiner(StrEnum):
@@ -53,11 +54,50 @@ DISTINCT_ERROR = 0.05
 RANK_ERROR = 0.02
 """An approximate quantile is a value whose rank is right to this part of all values (a KLL sketch with k = 200)."""
 
-_INVERTIBLE = frozenset({Combiner.COUNT, Combiner.SUM, Combiner.MEAN, Combiner.VARIANCE})
-_COUNTING = frozenset({Combiner.COUNT, Combiner.DISTINCT, Combiner.APPROX_DISTINCT})
-_FRACTIONAL = frozenset({Combiner.MEAN, Combiner.VARIANCE})
-_NUMERIC = frozenset({Combiner.SUM, Combiner.MEAN, Combiner.VARIANCE, Combiner.QUANTILE})
-_LISTS = frozenset({Combiner.COLLECT, Combiner.TOP})
+
+class ResultType(StrEnum):
+    """The type of what a combiner gives, beside that of its input."""
+
+    INT = "int"
+    INPUT = "that of the input"
+    FRACTION = "float, or decimal of decimals"
+    FLOAT = "float, and not of decimals"
+    LIST = "a list of the input"
+    PAIRS = "a list of pairs of two inputs"
+    DECLARED = "what the user's combiner declares"
+
+
+class CombinerTraits(NamedTuple):
+    """What is so of a combiner on every executor. ``gives``: the type of its result; ``numeric``: it takes numbers
+    alone; ``invertible``: a value can be taken out of its accumulator again (semantics 9.7); ``timed``: it looks at the
+    event times of values; ``options``: fields of ``Aggregate`` that it needs besides its input.
+    """
+
+    gives: ResultType
+    numeric: bool = False
+    invertible: bool = False
+    timed: bool = False
+    options: tuple[str, ...] = ()
+
+
+TRAITS: Mapping[Combiner, CombinerTraits] = {
+    Combiner.COUNT: CombinerTraits(ResultType.INT, invertible=True),
+    Combiner.SUM: CombinerTraits(ResultType.INPUT, numeric=True, invertible=True),
+    Combiner.MIN: CombinerTraits(ResultType.INPUT),
+    Combiner.MAX: CombinerTraits(ResultType.INPUT),
+    Combiner.MEAN: CombinerTraits(ResultType.FRACTION, numeric=True, invertible=True),
+    Combiner.VARIANCE: CombinerTraits(ResultType.FLOAT, numeric=True, invertible=True),
+    Combiner.FIRST: CombinerTraits(ResultType.INPUT, timed=True),
+    Combiner.LAST: CombinerTraits(ResultType.INPUT, timed=True),
+    Combiner.COLLECT: CombinerTraits(ResultType.LIST),
+    Combiner.TOP: CombinerTraits(ResultType.LIST, options=("k",)),
+    Combiner.DISTINCT: CombinerTraits(ResultType.INT),
+    Combiner.APPROX_DISTINCT: CombinerTraits(ResultType.INT),
+    Combiner.QUANTILE: CombinerTraits(ResultType.INPUT, numeric=True, options=("q",)),
+    Combiner.PAIRS: CombinerTraits(ResultType.PAIRS, options=("other", "outer")),
+    Combiner.CUSTOM: CombinerTraits(ResultType.DECLARED, options=("custom",)),
+}
+"""All combiners; the word of each in fingerprints and conformance cases is its value."""
 
 
 def _refused(operator: str) -> Callable[..., NoReturn]:
@@ -73,6 +113,16 @@ def _refused(operator: str) -> Callable[..., NoReturn]:
     return refuse
 
 
+@word(
+    "aggregate",
+    combiner=REQUIRED,
+    input=None,
+    k=None,
+    q=None,
+    other=None,
+    outer=(None, Outer.NONE),
+    custom=None,
+)
 @keywords
 @dataclass(frozen=True)
 class Aggregate:
@@ -87,10 +137,10 @@ class Aggregate:
     """
 
     combiner: Combiner
-    input: Expr | None = None
+    input: "Expr | None" = None
     k: int | None = None
     q: float | None = None
-    other: Expr | None = None
+    other: "Expr | None" = None
     outer: Outer | None = None
     custom: CustomCombiner | None = None
 
@@ -112,7 +162,7 @@ class Aggregate:
 
     def describe(self) -> str:
         """The aggregate in words: ``sum of amount``."""
-        return self.combiner.value + ("" if self.input is None else f" of {render(self.input)}")
+        return self.combiner.value + ("" if self.input is None else f" of {self.input!s}")
 
     @property
     def invertible(self) -> bool:
@@ -120,51 +170,12 @@ class Aggregate:
         of their values where retractions reach them (12.5)."""
         if self.custom is not None:
             return self.custom.invertible
-        return self.combiner in _INVERTIBLE
+        return TRAITS[self.combiner].invertible
 
     @property
-    def inputs(self) -> tuple[Expr, ...]:
+    def inputs(self) -> "tuple[Expr, ...]":
         """The expressions that it reads of each element."""
         return tuple(expr for expr in (self.input, self.other) if expr is not None)
-
-    def output_type(self, schema: Schema) -> ValueType:
-        """Type of the result over elements of ``schema``. Raises PipelineError if the input does not fit."""
-        if self.combiner is Combiner.COUNT and self.input is None:
-            return DataType.INT
-        kind = self.input_type(schema)
-        if self.custom is not None:
-            return result_type(self.custom)
-        if self.combiner is Combiner.PAIRS:
-            return PairsType(kind, _type(self.combiner, self.other, schema))
-        if self.combiner in _NUMERIC and kind not in NUMERIC:
-            read = "" if self.input is None else render(self.input)
-            raise PipelineError(f"{self.combiner}({read}) needs a number, found {kind}")
-        if self.combiner in _COUNTING:
-            return DataType.INT
-        if self.combiner is Combiner.VARIANCE and kind is DataType.DECIMAL:
-            raise PipelineError("the variance of decimals does not fit a decimal; cast them to float")
-        if self.combiner in _FRACTIONAL:
-            return kind if kind is DataType.DECIMAL else DataType.FLOAT
-        return ListType(kind) if self.combiner in _LISTS else kind
-
-    def input_type(self, schema: Schema) -> DataType:
-        """Type of the input expression over ``schema``."""
-        return _type(self.combiner, self.input, schema)
-
-
-def _type(combiner: Combiner, expr: Expr | None, schema: Schema) -> DataType:
-    if expr is None:
-        raise PipelineError(f"{combiner} needs an expression to read")
-    kind = type_of(expr, schema)
-    if kind is None:
-        raise PipelineError(f"{combiner} of a bare NULL has no type; name a column")
-    return kind
-
-
-def readable_types(what: Mapping[str, Aggregate], schema: Schema) -> Schema:
-    """Types of the results of ``what`` over elements of ``schema``, without the lists, which no expression reads."""
-    kinds = {name: aggregate.output_type(schema) for name, aggregate in what.items()}
-    return {name: kind for name, kind in kinds.items() if isinstance(kind, DataType)}
 
 
 @keywords
@@ -175,3 +186,11 @@ def count() -> Aggregate:
     'count'
     """
     return Aggregate(Combiner.COUNT)
+
+
+def render_aggregate(aggregate: Aggregate) -> str:
+    """``aggregate`` for people, as a function: ``top(amount, k=3)``."""
+    name = aggregate.combiner.value if aggregate.custom is None else repr(aggregate.custom)
+    options = {"k": aggregate.k, "q": aggregate.q, "outer": None if aggregate.outer is None else str(aggregate.outer)}
+    given = [f"{option}={value}" for option, value in options.items() if value not in (None, "none")]
+    return f"{name}({', '.join([*map(str, aggregate.inputs), *given])})"

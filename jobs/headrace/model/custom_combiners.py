@@ -7,7 +7,7 @@ from typing import Any
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments
 from headrace.model.custom import check_fields, check_frozen, user_code
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ListType, StoredType, stored_type
 
 Accumulator = Mapping[str, Any]

@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from functools import cache, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, cast, get_args, get_origin
@@ -17,6 +18,21 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``"did you mean 'x'? "``, or nothing where no known name is near."""
     near = difflib.get_close_matches(name, list(known), 1)
     return f"did you mean {near[0]!r}? " if near else ""
+
+
+_COMPARISON = r"(\w+)\s*(==?|!=|<>|<=?|>=?)\s*(-?\d+(?:\.\d+)?|'[^']*'|\"[^\"]*\")"
+_OPERATORS = {"=": "==", "<>": "!="}
+
+
+def as_expression(value: object) -> str:
+    """The expression that ``value``, which is none, may have meant, as users write it."""
+    text = value.strip() if isinstance(value, str) else ""
+    if re.fullmatch(r"\w+", text):
+        return f'hr.col("{text}")'
+    if written := re.fullmatch(_COMPARISON, text):
+        column, operator, constant = written.groups()
+        return f'hr.col("{column}") {_OPERATORS.get(operator, operator)} {constant}'
+    return 'one such as hr.col("price") > 10'
 
 
 def keywords(public: _C) -> _C:

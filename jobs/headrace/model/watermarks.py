@@ -19,6 +19,7 @@ from headrace.model.expressions.coercion import Read, read
 from headrace.model.expressions.expr import Expr
 from headrace.model.suggestions import keywords
 from headrace.model.time import LONGEST_WINDOW, MIN_INSTANT, NEVER, Duration, Instant
+from headrace.model.vocabulary import REQUIRED, word
 
 LAG_BUCKETS = 100
 """The histogram of lags has a bucket for each of so many parts of the bound, and one for lags beyond it."""
@@ -70,6 +71,7 @@ class WatermarkStrategy(ABC):
         return False
 
 
+@word("arrival")
 @dataclass(frozen=True)
 class Ingestion(WatermarkStrategy):
     """Event time is the processing time of the epoch that reads a record: a perfect watermark, nothing is ever late.
@@ -131,6 +133,7 @@ class SplitStrategy(WatermarkStrategy):
         return {name: split for name, split in splits.items() if timeout is None or now - split.heard < timeout}
 
 
+@word("bounded out of orderness", bound=REQUIRED, idle_timeout=None)
 @keywords
 @dataclass(frozen=True, init=False)
 class BoundedOutOfOrderness(SplitStrategy):
@@ -178,6 +181,7 @@ class BoundedOutOfOrderness(SplitStrategy):
         return self.bound
 
 
+@word("monotonic", idle_timeout=None)
 @keywords
 @dataclass(frozen=True, init=False)
 class Monotonic(SplitStrategy):
@@ -192,6 +196,7 @@ class Monotonic(SplitStrategy):
         return mark
 
 
+@word("punctuated", asserted=REQUIRED, idle_timeout=None)
 @keywords
 @dataclass(frozen=True, init=False)
 class Punctuated(SplitStrategy):

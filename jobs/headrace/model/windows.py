@@ -7,14 +7,23 @@ merge.
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 from headrace.model.arguments import Arguments, Length
 from headrace.model.expressions.coercion import expression
-from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.expr import Expr, render
 from headrace.model.suggestions import keywords
-from headrace.model.time import GLOBAL_WINDOW_END, LONGEST_WINDOW, MIN_INSTANT, Duration, Instant
+from headrace.model.time import (
+    GLOBAL_WINDOW_END,
+    LONGEST_WINDOW,
+    MIN_INSTANT,
+    Duration,
+    Instant,
+    is_finite,
+    render_duration,
+)
+from headrace.model.vocabulary import REQUIRED, word
 
 
 class Window(NamedTuple):
@@ -49,6 +58,39 @@ class WindowFn:
         return False
 
 
+@singledispatch
+def describe_windows(where: WindowFn) -> str:
+    """The windows of ``where`` in one line."""
+    return f"windows of your own: {where!r}"
+
+
+@singledispatch
+def window_at(where: WindowFn, timestamp: Instant) -> Window | None:
+    """The (newest) window of an element at ``timestamp``, as an example; None where that is none."""
+    return None
+
+
+@singledispatch
+def touching(where: WindowFn, span: Window) -> Window | None:
+    """The event times of elements in windows of ``where`` that touch ``span``, or some more; None if nobody can say."""
+    return None
+
+
+def moved(moment: Instant, by: int) -> Instant:
+    """``moment`` and ``by`` more, if it is not one of the ends of time; within them."""
+    return Instant(min(max(moment + by, MIN_INSTANT), GLOBAL_WINDOW_END)) if is_finite(moment) else moment
+
+
+def _aligned(moment: Instant, period: int, offset: int) -> Instant:
+    """The last of the moments ``offset`` + n * ``period`` that is not after ``moment``."""
+    return Instant(moment - (moment - offset) % period) if is_finite(moment) else moment
+
+
+def _starting(start: int, size: int) -> Window:
+    return Window(Instant(start), Instant(start + size))
+
+
+@word("fixed", size=REQUIRED, offset=0, phase=None)
 @keywords
 @dataclass(frozen=True, init=False)
 class FixedWindows(WindowFn):
@@ -73,10 +115,31 @@ class FixedWindows(WindowFn):
         object.__setattr__(self, "phase", None if phase is None else expression(given, "phase", phase))
 
 
+@describe_windows.register(FixedWindows)
+def _(where: FixedWindows) -> str:
+    shifts = [f"shifted by {render_duration(where.offset)}"] if where.offset else []
+    shifts += [f"each key's by {render(where.phase)} microseconds"] if where.phase is not None else []
+    return ", ".join([f"fixed windows of {render_duration(where.size)}", *shifts])
+
+
+@window_at.register(FixedWindows)
+def _(where: FixedWindows, timestamp: Instant) -> Window:
+    return _starting(_aligned(timestamp, where.size, where.offset), where.size)
+
+
+@touching.register(FixedWindows)
+def _(where: FixedWindows, span: Window) -> Window:
+    if where.phase is not None:
+        return Window(moved(span.start, 1 - where.size), moved(span.end, where.size - 1))
+    start, last = (_aligned(at, where.size, where.offset) for at in (span.start, moved(span.end, -1)))
+    return Window(start, moved(last, where.size))
+
+
 MOST_WINDOWS = 100_000
 """In how many sliding windows one record may be: there is a row of state for each window of each key."""
 
 
+@word("sliding", size=REQUIRED, period=REQUIRED, offset=0)
 @keywords
 @dataclass(frozen=True, init=False)
 class SlidingWindows(WindowFn):
@@ -102,6 +165,25 @@ class SlidingWindows(WindowFn):
         object.__setattr__(self, "offset", Duration(given.duration("offset", offset, least=None) % step))
 
 
+@describe_windows.register(SlidingWindows)
+def _(where: SlidingWindows) -> str:
+    shift = f", shifted by {render_duration(where.offset)}" if where.offset else ""
+    return f"sliding windows of {render_duration(where.size)}, a new one every {render_duration(where.period)}{shift}"
+
+
+@window_at.register(SlidingWindows)
+def _(where: SlidingWindows, timestamp: Instant) -> Window:
+    return _starting(_aligned(timestamp, where.period, where.offset), where.size)
+
+
+@touching.register(SlidingWindows)
+def _(where: SlidingWindows, span: Window) -> Window:
+    first = moved(_aligned(moved(span.start, -where.size), where.period, where.offset), where.period)
+    last = _aligned(moved(span.end, -1), where.period, where.offset)
+    return Window(first, moved(last, where.size)) if first <= last else span  # else it is between two windows
+
+
+@word("sessions", gap=REQUIRED, touching_merges=False)
 @keywords
 @dataclass(frozen=True, init=False)
 class Sessions(WindowFn):
@@ -125,46 +207,23 @@ class Sessions(WindowFn):
         return True
 
 
-class CalendarUnit(StrEnum):
-    """Periods of a calendar. Weeks start on Monday."""
-
-    DAY = "day"
-    WEEK = "week"
-    MONTH = "month"
+@describe_windows.register(Sessions)
+def _(where: Sessions) -> str:
+    exactly = "one session" if where.touching_merges else "two"
+    return f"sessions, closed by a gap of {render_duration(where.gap)}; elements exactly that far apart are {exactly}"
 
 
-_MOST = {CalendarUnit.DAY: 365_242, CalendarUnit.WEEK: 52_177, CalendarUnit.MONTH: 12_000}
-"""How many of each are a thousand years."""
+@window_at.register(Sessions)
+def _(where: Sessions, timestamp: Instant) -> Window:
+    return _starting(timestamp, where.gap)
 
 
-@keywords
-@dataclass(frozen=True, init=False)
-class CalendarWindows(WindowFn):
-    """Days, weeks or months of local time in ``zone``, ``count`` of them each, counted from 1970 (weeks from Monday,
-    1969-12-29): ``CalendarWindows("month", "Europe/Berlin", 3)`` are quarters.
-
-    A window starts at local midnight, or at the first moment of a day without one, and ends where the next one starts:
-    daylight saving makes some windows longer and some shorter. Midnight is the earlier one if it comes twice.
-
-    >>> quarters = hr.CalendarWindows("month", "Europe/Berlin", 3)
-    >>> quarters.count
-    3
-    """
-
-    unit: CalendarUnit
-    zone: str
-    count: int
-
-    def __init__(self, unit: CalendarUnit | str, zone: str = "UTC", count: int = 1) -> None:
-        given = Arguments("CalendarWindows")
-        object.__setattr__(self, "unit", given.choice("unit", unit, CalendarUnit))
-        object.__setattr__(self, "zone", given.zone("zone", zone))
-        number = given.whole("count", count, least=1)
-        if number > _MOST[self.unit]:
-            raise given.wrong("count", count, "windows of more than 1,000 years")
-        object.__setattr__(self, "count", number)
+@touching.register(Sessions)
+def _(where: Sessions, span: Window) -> Window:
+    return Window(moved(span.start, -where.gap), span.end)
 
 
+@word("global")
 @keywords
 @dataclass(frozen=True)
 class GlobalWindows(WindowFn):
@@ -173,6 +232,16 @@ class GlobalWindows(WindowFn):
     >>> hr.GlobalWindows().merges
     False
     """
+
+
+@describe_windows.register(GlobalWindows)
+def _(where: GlobalWindows) -> str:
+    return "one window for all of time"
+
+
+@touching.register(GlobalWindows)
+def _(where: GlobalWindows, span: Window) -> Window:
+    return GLOBAL_WINDOW
 
 
 class MergeGroup(NamedTuple):
@@ -219,6 +288,7 @@ class CustomWindows(WindowFn):
         return timestamp
 
 
+@word("shifted output time", inner=REQUIRED, shift=REQUIRED)
 @keywords
 @dataclass(frozen=True, init=False)
 class ShiftedOutputTime(WindowFn):
@@ -242,3 +312,19 @@ class ShiftedOutputTime(WindowFn):
     @property
     def merges(self) -> bool:
         return self.inner.merges
+
+
+@describe_windows.register(ShiftedOutputTime)
+def _(where: ShiftedOutputTime) -> str:
+    shift = render_duration(where.shift)
+    return f"{describe_windows(where.inner)}; panes are dated {shift} later than their elements"
+
+
+@window_at.register(ShiftedOutputTime)
+def _(where: ShiftedOutputTime, timestamp: Instant) -> Window | None:
+    return window_at(where.inner, timestamp)
+
+
+@touching.register(ShiftedOutputTime)
+def _(where: ShiftedOutputTime, span: Window) -> Window | None:
+    return touching(where.inner, span)

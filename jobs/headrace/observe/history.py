@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 from headrace.model.time import Duration, Instant
 from headrace.read.snapshots.progress import StoredProgress
@@ -47,7 +48,15 @@ def history(catalog: Catalog, snapshot: str, limit: int) -> list[EpochFigures]:
     return [EpochFigures.of(manifest) for manifest in newest_first][::-1]
 
 
-def totals(epochs: Iterable[EpochFigures]) -> dict[str, int]:
+class Counted(Protocol):
+    """An epoch with its counts by name: a manifest, or figures made of one."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many records, rows and files there were."""
+
+
+def totals(epochs: Iterable[Counted]) -> dict[str, int]:
     """Counts summed over ``epochs``."""
     sums: dict[str, int] = {}
     for epoch in epochs:

@@ -1,5 +1,5 @@
-"""How late data was, as ``headrace plot`` tells it, from manifests and from the files of late rows: quantiles of what a
-bound of out-of-orderness and an allowed lateness would have had to be.
+"""How late data was, as ``headrace plot`` tells it, from manifests and from the files of late rows: quantiles from
+which to choose a bound of out-of-orderness and an allowed lateness.
 """
 
 from bisect import bisect_left
@@ -17,6 +17,7 @@ from headrace.read.views.row_files import tables
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import UNNAMED
 
 SHARES = (50, 90, 99, 100)
 """Quantiles, in percent."""
@@ -42,18 +43,18 @@ def lateness(catalog: Catalog, head: Manifest | None, epochs: Sequence[EpochFigu
     return {BEHIND: quantiles(behind(epochs)), TOO_LATE: quantiles(late)}
 
 
-def seconds(found: Lateness) -> dict[str, dict[str, float]]:
+def seconds(summary: Lateness) -> dict[str, dict[str, float]]:
     """The quantiles for machines."""
     return {
-        of: {f"{share}%": value / UNITS["seconds"] for share, value in values.items()} for of, values in found.items()
+        of: {f"{share}%": value / UNITS["seconds"] for share, value in values.items()} for of, values in summary.items()
     }
 
 
-def told(found: Lateness) -> dict[str, str]:
+def told(summary: Lateness) -> dict[str, str]:
     """The quantiles for people."""
     return {
         WORDS[of].format(share=share): str(timedelta(microseconds=value))
-        for of, values in found.items()
+        for of, values in summary.items()
         for share, value in values.items()
     }
 
@@ -62,10 +63,10 @@ def behind(epochs: Iterable[EpochFigures]) -> Mapping[Duration, int]:
     """How many elements of ``epochs`` lay how far behind the newest event time of the epochs before their own (rounded
     up to two digits; those of the first epoch do not count). A bound of so much would have made none of them late.
     """
-    found: Counter[Duration] = Counter()
+    counts: Counter[Duration] = Counter()
     for epoch in epochs:
-        found.update(epoch.behind)
-    return found
+        counts.update(epoch.behind)
+    return counts
 
 
 def too_late(epochs: Iterable[EpochFigures], rows: Iterable[tuple[int, Instant]]) -> Mapping[Duration, int]:
@@ -90,7 +91,7 @@ def quantiles(values: Mapping[Duration, int]) -> Mapping[int, Duration]:
 
 def _late_rows(catalog: Catalog, head: Manifest, since: int) -> Iterator[tuple[int, Instant]]:
     """Epoch, and last moment of the window, of the late rows that epochs after ``since`` dropped."""
-    records = catalog.files(head.logs["late"], since_epoch=since)
+    records = catalog.files(head.logs[UNNAMED.late], since_epoch=since)
     files = [file for record in records for file in record.files if isinstance(file, DataFile)]
     for table in tables(catalog.store, files, _COLUMNS):
         ends = table.column(WINDOW_END).cast(pa.int64()).to_pylist()

@@ -7,14 +7,16 @@ from functools import cached_property
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, How, behind, retracting
 from headrace.model.arguments import Arguments
-from headrace.model.combiners import Aggregate, readable_types
+from headrace.model.combiners import Aggregate
 from headrace.model.expressions.coercion import Key, expression, key_columns
-from headrace.model.expressions.expr import DataType, Expr, Schema
-from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.typing import output_type, readable_types, type_of
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.suggestions import keywords
-from headrace.model.triggers import AfterPattern, AfterPunctuation, DataDriven, Trigger
+from headrace.model.triggers import Trigger
+from headrace.model.triggers.reads import inputs
 from headrace.model.windows import WindowFn
 from headrace.pipeline.sources import SparkFunction
 from headrace.pipeline.trigger_checks import nodes
@@ -84,20 +86,14 @@ class Aggregation:
         for name, aggregate in self.what.items():
             yield from ((f"aggregate {name}", expr) for expr in aggregate.inputs)
         for node in () if self.when is None else nodes(self.when):
-            match node:
-                case AfterPunctuation(predicate):
-                    yield "AfterPunctuation", predicate
-                case AfterPattern(_, predicates):
-                    yield from (("AfterPattern", predicate) for predicate in predicates.values())
-                case DataDriven(what, _):
-                    yield from (("DataDriven", expr) for aggregate in what.values() for expr in aggregate.inputs)
+            yield from ((type(node).__name__, expr) for expr in inputs(node))
 
 
 def _renamed(given: Arguments, renamed: object, columns: Collection[str]) -> dict[str, str]:
     if renamed is None:
         return {}
-    found = given.mapping("renamed", renamed, str, '{"old name": "name"}', least=0)
-    for old, name in found.items():
+    renames = given.mapping("renamed", renamed, str, '{"old name": "name"}', least=0)
+    for old, name in renames.items():
         if old.startswith("_"):
             raise given.wrong("renamed", renamed, f"column {old!r}: names that start with _ belong to Headrace")
         if name not in columns:
@@ -106,7 +102,7 @@ def _renamed(given: Arguments, renamed: object, columns: Collection[str]) -> dic
             )
         if old in columns:
             raise given.wrong("renamed", renamed, f"there is a column {old!r}: leave out what is not renamed any more")
-    return found
+    return renames
 
 
 _WHAT = '{"name": aggregate}, such as {"flights": count(), "worst": col("delay").max()}'
@@ -148,7 +144,7 @@ class Stage:
     @cached_property
     def value_types(self) -> Mapping[str, ValueType]:
         """Aggregate columns and their types, in order."""
-        return {name: aggregate.output_type(self.schema) for name, aggregate in self.aggregation.what.items()}
+        return {name: output_type(aggregate, self.schema) for name, aggregate in self.aggregation.what.items()}
 
     @cached_property
     def pane_schema(self) -> Schema:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from headrace.model.custom_triggers import CustomTrigger
 from headrace.model.expressions.expr import Column, Expr, columns_of
+from headrace.model.triggers.custom import CustomTrigger
 from headrace.model.windows import CustomWindows, ShiftedOutputTime
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import OWN, Input
@@ -16,19 +16,19 @@ def columns_read(pipeline: Pipeline, given: Input) -> Mapping[str, str]:
     Code of a user's own that is handed whole records reads all of them. What the pipeline's own input gets from another
     one (``named(columns=)``) need not be in its files, and is left out.
     """
-    found: dict[str, str] = {}
+    purposes: dict[str, str] = {}
     if given.source.transform is not None:
         return dict.fromkeys(given.source.schema, f"Spark function {given.source.transform.name}")
     for purpose, expr in given.event_time.expressions():
         for name in columns_of(expr):
-            found.setdefault(name, purpose)
+            purposes.setdefault(name, purpose)
     form = given.expressions(pipeline.schema)
     elsewhere = {name for other in pipeline.union for name in other.columns} if given.name == OWN else set()
     for purpose, expr in _of_records(pipeline):
         for column in columns_of(expr) - elsewhere:
             for name in columns_of(form[column]):
-                found.setdefault(name, purpose)
-    return found
+                purposes.setdefault(name, purpose)
+    return purposes
 
 
 def _of_records(pipeline: Pipeline) -> Iterator[tuple[str, Expr]]:

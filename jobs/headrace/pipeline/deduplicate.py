@@ -7,8 +7,10 @@ from headrace.model.expressions.coercion import Read, read
 from headrace.model.expressions.expr import Expr
 from headrace.model.suggestions import keywords
 from headrace.model.time import Duration
+from headrace.model.vocabulary import REQUIRED, word
 
 
+@word("deduplicate", id=REQUIRED, horizon=REQUIRED)
 @keywords
 @dataclass(frozen=True, init=False)
 class Deduplicate:

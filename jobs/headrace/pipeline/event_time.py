@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from headrace.model.arguments import Arguments, Length
 from headrace.model.expressions.coercion import Read, read
 from headrace.model.expressions.expr import Expr
-from headrace.model.time import LONGEST_WINDOW, MAX_INSTANT, Duration, Instant
+from headrace.model.time import LONGEST_WINDOW, MAX_INSTANT, UNITS, Duration, Instant
+from headrace.model.vocabulary import REQUIRED, word
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, SplitStrategy, WatermarkStrategy
 
 _DAY = Duration(86_400_000_000)
 
 
+@word("event time", expr=None, watermark=REQUIRED, split=None, max_ahead=UNITS["days"])
 @dataclass(frozen=True)
 class EventTime:
     """Which expression is the event time (a timestamp), how its watermark advances, and what a split is.
@@ -72,10 +74,10 @@ def _strategy(
         raise given.wrong("bound", bound, "there is a watermark= too; give one of them")
     if idle is not None:
         raise given.wrong("idle", idle, "give it to the strategy that watermark= names")
-    found = given.instance("watermark", watermark, WatermarkStrategy, 'a strategy such as Punctuated("until")')  # type: ignore[type-abstract]
-    if isinstance(found, Ingestion):
+    strategy = given.instance("watermark", watermark, WatermarkStrategy, 'a strategy such as Punctuated("until")')  # type: ignore[type-abstract]
+    if isinstance(strategy, Ingestion):
         raise given.wrong("watermark", watermark, "the time of arrival has no event time; write .arrival_time()")
-    return found
+    return strategy
 
 
 def arrival_time() -> EventTime:

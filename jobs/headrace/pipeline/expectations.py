@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments
-from headrace.model.expressions.expr import Scalar
+from headrace.model.expressions.data_types import Scalar
 from headrace.model.suggestions import did_you_mean, keywords
 
 COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
@@ -33,7 +33,7 @@ Argument = Scalar | list[Any] | dict[str, Any]
 class Expectation:
     """``name`` is a Great Expectations expectation in snake case (``expect_column_values_to_be_between``).
 
-    ``arguments`` are kept with every audit, as JSON gives them back: that tells whether an audit was of this one. A
+    Every audit keeps the ``arguments`` in the form of JSON, which tells whether it was an audit of this expectation. A
     time is written as text. Raises PipelineError if there is no such expectation, or the arguments do not fit it.
 
     >>> print(hr.expect("column_values_to_not_be_null", column="n").describe())
@@ -86,10 +86,10 @@ def expect(name: str, view: ExpectationView | str = ExpectationView.CURRENT, **a
 def _table() -> Mapping[str, Mapping[str, str]]:
     from importlib.resources import files  # of a pipeline with expectations alone
 
-    found: Mapping[str, Mapping[str, str]] = json.loads(
+    table: Mapping[str, Mapping[str, str]] = json.loads(
         (files("headrace.pipeline") / "expectations.json").read_text(encoding="utf-8")
     )
-    return found
+    return table
 
 
 def _known(name: str) -> Mapping[str, str]:

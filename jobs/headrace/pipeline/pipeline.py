@@ -12,17 +12,21 @@ from headrace.model.accumulation import How
 from headrace.model.arguments import Arguments
 from headrace.model.combiners import Aggregate
 from headrace.model.expressions.coercion import Key
-from headrace.model.expressions.expr import DataType, Expr, Schema
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.suggestions import keywords
-from headrace.model.triggers import Default, Trigger
+from headrace.model.triggers import Trigger
+from headrace.model.triggers.leaves import Default
 from headrace.model.windows import WindowFn
 from headrace.pipeline.aggregation import Aggregation, Stage
 from headrace.pipeline.deduplicate import Deduplicate
+from headrace.pipeline.deployment.airflow_options import AirflowOptions
+from headrace.pipeline.deployment.timetables import Schedule, scheduled
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.executors import Executor
+from headrace.pipeline.executors import SPARK, executor_name
 from headrace.pipeline.expectations import Expectation
-from headrace.pipeline.schedules import Backfill, Retention, scheduled
+from headrace.pipeline.schedules import Backfill, Retention
 from headrace.pipeline.sources import OWN, FileSource, Input, SparkFunction
 from headrace.pipeline.trigger_checks import nodes
 from headrace.pipeline.validation import check
@@ -42,7 +46,8 @@ class Pipeline:
     questions of the model. ``filter`` is applied after the check for NULL; what it removes still moves the watermark.
     ``allow_finishing`` accepts a trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting``
     accumulating panes that feed another aggregation, where a pane and its refinements all count (7.6).
-    ``schedule`` is a cron expression or one of Airflow's presets; None: runs are started by hand. ``backfill``: what is
+    ``schedule`` is a cron expression in UTC, one of Airflow's presets, ``cron(...)`` in a time zone, ``on_assets(...)``
+    or a timedelta; None: runs are started by hand. ``airflow``: how its DAGs run. ``backfill``: what is
     computed again on a schedule of its own, beside those runs. ``retention``: what of its history is kept.
     ``executor`` is where epochs are computed unless a run is asked for another: "spark", "local", or "auto": without
     Spark while there is little to do.
@@ -80,10 +85,11 @@ class Pipeline:
     then: tuple[Aggregation, ...]
     expectations: tuple[Expectation, ...]
     description: str
-    schedule: str | None
+    schedule: Schedule | None
     backfill: Backfill | None
     retention: Retention | None
-    executor: Executor
+    airflow: AirflowOptions | None
+    executor: str
     allow_finishing: bool
     allow_double_counting: bool
 
@@ -105,10 +111,11 @@ class Pipeline:
         then: Sequence[Aggregation] = (),
         expectations: Sequence[Expectation] = (),
         description: str = "",
-        schedule: str | None = None,
+        schedule: Schedule | None = None,
         backfill: Backfill | None = None,
         retention: Retention | None = None,
-        executor: Executor | str = Executor.SPARK,
+        airflow: AirflowOptions | None = None,
+        executor: str = SPARK,
         allow_finishing: bool = False,
         allow_double_counting: bool = False,
     ) -> None:
@@ -143,12 +150,15 @@ class Pipeline:
         set_(self, "expectations", given.several("expectations", expectations, Expectation, "expect(...)"))
         set_(self, "description", given.instance("description", description, str, "text"))
         set_(self, "schedule", scheduled(given, schedule))
-        anew = 'Backfill("0 3 * * *", last="7d")'
-        set_(self, "backfill", None if backfill is None else given.instance("backfill", backfill, Backfill, anew))
+        example = 'Backfill("0 3 * * *", last="7d")'
+        set_(self, "backfill", None if backfill is None else given.instance("backfill", backfill, Backfill, example))
         rule = 'Retention(keep_last=100, keep_for="30d")'
         kept = None if retention is None else given.instance("retention", retention, Retention, rule)
         set_(self, "retention", kept)
-        set_(self, "executor", given.choice("executor", executor, Executor))
+        options = 'airflow(owner="sales", retries=3)'
+        run_as = None if airflow is None else given.instance("airflow", airflow, AirflowOptions, options)
+        set_(self, "airflow", run_as)
+        set_(self, "executor", executor_name(given, executor))
         set_(self, "allow_finishing", given.flag("allow_finishing", allow_finishing))
         set_(self, "allow_double_counting", given.flag("allow_double_counting", allow_double_counting))
         check(self)
@@ -179,15 +189,15 @@ class Pipeline:
     @property
     def spark_functions(self) -> tuple[SparkFunction, ...]:
         """The Spark code of a user's own that it names, at its inputs and between its stages."""
-        named = [each.source.transform for each in self.inputs]
+        named = [given.source.transform for given in self.inputs]
         named += [stage.aggregation.transform for stage in self.stages]
         return tuple(function for function in named if function is not None)
 
     @property
     def signals(self) -> list[str]:
         """The names of the signals that its triggers wait for."""
-        found = [node for stage in self.stages for node in nodes(stage.when)]
-        return sorted({name for node in found for name in node.signals})
+        triggers = [node for stage in self.stages for node in nodes(stage.when)]
+        return sorted({name for node in triggers for name in node.signals})
 
     @property
     def key_types(self) -> Mapping[str, DataType]:
@@ -210,7 +220,7 @@ def _own_input(given: Arguments, value: object) -> Input:
         raise given.wrong(
             "input", value, 'it has no event time; write .event_time("at", bound="1h") after it, or .arrival_time()'
         )
-    found = given.instance("input", value, Input, 'json("landing/flights", {...}).event_time("at", bound="1h")')
-    if found.name != OWN:
+    own = given.instance("input", value, Input, 'json("landing/flights", {...}).event_time("at", bound="1h")')
+    if own.name != OWN:
         raise given.wrong("input", value, "only the inputs of union= are named; leave out .named(...)")
-    return found
+    return own

@@ -4,15 +4,29 @@ Checked without Airflow.
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from headrace.entry_points import EntryPointGroup
 from headrace.model.arguments import Arguments, Length
 from headrace.model.suggestions import keywords
 from headrace.model.time import Duration
 
+if TYPE_CHECKING:
+    from headrace_airflow.families.dag_family import DagFamily
+
 PRESETS: Final = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
-FAMILIES: Final = ("process", "recover", "backfill", "expire")
-"""The DAGs that each pipeline has; its schedule is that of the first."""
+DAG_FAMILIES: "Final[EntryPointGroup[DagFamily]]" = EntryPointGroup(
+    "headrace.dag_families",
+    "DAG family",
+    provides="headrace_airflow.families.dag_family:DagFamily",
+    built_in={
+        "process": "headrace_airflow.families.own:PROCESS",
+        "recover": "headrace_airflow.families.own:RECOVER",
+        "backfill": "headrace_airflow.families.own:BACKFILL",
+        "expire": "headrace_airflow.families.own:EXPIRE",
+    },
+)
+"""The DAGs that each pipeline has, by name; its schedule is that of the first. Only Airflow imports them."""
 
 _DAG_PREFIX: Final = "headrace_"
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -32,7 +46,7 @@ class _Field:
 
     def values(self, text: str) -> set[int]:
         """The numbers that ``text`` means. Raises ValueError with what is wrong."""
-        found: set[int] = set()
+        numbers: set[int] = set()
         for part in text.lower().split(","):
             written = _PART.fullmatch(part)
             if written is None:
@@ -44,10 +58,10 @@ class _Field:
             if step == 0 or (first > last and written["step"]):
                 raise ValueError(f"{part!r} is not a {self.name}")
             if first > last:  # as in fri-mon
-                found.update(range(first, self.high + 1), range(self.low, last + 1))
+                numbers.update(range(first, self.high + 1), range(self.low, last + 1))
             else:
-                found.update(range(first, last + 1, step))
-        return found
+                numbers.update(range(first, last + 1, step))
+        return numbers
 
     def _number(self, text: str) -> int:
         number = self.low + self.names.index(text) if text in self.names else int(text) if text.isdigit() else -1
@@ -68,8 +82,9 @@ _FIELDS = (
 @keywords
 @dataclass(frozen=True, init=False)
 class Backfill:
-    """Backfills on a ``schedule``, beside the live runs: each computes again the windows of the ``last`` so long before
-    it was due, from the files that have landed, and becomes what readers see. ``Backfill("0 3 * * *", last="7d")``.
+    """Backfills on a ``schedule``, beside the live runs. Each computes the windows of the time ``last`` before it was
+    due again, from the files that have landed, and its results replace what readers see. ``Backfill("0 3 * * *",
+    last="7d")``.
 
     Raises PipelineError.
 
@@ -89,11 +104,11 @@ class Backfill:
 @keywords
 @dataclass(frozen=True, init=False)
 class Retention:
-    """What of a pipeline's history is kept, and when the rest expires: ``Retention(keep_last=100, keep_for="30d")``.
+    """What is kept of a pipeline's history, and when the rest expires: ``Retention(keep_last=100, keep_for="30d")``.
 
-    Of what is published the ``keep_last`` newest snapshots and those younger than ``keep_for`` are kept, and whatever a
-    tag names unless ``keep_tags`` is False. What a run on the ``schedule`` marks the next one deletes; None: only when
-    somebody says so. Raises PipelineError.
+    It keeps the ``keep_last`` newest published snapshots, those younger than ``keep_for``, and tagged ones unless
+    ``keep_tags`` is False. A run on the ``schedule`` deletes what the run before it has marked; None: only runs by hand
+    do. Raises PipelineError.
 
     >>> hr.Retention(keep_last=100, keep_for="30d").schedule
     '@daily'
@@ -126,8 +141,14 @@ def dag_id(pipeline: str, family: str) -> str:
 
 def pipeline_of(dag_id: str) -> tuple[str, str] | None:
     """Pipeline and family of the DAG that ``dag_id`` gave this id; None for any other."""
-    pipeline, _, family = dag_id.removeprefix(_DAG_PREFIX).rpartition("_")
-    return (pipeline, family) if dag_id.startswith(_DAG_PREFIX) and pipeline and family in FAMILIES else None
+    if not dag_id.startswith(_DAG_PREFIX):
+        return None
+    name = dag_id.removeprefix(_DAG_PREFIX)
+    own = [family for family in DAG_FAMILIES.built_in if name.endswith(f"_{family}")]
+    for family in own or sorted(DAG_FAMILIES.names(), key=len, reverse=True):
+        if (pipeline := name.removesuffix(f"_{family}")) not in {"", name}:
+            return pipeline, family
+    return None
 
 
 def scheduled(given: Arguments, schedule: object) -> str | None:
@@ -146,7 +167,7 @@ def check_schedule(schedule: object) -> str | None:
         if not isinstance(schedule, str):
             raise ValueError("it is not text")
         if schedule not in PRESETS:
-            _check_cron(schedule)
+            check_cron(schedule)
     except ValueError as error:
         raise ValueError(
             f"{error}; write a cron expression (minute, hour, day of the month, month, weekday) "
@@ -155,7 +176,8 @@ def check_schedule(schedule: object) -> str | None:
     return schedule
 
 
-def _check_cron(expression: str) -> None:
+def check_cron(expression: str) -> None:
+    """Raise ValueError unless ``expression`` has the five fields of a cron expression."""
     texts = expression.split()
     if len(texts) != len(_FIELDS):
         raise ValueError(f"it has {len(texts)} fields and not {len(_FIELDS)}")

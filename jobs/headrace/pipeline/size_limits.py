@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from headrace.errors import PipelineError
 from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.tree_size import extent, too_large
-from headrace.model.triggers import DataDriven, Trigger
+from headrace.model.triggers import Trigger
+from headrace.model.triggers.data_driven import DataDriven
 from headrace.model.windows import FixedWindows, ShiftedOutputTime
 from headrace.pipeline.aggregation import Aggregation
 from headrace.pipeline.deduplicate import Deduplicate
@@ -31,10 +32,10 @@ def check_bounds(inputs: Sequence[Input], deduplicate: Deduplicate | None, aggre
 
 
 def _check_trigger(trigger: Trigger) -> None:
-    found = extent(trigger, lambda node: node.children if isinstance(node, Trigger) else ())
-    if found.depth > DEEPEST_TRIGGER or found.nodes > MOST_TRIGGERS:
+    size = extent(trigger, lambda node: node.children if isinstance(node, Trigger) else ())
+    if size.depth > DEEPEST_TRIGGER or size.nodes > MOST_TRIGGERS:
         raise PipelineError(
-            f"when: the trigger has {found.nodes:,} nodes in {found.depth:,} levels, and may have {MOST_TRIGGERS} in "
+            f"when: the trigger has {size.nodes:,} nodes in {size.depth:,} levels, and may have {MOST_TRIGGERS} in "
             f"{DEEPEST_TRIGGER}: leave out what does not change when it fires"
         )
 

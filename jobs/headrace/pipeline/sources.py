@@ -11,12 +11,15 @@ from typing import TypedDict, Unpack
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, Length
 from headrace.model.expressions.coercion import Read
-from headrace.model.expressions.expr import Column, DataType, Expr, Literal, Schema
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.expr import Column, Expr, Literal
 from headrace.model.expressions.schemas import Columns, schema_of
 from headrace.model.expressions.typing import type_of
 from headrace.model.suggestions import keywords
+from headrace.model.vocabulary import REQUIRED, word
 from headrace.model.watermarks import WatermarkStrategy
 from headrace.pipeline.event_time import EventTime, arrival_time, event_time
+from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.loading.folders import current
 
 OWN = "source"
@@ -24,14 +27,6 @@ OWN = "source"
 
 PLACE = {"is_place": True}
 """Metadata of a field that says where something lies, which does not change what it means."""
-
-
-class FileFormat(StrEnum):
-    """Formats of landed files."""
-
-    JSON = "json"
-    CSV = "csv"
-    PARQUET = "parquet"
 
 
 class OnUnreadable(StrEnum):
@@ -50,6 +45,7 @@ class OnMissing(StrEnum):
     NULL = "null"
 
 
+@word("spark function", name=REQUIRED, returns=REQUIRED, deterministic=REQUIRED)
 @keywords
 @dataclass(frozen=True)
 class SparkFunction:
@@ -87,29 +83,30 @@ class SparkFunction:
 class FileSource:
     """Files under ``path``, read in the order of their names, each exactly once.
 
-    Written as ``json(...)``, ``csv(...)`` or ``parquet(...)``, and followed by ``event_time`` or ``arrival_time``.
-    ``path`` is relative to the root of the run (``landing/flights``) or a whole URI; a prefix, not a pattern. Names
-    that start with ``_`` or ``.``, also of folders below it, are not input; with ``suffixes`` only names that end so
-    are, and without those that end in ``.tmp`` are not. ``schema`` names the columns to read. Files should sort
+    Written as ``json(...)``, ``csv(...)`` or ``parquet(...)``, and followed by ``event_time`` or ``arrival_time``;
+    ``FileSource(path, "name", schema)`` if another package brings the ``format`` (an entry point of
+    ``headrace.formats``).
+    ``path`` is relative to the root of the run (``landing/flights``) or a whole URI; a prefix, not a pattern. Files and
+    folders whose names start with ``_`` or ``.`` are not input. With ``suffixes`` only names that end in one of them
+    are input; without, all but those that end in ``.tmp``. ``schema`` names the columns to read. Files should sort
     after those landed before them; one that sorts up to ``look_back`` files before the newest is still found by the
-    next run, an older straggler by a full sweep. An epoch takes at most ``max_files`` files and ``max_bytes``
-    bytes; a larger file is an epoch of its own.
+    next run, an older straggler by a full sweep. An epoch takes at most ``max_files`` files and ``max_bytes`` bytes; a
+    larger file is an epoch of its own.
 
     Columns: one that the schema does not name is ignored; one that a record lacks is NULL; a narrower type is widened
     (int to float); a value of any other type makes the record a dead letter. CSV files have a header, which gives the
-    order.
-    ``missing``: a column that the pipeline reads and that the header of a CSV file, or the schema of a Parquet file,
-    lacks fails the run; "null": it is NULL in all records of the file. Of a JSON file that has it in no record the run
-    warns, unless it is "null".
-    ``transform`` makes other rows of those that parse; ``columns`` are then what it gives.
-    ``max_rejected`` is the budget of dead letters per epoch: None means no limit, 0 that one bad record fails the run.
+    order. ``missing``: a column that the pipeline reads and that the header of a CSV file, or the schema of a Parquet
+    file, lacks fails the run; "null": it is NULL in all records of the file. The run warns of a JSON file that has it
+    in no record, unless ``missing`` is "null". ``transform`` makes other rows of the records that parse; ``columns``
+    are then those that it returns. ``max_rejected`` is the budget of dead letters per epoch: None means no limit, 0
+    that one bad record fails the run.
 
     >>> hr.json("landing/clicks", {"shop": str}, max_files=10).max_files
     10
     """
 
     path: str
-    format: FileFormat
+    format: str
     schema: Mapping[str, DataType]
     max_files: int
     max_bytes: int
@@ -123,7 +120,7 @@ class FileSource:
     def __init__(
         self,
         path: str,
-        format: FileFormat | str,  # noqa: A002 (the word of the domain)
+        format: str,  # noqa: A002 (the word of the domain)
         schema: Columns,
         *,
         max_files: int = 100,
@@ -135,8 +132,8 @@ class FileSource:
         suffixes: Sequence[str] = (),
         transform: SparkFunction | None = None,
     ) -> None:
-        kind = Arguments("FileSource").choice("format", format, FileFormat)
-        given = Arguments(kind.value)  # the function that users write
+        kind = Arguments("FileSource").registered("format", format, FORMATS)
+        given = Arguments(kind if kind in FORMATS.built_in else "FileSource")  # the function that users write
         set_ = object.__setattr__
         set_(self, "path", given.text("path", path, "landing/flights"))
         set_(self, "format", kind)
@@ -176,20 +173,20 @@ class FileSource:
         split: Read | None = None,
         max_ahead: Length | None = "1d",
     ) -> "Input":
-        """This source with event time ``at``, a timestamp: the name of a column, or an expression.
+        """Give this source the event time ``at``, a timestamp: the name of a column, or an expression.
 
         ``bound`` is how far records may be out of order: the watermark is the largest event time minus it ("0s": they
         are in order). ``watermark`` is another strategy, in its place. With ``split``, text, each of its values has a
-        watermark of its own and the least counts, so that one quiet producer holds it back; one that was silent for
+        watermark of its own and the least counts, so that one quiet producer holds it back. A split that was silent for
         ``idle`` in processing time is left out until it speaks again. A record dated further than ``max_ahead`` after
-        processing time is accepted, but moves no watermark, which one mistaken date would take past all others
-        (semantics 12.14); None for schedules, whose times lie ahead by nature.
+        processing time is accepted, but moves no watermark: one mistaken date would take it past all others (semantics
+        12.14). None is for schedules, whose times lie ahead by nature.
         """
         when = event_time(at, bound=bound, watermark=watermark, idle=idle, split=split, max_ahead=max_ahead)
         return Input(self, when)
 
     def arrival_time(self) -> "Input":
-        """This source with the processing time of the epoch that reads a record as its event time: nothing is late."""
+        """Take the processing time of the epoch that reads a record as its event time: nothing is late."""
         return Input(self, arrival_time())
 
 
@@ -216,12 +213,12 @@ class Input:
 
     @keywords
     def named(self, name: str, columns: Mapping[str, Expr] | None = None) -> "Input":
-        """This input as one of those ``union`` read by a pipeline: its records join those of the pipeline's own input,
-        and the watermark is the minimum over all inputs (12.9).
+        """Name this input for ``union=`` of a pipeline: its records join those of the pipeline's own input, and the
+        watermark is the minimum over all inputs (12.9).
 
         Its records take the form of the pipeline's own: ``columns`` gives columns of the pipeline's schema as
-        expressions over this input's; one that it leaves out is this input's column of that name, or NULL if there is
-        none. A column that says which input a record is from is a literal: ``{"side": lit("bid")}``.
+        expressions over this input's; if it leaves one out, this input's column of that name counts, or NULL. A column
+        that says which input a record is from is a literal: ``{"side": lit("bid")}``.
         """
         given = Arguments("named")
         text = given.text("name", name, "weather")
@@ -245,9 +242,11 @@ class Input:
         expr = self.columns.get(name)
         if expr is None:
             expr = Column(name) if name in self.source.columns else Literal(None, kind)
-        found = type_of(expr, self.source.columns)
-        if found is not kind:
-            raise PipelineError(f"input {self.name} gives {name!r} as {found}, and the pipeline reads {kind}; cast it")
+        own_kind = type_of(expr, self.source.columns)
+        if own_kind is not kind:
+            raise PipelineError(
+                f"input {self.name} gives {name!r} as {own_kind}, and the pipeline reads {kind}; cast it"
+            )
         return expr
 
 
@@ -268,27 +267,27 @@ class Reading(TypedDict, total=False):
 def json(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
     """Files of JSON lines, one object each, under ``path``.
 
-    >>> hr.json("landing/flights", {"origin": str, "delay": int}).format.value
+    >>> hr.json("landing/flights", {"origin": str, "delay": int}).format
     'json'
     """
-    return FileSource(path, FileFormat.JSON, schema, **reading)
+    return FileSource(path, "json", schema, **reading)
 
 
 @keywords
 def csv(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
     """CSV files under ``path``, each with a header.
 
-    >>> hr.csv("landing/flights", {"origin": str, "delay": int}).format.value
+    >>> hr.csv("landing/flights", {"origin": str, "delay": int}).format
     'csv'
     """
-    return FileSource(path, FileFormat.CSV, schema, **reading)
+    return FileSource(path, "csv", schema, **reading)
 
 
 @keywords
 def parquet(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
     """Parquet files under ``path``.
 
-    >>> hr.parquet("landing/flights", {"origin": str, "delay": int}).format.value
+    >>> hr.parquet("landing/flights", {"origin": str, "delay": int}).format
     'parquet'
     """
-    return FileSource(path, FileFormat.PARQUET, schema, **reading)
+    return FileSource(path, "parquet", schema, **reading)

@@ -3,27 +3,14 @@
 from collections.abc import Iterator
 
 from headrace.errors import PipelineError
-from headrace.model.combiners import readable_types
-from headrace.model.custom_triggers import CustomTrigger, check_trigger
-from headrace.model.expressions.expr import DataType, Expr, Schema
+from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.typing import type_of
-from headrace.model.triggers import (
-    AfterAll,
-    AfterAny,
-    AfterEach,
-    AfterPattern,
-    AfterPunctuation,
-    AfterWatermark,
-    DataDriven,
-    Default,
-    Never,
-    OrFinally,
-    Repeatedly,
-    Trigger,
-)
-from headrace.pipeline.identity.encoding import TRIGGERS
+from headrace.model.triggers import Trigger
+from headrace.model.triggers.custom import CustomTrigger, check_trigger
+from headrace.model.triggers.reads import predicates
+from headrace.model.vocabulary import words
 
-VOCABULARY: tuple[type[Trigger], ...] = (*TRIGGERS, CustomTrigger)
+VOCABULARY: tuple[type[Trigger], ...] = (*words(Trigger).values(), CustomTrigger)
 """What may stand in a pipeline: what fingerprints have words for, and triggers of a user's own."""
 
 
@@ -41,20 +28,10 @@ def nodes(trigger: Trigger) -> Iterator[Trigger]:
 def check_reads(trigger: Trigger, schema: Schema) -> None:
     """Raise PipelineError if a node of ``trigger`` reads what elements of ``schema`` do not have."""
     for node in nodes(trigger):
-        match node:
-            case AfterPunctuation(predicate):
-                _check_predicate("AfterPunctuation", predicate, schema)
-            case AfterPattern(_, predicates):
-                for name, predicate in predicates.items():
-                    _check_predicate(f"AfterPattern, {name!r},", predicate, schema)
-            case DataDriven(what, ready_if):
-                _check_predicate("DataDriven", ready_if, readable_types(what, schema))
-
-
-def _check_predicate(what: str, predicate: Expr, schema: Schema) -> None:
-    kind = type_of(predicate, schema)
-    if kind is not DataType.BOOL:
-        raise PipelineError(f"the predicate of {what} is {kind}, not bool")
+        for name, predicate, columns in predicates(node, schema):
+            kind = type_of(predicate, columns)
+            if kind is not DataType.BOOL:
+                raise PipelineError(f"the predicate of {name} is {kind}, not bool")
 
 
 def check_own(trigger: Trigger, merging: bool) -> None:
@@ -66,7 +43,7 @@ def check_own(trigger: Trigger, merging: bool) -> None:
 
 def check_finishing(trigger: Trigger, lateness: int | None) -> None:
     """Raise PipelineError if ``trigger`` can finish, and so close its window, before the window expires."""
-    if may_finish_early(trigger):
+    if trigger.may_finish_early:
         raise PipelineError(
             f"the trigger {trigger!r} can finish, after which its window drops all data; "
             "wrap it in Repeatedly(...), or accept it with allow_finishing=True"
@@ -76,33 +53,3 @@ def check_finishing(trigger: Trigger, lateness: int | None) -> None:
             f"the trigger {trigger!r} finishes at the end of the window, so data within the allowed lateness is "
             "dropped; give AfterWatermark a late trigger, or accept it with allow_finishing=True"
         )
-
-
-def waits_for_the_end(trigger: Trigger) -> bool:
-    """Whether ``trigger`` can be ready only once the watermark has passed the end of the window."""
-    match trigger:
-        case Default() | Never():
-            return True
-        case AfterWatermark(early, _):
-            return early is None or waits_for_the_end(early)
-        case AfterAll(triggers):
-            return any(map(waits_for_the_end, triggers))
-        case AfterEach(triggers):
-            return waits_for_the_end(triggers[0])
-        case AfterAny() | OrFinally() | Repeatedly():
-            return all(map(waits_for_the_end, trigger.children))
-    return False
-
-
-def may_finish_early(trigger: Trigger) -> bool:
-    """Whether ``trigger`` can finish before the watermark has passed the end of the window."""
-    match trigger:
-        case AfterWatermark():
-            return False
-        case AfterAny() | AfterAll():
-            return not waits_for_the_end(trigger)
-        case AfterEach(triggers):
-            return all(map(may_finish_early, triggers))
-        case OrFinally(main, until):
-            return may_finish_early(main) or may_finish_early(until)
-    return trigger.may_finish

@@ -7,31 +7,23 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, How
-from headrace.model.expressions.expr import DataType, Expr, Schema, is_text
-from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.data_types import DataType, Schema, is_text
+from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.typing import output_type, type_of
 from headrace.model.panes import LATE_COLUMNS, PANE_COLUMNS
-from headrace.model.triggers import Default, Trigger
+from headrace.model.triggers import Trigger
+from headrace.model.triggers.leaves import Default
+from headrace.model.vocabulary import words
 from headrace.model.watermarks import Punctuated, SplitStrategy, WatermarkStrategy
-from headrace.model.windows import (
-    CalendarWindows,
-    CustomWindows,
-    FixedWindows,
-    GlobalWindows,
-    Sessions,
-    ShiftedOutputTime,
-    SlidingWindows,
-    WindowFn,
-)
+from headrace.model.windows import CustomWindows, FixedWindows, GlobalWindows, ShiftedOutputTime, WindowFn
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.size_limits import check_bounds
 from headrace.pipeline.sources import OWN
-from headrace.pipeline.trigger_checks import check_finishing, check_own, check_reads, nodes, waits_for_the_end
+from headrace.pipeline.trigger_checks import check_finishing, check_own, check_reads, nodes
 
 if TYPE_CHECKING:
     from headrace.pipeline.aggregation import Stage
     from headrace.pipeline.pipeline import Pipeline
-
-_WINDOWS = (FixedWindows, SlidingWindows, Sessions, CalendarWindows, GlobalWindows, CustomWindows)
 
 
 def check(pipeline: "Pipeline") -> None:
@@ -67,16 +59,16 @@ def check(pipeline: "Pipeline") -> None:
 
 
 def _expect_type(what: str, expr: Expr, schema: Schema, wanted: DataType) -> None:
-    found = type_of(expr, schema)
-    if found is not wanted:
-        raise PipelineError(f"{what} is {found}, and must be {wanted}")
+    actual = type_of(expr, schema)
+    if actual is not wanted:
+        raise PipelineError(f"{what} is {actual}, and must be {wanted}")
 
 
 def _check_inputs(pipeline: "Pipeline") -> None:
     _check_event_time(pipeline.event_time, pipeline.schema)
-    for each in pipeline.inputs:
-        _check_place(pipeline, each.source.path)
-    names = [each.name for each in pipeline.inputs]
+    for given in pipeline.inputs:
+        _check_place(pipeline, given.source.path)
+    names = [given.name for given in pipeline.inputs]
     for other in pipeline.union:
         if not other.name or names.count(other.name) > 1:
             raise PipelineError(f"every further input needs a name of its own besides {OWN!r}, found {names[1:]}")
@@ -125,7 +117,8 @@ def _check_vocabulary(when: Trigger, where: WindowFn) -> None:
     """Whether these are triggers and windows that executors know."""
     list(nodes(when))
     inner = where.inner if isinstance(where, ShiftedOutputTime) else where
-    if not isinstance(inner, _WINDOWS):
+    known = (*words(WindowFn).values(), CustomWindows)
+    if isinstance(inner, ShiftedOutputTime) or not isinstance(inner, known):
         raise PipelineError(
             f"where={where!r} is not a window function that Headrace knows; derive it from CustomWindows"
         )
@@ -143,7 +136,7 @@ def _check_stage(stage: "Stage", allow_finishing: bool) -> None:
     _check_when(stage.when, aggregation.where, aggregation.how, allow_finishing)
     for name, aggregate in aggregation.what.items():
         with _of_argument(f"what[{name!r}]"):
-            aggregate.output_type(stage.schema)
+            output_type(aggregate, stage.schema)
 
 
 @contextmanager
@@ -215,13 +208,14 @@ def _check_edge(upper: "Stage", lower: "Stage", place: str, allow_double_countin
     transform = lower.aggregation.transform
     if accumulation is Accumulation.RETRACTING and transform is not None and not transform.deterministic:
         raise PipelineError(
-            f"{place} withdraws panes, and {transform.name} downstream of it is declared not deterministic: what it "
-            "made of a pane could not be found again to be withdrawn; use how=discarding(), or a deterministic function"
+            f"{place} withdraws panes, and {transform.name} downstream of it is declared not deterministic: nobody "
+            "could find again what it made of a pane, to withdraw it; use how=discarding(), or a deterministic "
+            "function"
         )
     if accumulation is Accumulation.RETRACTING and lower.aggregation.how.keep_last is not None:
         raise PipelineError(
-            f"{place} withdraws panes from one that keeps only its last elements and may have forgotten them; "
-            "leave out keep_last downstream of it, or use how=discarding() in it"
+            f"{place} withdraws panes, and the aggregation downstream of it keeps only its last elements and may have "
+            "forgotten these panes; leave out keep_last there, or use how=discarding() in it"
         )
     if accumulation is Accumulation.ACCUMULATING and not allow_double_counting and not _fires_once(upper):
         raise PipelineError(
@@ -232,4 +226,4 @@ def _check_edge(upper: "Stage", lower: "Stage", place: str, allow_double_countin
 
 def _fires_once(stage: "Stage") -> bool:
     """Whether a window has at most one pane: it waits for its end, and expires there."""
-    return waits_for_the_end(stage.when) and stage.aggregation.how.allowed_lateness == 0
+    return stage.when.waits_for_the_end and stage.aggregation.how.allowed_lateness == 0

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.expressions.expr import DataType, Expr, Literal, coalesce, col, greatest, least
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr, Literal, coalesce, col, greatest, least
 from headrace.model.panes import Timing
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
@@ -169,11 +170,12 @@ def compile_firing(
 ) -> FiringPlan:
     """The program for windows of one aggregation; of a batch, if ``is_batch``.
 
-    It reads these columns of the row: state columns of an open window (initial values where there is none),
-    ``_has``, ``_was_closed``, ``_n``, the measures of ``node``, the clocks, ``_heard_`` of each signal of ``node``, the
-    window, ``_merged`` when windows can merge, ``_held`` unless panes are stamped with the end of the window, ``_same``
-    (never NULL) and ``_live_time`` where unchanged panes are elided. If elements are ``withdrawable``, also ``_nr``,
-    and in retracting mode ``_net`` (delta included): a window of which every element was withdrawn has no pane (9.1).
+    It reads these columns of the row: state columns of an open window (initial values where there is none), ``_has``,
+    ``_was_closed``, ``_n``, the measures of ``node``, the clocks, ``_heard_`` of each signal of ``node``, and the
+    window. It reads ``_merged`` when windows can merge, ``_held`` unless panes are stamped with the end of the window,
+    ``_same`` (never NULL) and ``_live_time`` where unchanged panes are elided. If elements are ``withdrawable``, also
+    ``_nr``, and in retracting mode ``_net`` (delta included): a window of which every element was withdrawn has no pane
+    (9.1).
     """
     firing = _Firing(node, how, merging, withdrawable, is_batch)
     firing.take_bundle()

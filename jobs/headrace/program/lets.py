@@ -8,20 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from headrace.model.custom_triggers import CustomTrigger
-from headrace.model.expressions.expr import (
-    Binary,
-    Column,
-    DataType,
-    Expr,
-    Function,
-    Literal,
-    Schema,
-    children,
-    columns_of,
-    lift,
-)
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, children, columns_of, lift
 from headrace.model.expressions.typing import type_of
+from headrace.model.triggers.custom import CustomTrigger
 
 TRUE = Literal(True)
 FALSE = Literal(False)

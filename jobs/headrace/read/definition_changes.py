@@ -13,8 +13,8 @@ from headrace_snapshots.format.manifest import Manifest
 
 
 class Action(StrEnum):
-    """What becomes of state: there is none yet; it stays; its columns change with the first epoch; it has to be made
-    anew from all input.
+    """What becomes of state: it does not exist yet; it stays; its columns change with the first epoch; all input has to
+    be read again to make it.
     """
 
     BEGIN = "begin"
@@ -59,12 +59,12 @@ class Change:
 
 
 def changed_since(pipeline: Pipeline, manifest: Manifest) -> str | None:
-    """What there is to know if ``pipeline`` is defined otherwise now than when the snapshot was made; else None."""
+    """A warning if ``pipeline`` has another definition now than when the snapshot was made; else None."""
     if manifest.fingerprint == fingerprint(pipeline):
         return None
     return (
-        f"pipeline {pipeline.name} has changed since snapshot {manifest.snapshot_id} (epoch {manifest.epoch}): its "
-        "columns, and what they mean, are still those of the definition that made it"
+        f"pipeline {pipeline.name} has changed since snapshot {manifest.snapshot_id} (epoch {manifest.epoch}): the "
+        "snapshot still has the columns, and their meaning, of the definition that made it"
     )
 
 
@@ -74,13 +74,15 @@ def changes(pipeline: Pipeline, before: Renamed) -> list[Change]:
     What is not known to leave state right is REPLAY.
     """
     now = definition(pipeline)
-    found = [*_renames(pipeline, before), *_differences(pipeline, before.definition, now)]
-    return found or [Change("the definition", "has changed")]
+    changed = [*_renames(pipeline, before), *_differences(pipeline, before.definition, now)]
+    return changed or [Change("the definition", "has changed")]
 
 
-def named(found: Sequence[Change]) -> str:
+def named(changed: Sequence[Change]) -> str:
     """Changes one after another, in words."""
-    return "; ".join(f"{change}{'' if change.stage is None else f' (aggregation {change.stage})'}" for change in found)
+    return "; ".join(
+        f"{change}{'' if change.stage is None else f' (aggregation {change.stage})'}" for change in changed
+    )
 
 
 def _renames(pipeline: Pipeline, before: Renamed) -> Iterator[Change]:
@@ -114,7 +116,7 @@ def _columns(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> li
     """The columns of an input's schema that have come or gone, which leaves state as it is; None if that is not all."""
     match name.split("/"):
         case ["inputs", of, "schema"]:
-            old, new = (_input(each, of) for each in (before, now))
+            old, new = (_input(side, of) for side in (before, now))
             columns, others = dict(old["schema"]), dict(new["schema"])
             if "transform" in new or any(others.get(name, kind) != kind for name, kind in columns.items()):
                 return None
@@ -125,8 +127,8 @@ def _columns(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> li
 
 
 def _input(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    (found,) = [each for each in said["inputs"] if each["name"] == name]
-    return dict(found)
+    (described,) = [given for given in said["inputs"] if given["name"] == name]
+    return dict(described)
 
 
 def _change(pipeline: Pipeline, name: str, change: str) -> Change:

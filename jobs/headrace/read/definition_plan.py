@@ -1,5 +1,5 @@
 """What a run would do with a pipeline as it is written now: continue from a snapshot, with its state or a migrated one,
-or refuse since the state that it holds means something else.
+or refuse because that state means something else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from headrace.read.definition_changes import Action, Change, changes
 from headrace.read.views.columns import ViewColumns
 from headrace_snapshots.format.manifest import Manifest
 
-_UNKNOWN = "has changed; which part of it is not recorded: the snapshot is from before manifests said so"
+_UNKNOWN = "has changed; the snapshot is too old to say which part of it"
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class StagePlan:
 
     number: int
     action: Action
-    because: Sequence[str] = ()
+    reasons: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
-        return {"stage": self.number, "action": self.action.value, "because": list(self.because)}
+        return {"stage": self.number, "action": self.action.value, "reasons": list(self.reasons)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +53,7 @@ class Plan:
         """The aggregates that a run would begin with nothing, if it is told to."""
         if self.action is not Action.MIGRATE:
             return []
-        return [f"{each.part} of aggregation {each.stage}" for each in self.changes if each.starts_empty]
+        return [f"{change.part} of aggregation {change.stage}" for change in self.changes if change.starts_empty]
 
     @property
     def choice(self) -> str:
@@ -95,10 +95,10 @@ class Plan:
         for change in self.changes:
             yield f"  {'' if change.stage is None else f'aggregation {change.stage}: '}{change}"
         for stage in self.stages:
-            because = f" ({'; '.join(stage.because)})" if stage.because else ""
-            yield f"aggregation {stage.number}: {stage.action}{because}"
+            reasons = f" ({'; '.join(stage.reasons)})" if stage.reasons else ""
+            yield f"aggregation {stage.number}: {stage.action}{reasons}"
         for name in self.code:
-            yield f"the code of {name} has changed: state stays what it was (headrace run --strict refuses)"
+            yield f"the code of {name} has changed: state stays as it is (headrace run --strict refuses)"
         yield self.run
 
     def to_json(self) -> dict[str, Any]:
@@ -133,28 +133,28 @@ def plan(pipeline: Pipeline, manifest: Manifest | None) -> Plan:
         unknown = Change("the definition", _UNKNOWN)
         return made(Action.REPLAY, _stages(pipeline, [unknown]), [unknown])
     before = renamed(pipeline, manifest.definition)
-    found = changes(pipeline, before)
-    stages = _stages(pipeline, found)
-    action = max((*(each.action for each in found), *(each.action for each in stages)), key=[*Action].index)
-    return made(action, stages, found, columns=() if action is Action.REPLAY else before.stages)
+    changed = changes(pipeline, before)
+    stages = _stages(pipeline, changed)
+    action = max((*(part.action for part in changed), *(part.action for part in stages)), key=[*Action].index)
+    return made(action, stages, changed, columns=() if action is Action.REPLAY else before.stages)
 
 
-def _stages(pipeline: Pipeline, found: Sequence[Change]) -> list[StagePlan]:
-    """An aggregation is made anew if it cannot take over its state, or if what it reads is another. One that looks at
-    all columns of what it reads is another with other columns.
+def _stages(pipeline: Pipeline, changed: Sequence[Change]) -> list[StagePlan]:
+    """The plan of each aggregation: REPLAY if it cannot take over its state, or if its input means something else. One
+    that looks at all columns of its input cannot take over its state if any of them changes.
     """
-    read = [each for each in found if each.stage is None]
+    read = [change for change in changed if change.stage is None]
     plans: list[StagePlan] = []
     for number, stage in enumerate(pipeline.stages, start=1):
-        own = [each for each in found if each.stage == number]
-        action = max((each.action for each in own), key=[*Action].index, default=Action.KEEP)
-        because = [str(each) for each in own]
-        anew = [f"it reads what has changed: {each}" for each in read if each.action is Action.REPLAY]
-        anew += [f"it reads panes of aggregation {each.number}" for each in plans if each.action is Action.REPLAY]
-        columns = read if number == 1 else [each for each in found if each.stage == number - 1]
-        if not anew and columns and _looks_at_all(stage):
-            anew = [f"it looks at all columns of what it reads: {each}" for each in columns]
-        plans.append(StagePlan(number, Action.REPLAY if anew else action, [*because, *anew]))
+        own = [change for change in changed if change.stage == number]
+        action = max((change.action for change in own), key=[*Action].index, default=Action.KEEP)
+        reasons = [str(change) for change in own]
+        replays = [f"it reads what has changed: {change}" for change in read if change.action is Action.REPLAY]
+        replays += [f"it reads panes of aggregation {above.number}" for above in plans if above.action is Action.REPLAY]
+        columns = read if number == 1 else [change for change in changed if change.stage == number - 1]
+        if not replays and columns and _looks_at_all(stage):
+            replays = [f"it looks at all columns of what it reads: {change}" for change in columns]
+        plans.append(StagePlan(number, Action.REPLAY if replays else action, [*reasons, *replays]))
     return plans
 
 

@@ -25,8 +25,8 @@ def definition_of(given: Definition, call: str, name: str | None = None) -> Pipe
         raise Arguments(call).wrong("pipeline", given, _WRITE)
     if name is not None and pipeline.name != name:
         raise UnknownPipelineError(
-            f"{call}(...): the pipeline that is given is {pipeline.name!r}, and these are the results of {name!r}: "
-            f"take those of its own, as in hr.open(root)[{pipeline.name!r}]"
+            f"{call}(...): the given pipeline is {pipeline.name!r}, and these are the results of {name!r}: take the "
+            f"results of {pipeline.name!r}, hr.open(root)[{pipeline.name!r}]"
         )
     return pipeline
 

@@ -55,7 +55,7 @@ class PipelineList:
 
     def to_json(self) -> list[dict[str, Any]]:
         """A JSON value: the pipelines."""
-        return [each.to_json() for each in self.pipelines]
+        return [pipeline.to_json() for pipeline in self.pipelines]
 
     def _repr_html_(self) -> str:
         return html_table([*self.to_json()[0]] if self.pipelines else ["name"], self.to_json(), "pipelines")

@@ -88,9 +88,9 @@ class PipelineReader:
         self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
     ) -> LazyView:
         """The snapshot and those before it, a row each, oldest first: clocks, counts, and what points to it."""
-        found = snapshot_at(self._catalog, at)
-        source = SnapshotRows(self._catalog, found.manifest)
-        return LazyView(f"snapshots of {self.name}", source, found.manifest, where=where, columns=columns)
+        resolved = snapshot_at(self._catalog, at)
+        source = SnapshotRows(self._catalog, resolved.manifest)
+        return LazyView(f"snapshots of {self.name}", source, resolved.manifest, where=where, columns=columns)
 
     def state(
         self,
@@ -113,10 +113,10 @@ class PipelineReader:
         definition = self._state_definition(pipeline, "state")
         number = len(definition.stages) if stage is None else stage
         check_number(definition, number)
-        found = snapshot_at(self._catalog, at)
-        manifest = found.manifest
+        resolved = snapshot_at(self._catalog, at)
+        manifest = resolved.manifest
         state = None if manifest is None else StageState(self._catalog, manifest, definition, number)
-        source = OpenWindows(self._catalog, definition, number, state, found.ref)
+        source = OpenWindows(self._catalog, definition, number, state, resolved.ref)
         return LazyView(f"{STATE} of {self.name}", source, manifest, where=where, columns=columns)
 
     def explain(
@@ -216,9 +216,9 @@ class PipelineReader:
     def _rows(
         self, view: View, *, at: At | None, where: Where | None = None, columns: Sequence[str] | None = None
     ) -> LazyView:
-        found = snapshot_at(self._catalog, at)
-        source = OutputFiles(self._catalog, found.manifest, view, self._view_columns(found), found.ref)
-        return LazyView(f"{view} of {self.name}", source, found.manifest, where=where, columns=columns)
+        resolved = snapshot_at(self._catalog, at)
+        source = OutputFiles(self._catalog, resolved.manifest, view, self._view_columns(resolved), resolved.ref)
+        return LazyView(f"{view} of {self.name}", source, resolved.manifest, where=where, columns=columns)
 
     def __repr__(self) -> str:
         refs = self._catalog.head().refs
@@ -245,9 +245,9 @@ class PipelineReader:
                 f"folder in HEADRACE_PIPELINES, or give the pipeline itself (pipeline=...). {error}"
             ) from error
 
-    def _view_columns(self, found: ResolvedSnapshot) -> ViewColumns:
+    def _view_columns(self, resolved: ResolvedSnapshot) -> ViewColumns:
         """What says the columns: the snapshot, the newest one on main for a branch that has none, or the definition."""
-        manifest = found.manifest or snapshot_at(self._catalog, MAIN).manifest
+        manifest = resolved.manifest or snapshot_at(self._catalog, MAIN).manifest
         if manifest is not None:
             return ViewColumns.from_json(manifest.schema)
         definition = self.definition()

@@ -14,8 +14,9 @@ from typing import Any
 from headrace.model.combiners import Aggregate, Combiner, Outer
 from headrace.model.custom import user_code
 from headrace.model.custom_combiners import CustomCombiner
+from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.decimals import rounded
-from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.expressions.typing import output_type
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.time import Instant
 from headrace.reference.evaluate import Record, billionths, evaluate, fitting, ordered, whole
@@ -119,6 +120,7 @@ def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: P
             return len({ordered(value) for value in ascending})
         case Combiner.QUANTILE:
             return _nearest_rank(ascending, aggregate.q or 0.0)
+    raise AssertionError(aggregate.combiner)
 
 
 def _ascending(values: Sequence[Weighted]) -> list[Any]:
@@ -199,7 +201,7 @@ def extract_with(aggregates: Sequence[Aggregate], schema: Schema) -> Extract:
     """The pane values of ``aggregates`` over columns of ``schema``, in order; the values of the window are tuples of
     what each one ``read``.
     """
-    kinds = [aggregate.output_type(schema) for aggregate in aggregates]
+    kinds = [output_type(aggregate, schema) for aggregate in aggregates]
 
     def typed(value: Any, kind: ValueType) -> Any:
         # a sum of nothing is a zero of its type

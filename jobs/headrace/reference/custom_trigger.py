@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Self
 
 from headrace.model.custom import user_code
-from headrace.model.custom_triggers import (
+from headrace.model.time import Instant
+from headrace.model.triggers.custom import (
     CustomTrigger,
     Progress,
     TriggerElement,
@@ -12,7 +13,6 @@ from headrace.model.custom_triggers import (
     checked_progress,
     checked_state,
 )
-from headrace.model.time import Instant
 from headrace.reference.trigger_node import Arrival, Moment, Node
 
 
@@ -26,9 +26,11 @@ class OwnNode(Node):
 
     def on_element(self, moment: Moment, element: Arrival) -> None:
         record = {name: element.record.get(name) for name in moment.schema}
-        seen = TriggerElement(record, element.timestamp)
+        trigger_element = TriggerElement(record, element.timestamp)
         with user_code(self._trigger, "look at an element"):
-            self._state = checked_state(self._trigger, self._trigger.on_element(self._state, seen, _visible(moment)))
+            self._state = checked_state(
+                self._trigger, self._trigger.on_element(self._state, trigger_element, _visible(moment))
+            )
 
     def on_signal(self, moment: Moment, name: str) -> None:
         if name in self._trigger.signals:

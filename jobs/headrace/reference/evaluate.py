@@ -16,8 +16,9 @@ from typing import Any
 from headrace.errors import OPERANDS, DateOverflowError, DecimalOverflowError, IntegerOverflowError
 from headrace.model.calendar import local_time, truncated
 from headrace.model.expressions import decimals
+from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.decimals import ONE, of_billionths, rounded
-from headrace.model.expressions.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, render
+from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.regex import compile_regex
 from headrace.model.expressions.time_methods import TimeUnit
 from headrace.model.expressions.typing import type_of
@@ -83,9 +84,9 @@ def fitting(number: int | None, what: str, ways_out: str = OPERANDS) -> Decimal:
 
 def billionths(value: Decimal | int) -> int:
     """A decimal, or an integer beside one, in billionths."""
-    found = decimals.billionths(value)
-    assert found is not None
-    return found
+    number = decimals.billionths(value)
+    assert number is not None
+    return number
 
 
 def _whole(expr: Expr, value: Any) -> Any:
@@ -206,8 +207,8 @@ def _round_to(number: int | float | Decimal, digits: int) -> int | float | Decim
 def _part(name: str) -> Callable[[Instant | date, str], int | None]:
     def of(time: Instant | date, zone: str) -> int | None:
         shown = time if isinstance(time, date) else local_time(time, zone)
-        found = getattr(shown, name, None)
-        return found() if callable(found) else found
+        component = getattr(shown, name, None)
+        return component() if callable(component) else component
 
     return of
 

@@ -48,10 +48,10 @@ class Intake:
         self._entrance = Entrance(pipeline.stages[0])
         wanted = list(percentiles)
         self._inputs = {
-            each.name: _Reader(
-                SourceClock(each.event_time, each.source.schema, wanted), each.expressions(pipeline.schema)
+            given.name: _Reader(
+                SourceClock(given.event_time, given.source.schema, wanted), given.expressions(pipeline.schema)
             )
-            for each in pipeline.inputs
+            for given in pipeline.inputs
         }
         self._ids: dict[object, Instant] = {}
         self.watermark = MIN_INSTANT

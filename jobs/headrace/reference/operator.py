@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.expressions.expr import Schema
+from headrace.model.expressions.data_types import Schema
 from headrace.model.panes import Pane, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal, Trigger

@@ -8,7 +8,8 @@ from typing import Any
 from headrace.errors import PipelineError
 from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
-from headrace.model.triggers import AfterPercentileWatermark, Signal, Trigger
+from headrace.model.triggers import Signal, Trigger
+from headrace.model.triggers.leaves import AfterPercentileWatermark
 from headrace.model.windows import Window
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import OWN
@@ -58,7 +59,7 @@ class PipelineRun:
     """A pipeline between two epochs: the state of its aggregations and the progress of its inputs."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        transforms = [each.source.transform for each in pipeline.inputs] + [s.transform for s in pipeline.then]
+        transforms = [given.source.transform for given in pipeline.inputs] + [s.transform for s in pipeline.then]
         if any(transforms):
             raise PipelineError(f"pipeline {pipeline.name} calls Spark functions, which the reference does not run")
         self.pipeline = pipeline
@@ -80,9 +81,9 @@ class PipelineRun:
         is_first, self._is_new = self._is_new, False
         now = self._processing_time = max(self._processing_time, epoch.processing_time)
         taken = Taken()
-        for each in self.pipeline.inputs:
-            records = epoch.records if each.name == OWN else epoch.union.get(each.name, ())
-            self._intake.take(each.name, records, now, taken)
+        for given in self.pipeline.inputs:
+            records = epoch.records if given.name == OWN else epoch.union.get(given.name, ())
+            self._intake.take(given.name, records, now, taken)
         self._intake.advance(now, epoch.is_last)
         self._rejected = taken.rejected
         output = self._chain.step(

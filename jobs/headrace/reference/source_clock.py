@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from headrace.model.expressions.expr import Schema
+from headrace.model.expressions.data_types import Schema
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Punctuated, Split, SplitFacts, SplitStrategy, heard
 from headrace.pipeline.event_time import EventTime

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.panes import WINDOW_END, WINDOW_START, Pane
 from headrace.model.time import Instant, is_finite
 from headrace.pipeline.aggregation import Stage

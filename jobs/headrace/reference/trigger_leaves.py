@@ -4,13 +4,25 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from headrace.model.combiners import Aggregate, readable_types
-from headrace.model.patterns import Either, Empty, Regex, Star, Symbol, Then, is_nullable, parse_pattern
+from headrace.model.combiners import Aggregate
+from headrace.model.expressions.typing import readable_types
 from headrace.model.time import Instant
-from headrace.model.triggers import AfterPattern, AfterProcessingTime, AfterPunctuation, DataDriven
+from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
+from headrace.model.triggers.leaves import (
+    AfterBytes,
+    AfterCount,
+    AfterPercentileWatermark,
+    AfterProcessingTime,
+    AfterSignal,
+    AfterSynchronizedProcessingTime,
+    Always,
+    Default,
+    Never,
+)
+from headrace.model.triggers.patterns import Either, Empty, Regex, Star, Symbol, Then, is_nullable, parse_pattern
 from headrace.reference.contents import combine, read
 from headrace.reference.evaluate import evaluate
-from headrace.reference.trigger_node import Arrival, Moment, Node
+from headrace.reference.trigger_node import Arrival, Moment, Node, start
 
 
 class Memoryless(Node):
@@ -25,14 +37,29 @@ class DefaultNode(Memoryless):
         return moment.passed_end
 
 
+@start.register
+def _(trigger: Default, merging: bool) -> Node:
+    return DefaultNode()
+
+
 class NeverNode(Memoryless):
     def ready(self, moment: Moment) -> bool:
         return False
 
 
+@start.register
+def _(trigger: Never, merging: bool) -> Node:
+    return NeverNode()
+
+
 class AlwaysNode(Memoryless):
     def ready(self, moment: Moment) -> bool:
         return True
+
+
+@start.register
+def _(trigger: Always, merging: bool) -> Node:
+    return AlwaysNode()
 
 
 class OncePastEnd(Node):
@@ -61,6 +88,11 @@ class OncePercentilePastEnd(OncePastEnd):
     @property
     def percentiles(self) -> Iterator[float]:
         yield self._percentile
+
+
+@start.register
+def _(trigger: AfterPercentileWatermark, merging: bool) -> Node:
+    return OncePercentilePastEnd(trigger.percentile)
 
 
 class OnceEnough(Node):
@@ -98,9 +130,19 @@ class OnceCounted(OnceEnough):
         return 1
 
 
+@start.register
+def _(trigger: AfterCount, merging: bool) -> Node:
+    return OnceCounted(trigger.count)
+
+
 class OnceSized(OnceEnough):
     def weight(self, moment: Moment, element: Arrival) -> int:
         return element.size
+
+
+@start.register
+def _(trigger: AfterBytes, merging: bool) -> Node:
+    return OnceSized(trigger.size)
 
 
 class OncePunctuated(OnceEnough):
@@ -110,6 +152,11 @@ class OncePunctuated(OnceEnough):
 
     def weight(self, moment: Moment, element: Arrival) -> int:
         return int(evaluate(self._predicate, element.record, moment.schema) is True)
+
+
+@start.register
+def _(trigger: AfterPunctuation, merging: bool) -> Node:
+    return OncePunctuated(trigger)
 
 
 class OnceDelayed(Node):
@@ -153,6 +200,17 @@ class OnceDelayed(Node):
             yield self._deadline
 
 
+@start.register
+def _(trigger: AfterProcessingTime, merging: bool) -> Node:
+    return OnceDelayed(trigger)
+
+
+@start.register
+def _(trigger: AfterSynchronizedProcessingTime, merging: bool) -> Node:
+    # Everything upstream of a bundle has arrived when the bundle has: the slowest clock is the operator's own.
+    return OnceDelayed(AfterProcessingTime())
+
+
 class OnceTrue(Node):
     """data_driven: what came since the last reset, and a predicate over its aggregates."""
 
@@ -183,6 +241,11 @@ class OnceTrue(Node):
 
     def clear(self) -> None:
         self._seen = []
+
+
+@start.register
+def _(trigger: DataDriven, merging: bool) -> Node:
+    return OnceTrue(trigger)
 
 
 class OnceMatched(Node):
@@ -216,6 +279,11 @@ class OnceMatched(Node):
 
     def clear(self) -> None:
         self._left, self._matched = frozenset(), False
+
+
+@start.register
+def _(trigger: AfterPattern, merging: bool) -> Node:
+    return OnceMatched(trigger)
 
 
 def advance(regex: Regex, satisfied: frozenset[str]) -> frozenset[Regex]:
@@ -261,3 +329,8 @@ class OnceSignalled(Node):
     @property
     def signals(self) -> Iterator[str]:
         yield self._name
+
+
+@start.register
+def _(trigger: AfterSignal, merging: bool) -> Node:
+    return OnceSignalled(trigger.name)

@@ -3,10 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import singledispatch
 from typing import Any, Self
 
-from headrace.model.expressions.expr import Schema
+from headrace.errors import PipelineError
+from headrace.model.expressions.data_types import Schema
 from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.triggers import Trigger
 from headrace.model.windows import Window
 
 
@@ -113,3 +116,11 @@ class Node(ABC):
         """Percentile watermarks whose passing of the window's end the node wants to be asked at."""
         for child in self.children:
             yield from child.percentiles
+
+
+@singledispatch
+def start(trigger: Trigger, merging: bool) -> Node:
+    """The state of ``trigger`` in a fresh window; ``merging`` says whether windows of the key can merge. Each node
+    registers its triggers where it is defined.
+    """
+    raise PipelineError(f"{trigger!r} is not a trigger that the reference knows")

@@ -7,45 +7,15 @@ ready, and tells it when its window fires. Progress is counted since that node's
 from collections.abc import Sequence
 from typing import Self
 
-from headrace.errors import PipelineError
-from headrace.model.custom_triggers import CustomTrigger
-from headrace.model.triggers import (
-    AfterAll,
-    AfterAny,
-    AfterBytes,
-    AfterCount,
-    AfterEach,
-    AfterPattern,
-    AfterPercentileWatermark,
-    AfterProcessingTime,
-    AfterPunctuation,
-    AfterSignal,
-    AfterSynchronizedProcessingTime,
-    AfterWatermark,
-    Always,
-    DataDriven,
-    Default,
-    Never,
-    OrFinally,
-    Repeatedly,
-    Trigger,
-)
+from headrace.model.triggers import Trigger
+from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
+from headrace.model.triggers.custom import CustomTrigger
+from headrace.model.triggers.leaves import Never
 from headrace.reference.custom_trigger import OwnNode
-from headrace.reference.trigger_leaves import (
-    AlwaysNode,
-    DefaultNode,
-    NeverNode,
-    OnceCounted,
-    OnceDelayed,
-    OnceMatched,
-    OncePastEnd,
-    OncePercentilePastEnd,
-    OncePunctuated,
-    OnceSignalled,
-    OnceSized,
-    OnceTrue,
-)
-from headrace.reference.trigger_node import Moment, Node
+from headrace.reference.trigger_leaves import OncePastEnd
+from headrace.reference.trigger_node import Moment, Node, start
+
+__all__ = ["start"]
 
 
 class _EarlyAndLate(Node):
@@ -92,6 +62,11 @@ class _EarlyAndLate(Node):
         self._past_end = False
 
 
+@start.register
+def _(trigger: AfterWatermark, merging: bool) -> Node:
+    return _EarlyAndLate(trigger.early, trigger.late, merging) if trigger.children else OncePastEnd()
+
+
 class _Repeatedly(Node):
     """repeatedly(t): fires as t does and restarts it when it finishes."""
 
@@ -103,6 +78,11 @@ class _Repeatedly(Node):
         child.on_fire(moment)
         if child.finished:
             child.reset()
+
+
+@start.register
+def _(trigger: Repeatedly, merging: bool) -> Node:
+    return _Repeatedly([start(trigger.trigger, merging)])
 
 
 class _Any(Node):
@@ -124,6 +104,11 @@ class _Any(Node):
         self.finished = any(child.finished for child in self.children)
 
 
+@start.register
+def _(trigger: AfterAny, merging: bool) -> Node:
+    return _Any([start(t, merging) for t in trigger.triggers])
+
+
 class _All(Node):
     """after_all: fires when every child is ready or finished at the same evaluation."""
 
@@ -139,6 +124,11 @@ class _All(Node):
     def on_merge(self, moment: Moment, sources: Sequence[Self]) -> None:
         self._merge_children(moment, sources)
         self.finished = all(child.finished for child in self.children)
+
+
+@start.register
+def _(trigger: AfterAll, merging: bool) -> Node:
+    return _All([start(t, merging) for t in trigger.triggers])
 
 
 class _Each(Node):
@@ -178,6 +168,11 @@ class _Each(Node):
         self.finished = self._current is None
 
 
+@start.register
+def _(trigger: AfterEach, merging: bool) -> Node:
+    return _Each(trigger.triggers, merging)
+
+
 class _OrFinally(Node):
     """or_finally(main, until): until keeps its progress while main fires."""
 
@@ -198,48 +193,11 @@ class _OrFinally(Node):
         self.finished = any(child.finished for child in self.children)
 
 
-def start(trigger: Trigger, merging: bool) -> Node:  # noqa: PLR0911, PLR0912 (one line for each node of the model)
-    """The state of ``trigger`` in a fresh window; ``merging`` says whether windows of the key can merge."""
-    match trigger:
-        case Default():
-            return DefaultNode()
-        case AfterWatermark(None, None):
-            return OncePastEnd()
-        case AfterWatermark(early, late):
-            return _EarlyAndLate(early, late, merging)
-        case AfterPercentileWatermark(percentile):
-            return OncePercentilePastEnd(percentile)
-        case AfterCount(count):
-            return OnceCounted(count)
-        case AfterBytes(size):
-            return OnceSized(size)
-        case AfterPunctuation():
-            return OncePunctuated(trigger)
-        case DataDriven():
-            return OnceTrue(trigger)
-        case AfterPattern():
-            return OnceMatched(trigger)
-        case AfterSignal(name):
-            return OnceSignalled(name)
-        case AfterProcessingTime():
-            return OnceDelayed(trigger)
-        case AfterSynchronizedProcessingTime():
-            # Everything upstream of a bundle has arrived when the bundle has: the slowest clock is the operator's own.
-            return OnceDelayed(AfterProcessingTime())
-        case Repeatedly(repeated):
-            return _Repeatedly([start(repeated, merging)])
-        case AfterAny(triggers):
-            return _Any([start(t, merging) for t in triggers])
-        case AfterAll(triggers):
-            return _All([start(t, merging) for t in triggers])
-        case AfterEach(triggers):
-            return _Each(triggers, merging)
-        case OrFinally(main, until):
-            return _OrFinally([start(main, merging), start(until, merging)])
-        case CustomTrigger():
-            return OwnNode(trigger)
-        case Never():
-            return NeverNode()
-        case Always():
-            return AlwaysNode()
-    raise PipelineError(f"{trigger!r} is not a trigger that the reference knows")
+@start.register
+def _(trigger: OrFinally, merging: bool) -> Node:
+    return _OrFinally([start(trigger.main, merging), start(trigger.until, merging)])
+
+
+@start.register
+def _(trigger: CustomTrigger, merging: bool) -> Node:
+    return OwnNode(trigger)

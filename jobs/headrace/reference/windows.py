@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from headrace.errors import PipelineError
-from headrace.model.calendar import calendar_window
-from headrace.model.expressions.expr import Expr, Schema
+from headrace.model.calendar import CalendarWindows, calendar_window
+from headrace.model.expressions.data_types import Schema
+from headrace.model.expressions.expr import Expr
 from headrace.model.time import Instant
 from headrace.model.windows import (
     GLOBAL_WINDOW,
-    CalendarWindows,
     CustomWindows,
     FixedWindows,
     GlobalWindows,
@@ -100,13 +100,13 @@ def _span(windows: Collection[Window]) -> Window:
 
 
 def _check_contract(where: CustomWindows, windows: Collection[Window], groups: list[MergeGroup]) -> None:
-    seen: set[Window] = set()
+    used: set[Window] = set()
     for sources, result in groups:
-        if sources & seen or not sources <= set(windows):
+        if sources & used or not sources <= set(windows):
             raise PipelineError(f"{where!r} merged a window twice, or one that it was not given: {sorted(sources)}")
         if result in windows and result not in sources:
             raise PipelineError(f"{where!r} merged {sorted(sources)} into {result}, another window of the key")
-        seen |= sources
+        used |= sources
 
 
 def output_time(where: WindowFn, timestamp: Instant, window: Window) -> Instant:

@@ -1,4 +1,4 @@
-"""What a run can be for, by the name that whoever starts one in its own process gives it (headrace.application)."""
+"""What a run can be for, by the names that ``headrace.application`` takes."""
 
 from collections.abc import Mapping
 from typing import Final, Protocol

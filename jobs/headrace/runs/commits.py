@@ -8,7 +8,7 @@ they made of that.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 
@@ -20,11 +20,13 @@ from headrace.read.definition_plan import columns_after
 from headrace.read.snapshots.progress import StoredProgress, progress_to_json
 from headrace.runs.compaction import Folds
 from headrace.runs.executors.interface import Engine
+from headrace.sources.landing import ByInput
 from headrace.state.datafiles.epoch_files import Written
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord
-from headrace_snapshots.format.files import InputFile, Layer, LoggedFile
+from headrace_snapshots.format.files import DataFile, InputFile, Layer, LoggedFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import INPUTS, REJECTED, UNNAMED
 from headrace_snapshots.protocol.coordinator import (
     Acknowledged,
     CommitFenced,
@@ -37,8 +39,8 @@ from headrace_snapshots.protocol.coordinator import (
 from headrace_snapshots.protocol.messages import SnapshotId
 
 MAX_IN_FLIGHT = 2
-OUTPUT = ("panes", "late", "rejected")
-LOGS = (*OUTPUT, "inputs")
+RESULTS = (UNNAMED.panes, UNNAMED.late, REJECTED)
+"""Logs of what came out, which readers see. They are cut where snapshots have expired, and that of inputs is not."""
 
 
 class IncompleteEpochError(RetryError):
@@ -169,9 +171,10 @@ class Committer:
         if not self._is_allowed:
             self.allowed()
             self._is_allowed = True
-        written = self.engine.write(computed, {} if parent is None else parent.tables)
-        current = self._current_layers(parent, computed, written)
-        logs = self._logs(parent, computed, written)
+        written = computed.written
+        panes = written.logs[UNNAMED.panes]
+        current = self._current_layers(parent, computed, panes)
+        logs = self._logs(parent, computed.epoch, {**written.logs, INPUTS: _input_files(computed.files)})
         manifest = Manifest(
             snapshot_id=computed.attempt.snapshot_id,
             pipeline=self.engine.pipeline.name,
@@ -188,7 +191,7 @@ class Committer:
                 signals_of=self._signals_of(parent, computed),
                 executor=self.engine.executor,
             ),
-            tables={**written.tables, "current": current},
+            tables={**written.tables, UNNAMED.current: current},
             logs=logs,
             counts=computed.counts,
             timings={**computed.timings, "write_seconds": time.monotonic() - started},
@@ -199,7 +202,7 @@ class Committer:
         )
         self._floor = catalog.commit(self.claim, manifest).floor(self.claim.branch)
         self.head = manifest
-        if not computed.settles:
+        if not computed.wait_for_merges:
             self._begin_fold()
         self.on_commit(manifest)
 
@@ -215,31 +218,31 @@ class Committer:
         self._counted = self.engine.store.requests.snapshot()
         return {kind: count + written.requests.get(kind, 0) for kind, count in made.items()}
 
-    def _current_layers(self, parent: Manifest | None, computed: ComputedEpoch, written: Written) -> tuple[Layer, ...]:
-        layers = () if parent is None else parent.tables["current"]
-        layers = self._folds.adopted(layers, wait=computed.settles)
-        return (*layers, Layer.of(written.panes, computed.epoch, computed.epoch)) if written.panes else layers
+    def _current_layers(
+        self, parent: Manifest | None, computed: ComputedEpoch, panes: tuple[DataFile, ...]
+    ) -> tuple[Layer, ...]:
+        layers = () if parent is None else parent.tables[UNNAMED.current]
+        layers = self._folds.adopted(layers, wait=computed.wait_for_merges)
+        return (*layers, Layer.of(panes, computed.epoch, computed.epoch)) if panes else layers
 
     def _begin_fold(self) -> None:
         if self.head is not None:
             prefix = self.catalog.data_prefix(self.head.epoch, self.head.snapshot_id)
-            self._folds.begin(self.head.tables["current"], prefix)
+            self._folds.begin(self.head.tables[UNNAMED.current], prefix)
 
-    def _logs(self, parent: Manifest | None, computed: ComputedEpoch, written: Written) -> Mapping[str, FileLog]:
-        logs = dict(parent.logs) if parent is not None else {name: FileLog.empty() for name in LOGS}
-        logs |= {name: self.catalog.cut(logs[name], self._floor) for name in OUTPUT}
-        inputs = tuple(
-            InputFile(file.path, file.size, file.etag, name, file.digest)
-            for name, some in computed.files.items()
-            for file in some
-        )
-        added: dict[str, tuple[LoggedFile, ...]] = {
-            "panes": written.panes,
-            "late": written.late,
-            "rejected": written.rejected,
-            "inputs": inputs,
-        }
+    def _logs(
+        self, parent: Manifest | None, epoch: int, added: Mapping[str, Sequence[LoggedFile]]
+    ) -> Mapping[str, FileLog]:
+        """The logs of ``parent`` with the files that ``epoch`` ``added``, by log."""
+        logs = dict(parent.logs) if parent is not None else {name: FileLog.empty() for name in (*RESULTS, INPUTS)}
+        logs |= {name: self.catalog.cut(logs[name], self._floor) for name in RESULTS}
         for name, files in added.items():
             if files:
-                logs[name] = self.catalog.append_record(logs[name], FileRecord(computed.epoch, files))
+                logs[name] = self.catalog.append_record(logs[name], FileRecord(epoch, tuple(files)))
         return logs
+
+
+def _input_files(files: ByInput) -> tuple[InputFile, ...]:
+    return tuple(
+        InputFile(file.path, file.size, file.etag, name, file.digest) for name, some in files.items() for file in some
+    )

@@ -53,8 +53,8 @@ class Folds:
         wait = wait or len(layers) > MOST_LAYERS
         if not (self._beside.is_done or (wait and self._beside.is_running)):
             return layers
-        found = self._beside.result()
-        return found.merging.replaced(layers, found.files)
+        compacted = self._beside.result()
+        return compacted.merging.replaced(layers, compacted.files)
 
     def close(self) -> None:
         """End the fold that is running, if one is, and wait until it writes nothing more."""

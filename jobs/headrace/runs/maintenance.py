@@ -61,8 +61,8 @@ def rule_of(
     """
     if pipeline is None and last is None:
         raise KeepError(
-            f"pipeline {name} is not registered, so nobody knows what its retention keeps: say it (--keep-last, "
-            "in Python keep_last=), give the pipeline's file, or name its folder in HEADRACE_PIPELINES"
+            f"pipeline {name} is not registered, so its retention is not known: give --keep-last (in Python "
+            "keep_last=), give the pipeline's file, or name its folder in HEADRACE_PIPELINES"
         )
     said = (None if pipeline is None else pipeline.retention) or Retention()
     as_said = None if said.keep_for is None else timedelta(microseconds=said.keep_for)
@@ -183,9 +183,9 @@ def _results(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) 
     """Results of runs: each can be read."""
     for path in _stored(catalog, ObjectKind.RUNS):
         try:
-            found = _read(catalog.store, path)
-            if path != result_path(catalog.pipeline, found.run_id):
-                raise ResultDamagedError(f"it is the result of run {found.run_id} of {found.pipeline}")
+            content = _read(catalog.store, path)
+            if path != result_path(catalog.pipeline, content.run_id):
+                raise ResultDamagedError(f"it is the result of run {content.run_id} of {content.pipeline}")
         except ResultDamagedError as error:
             yield Problem(path, str(error), "who started that run", f"{BACKUP}, or delete it: no expiry does")
         except ObjectNotFoundError:
@@ -201,9 +201,9 @@ def _witnesses(catalog: Catalog, stored: Collection[str]) -> Iterator[Witness]:
             yield Witness(path, frozenset({begin}), audited=end)
         elif kind is ObjectKind.RUNS:
             with suppress(ResultDamagedError, ObjectNotFoundError):
-                found = _read(catalog.store, path)
-                named = {snapshot for snapshot in (found.snapshot, found.published) if snapshot is not None}
-                yield Witness(path, frozenset(named), published=found.published, at=found.finished_at)
+                content = _read(catalog.store, path)
+                named = {snapshot for snapshot in (content.snapshot, content.published) if snapshot is not None}
+                yield Witness(path, frozenset(named), published=content.published, at=content.finished_at)
 
 
 def _stored(catalog: Catalog, kind: ObjectKind) -> Iterator[str]:

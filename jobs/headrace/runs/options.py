@@ -10,7 +10,6 @@ from headrace.errors import FixConfigError
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant, instant, parse_duration
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
-from headrace.pipeline.executors import Executor
 from headrace.runs.modes import Mode
 from headrace_snapshots.layout import RUN_ID
 from headrace_snapshots.refs import MAIN, PUBLISHED, why_not
@@ -122,20 +121,18 @@ class RunOptions:
     ``run_id`` names the result object, so it is new for every attempt; ``request`` names what every attempt of it is
     for, if there may be several. ``branch`` is what the run moves; a backfill forks to it, and there ``main`` stands
     for a branch named after the run. ``publish`` ends the run with a publish if its audit succeeded. ``snapshot`` is
-    where a recovery moves ``main`` back to. ``span``: the event times whose windows a backfill computes anew, None for
+    where a recovery moves ``main`` back to. ``span``: the event times whose windows a backfill computes again, None for
     all. ``as_read_by``: a snapshot whose files, where they are read again, are read in the order and at the processing
-    times that it recorded. ``full_sweep`` lists the whole landing prefix instead of only its newest
-    part. ``executor`` is where epochs are computed, None for the pipeline's own; ``reason`` says why, where whoever
-    starts the run chose it. ``mode`` BATCH takes all input as one epoch, after which the watermark goes to +inf:
-    every window gives one pane and closes.
-    ``signals`` are given to the run's first epoch (semantics 9.3), and not again by another attempt of the ``request``
-    whose signals were given last. ``mode`` REPLAY fills an empty branch with the epochs that the branch (or tag)
-    ``from_branch`` recorded, default main; or under ``clock`` with what has landed. Run again, a replay that was
-    stopped continues. It publishes nothing.
-    ``create``: a root that does not exist is made even if there is no input. ``promotes``: the branch of a backfill is
-    to be promoted, so what would stand against that whatever it computes is said first.
-    ``strict``: the run refuses a snapshot that was made by other code of the user's own. ``allow_new_aggregates``:
-    aggregates that a snapshot lacks start empty; otherwise the run refuses that snapshot.
+    times that it recorded. ``full_sweep`` lists the whole landing prefix instead of only its newest part. ``executor``
+    is where epochs are computed, None for the pipeline's own; ``reason`` says why, if the caller has chosen it.
+    ``mode`` BATCH takes all input as one epoch, after which the watermark goes to +inf: every window gives one pane and
+    closes. ``signals`` are given to the run's first epoch (semantics 9.3), and not again by another attempt of the
+    ``request`` whose signals were given last. ``mode`` REPLAY fills an empty branch with the epochs that the branch (or
+    tag) ``from_branch`` recorded, default main; or under ``clock`` with what has landed. Run again, a replay that was
+    stopped continues. It publishes nothing. ``create``: a root that does not exist is made even if there is no input.
+    ``promotes``: the branch of a backfill is to be promoted, so what would stand against that whatever it computes is
+    said first. ``strict``: the run refuses a snapshot that was made by other code of the user's own.
+    ``allow_new_aggregates``: aggregates that a snapshot lacks start empty; otherwise the run refuses that snapshot.
     Raises RunOptionsError.
     """
 
@@ -158,7 +155,7 @@ class RunOptions:
     allow_new_aggregates: bool = False
     create: bool = False
     promotes: bool = False
-    executor: Executor | None = None
+    executor: str | None = None
     reason: str = ""
 
     def __post_init__(self) -> None:
@@ -167,7 +164,7 @@ class RunOptions:
         if self.branch == PUBLISHED:
             raise RunOptionsError(f"branch {PUBLISHED!r} is what readers see: run on {MAIN}, or a branch of your own")
         if (problem := why_not(self.branch)) is not None:
-            raise RunOptionsError(f"branch {self.branch!r} cannot be: {problem}")
+            raise RunOptionsError(f"{self.branch!r} cannot name a branch: {problem}")
         for name in ("max_epochs", "files_per_epoch", "bytes_per_epoch"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -192,7 +189,7 @@ class RunOptions:
         if self.branch == MAIN:
             raise RunOptionsError("a replay fills an empty branch of its own, not main: name one (--branch)")
         if self.signals:
-            raise RunOptionsError("a replay is given the signals that were recorded and no others: leave them out")
+            raise RunOptionsError("a replay repeats the recorded signals and no others: leave out signals")
         if self.clock is not None and self.from_branch is not None:
             raise RunOptionsError("a replay repeats what a branch recorded, or has a clock of its own, not both")
         if self.clock is None and (self.files_per_epoch is not None or self.bytes_per_epoch is not None):

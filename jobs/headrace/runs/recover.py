@@ -7,9 +7,10 @@ from typing import Any
 
 from headrace.errors import FixConfigError
 from headrace.pipeline.pipeline import Pipeline
+from headrace.runs.continuation import check_continues
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.options import RunOptions
-from headrace.runs.process import check_goes_on, process
+from headrace.runs.process import process
 from headrace.runs.reporting.listener import Listener
 from headrace.runs.reporting.results import RunResult
 from headrace_snapshots.catalog import Catalog
@@ -32,13 +33,12 @@ def recover(
     listener: Listener | None = None,
     spark: Any = None,
 ) -> RunResult:
-    """Move ``options.branch`` back to ``options.snapshot``, fencing whoever writes it, and process from there. What the
-    branch had read is read as it was then (``rereading``).
+    """Move ``options.branch`` back to ``options.snapshot``, fence its writer, and process from there. What the branch
+    had read is read as it was then (``backfill_plan``).
 
     If ``published`` is newer than the snapshot it moves back too, in the same entry. Output patches that came after it
-    are given up, with a warning each: replaying does not make them again. Another attempt of the same
-    request finds that entry in the log and only goes on replaying. Nothing moves for a pipeline that could not go on
-    from there.
+    are given up, with a warning each: replaying does not make them again. Another attempt of the same request finds
+    that entry in the log and only goes on replaying. Nothing moves for a pipeline that could not continue from there.
     """
     if options.snapshot is None:
         raise RecoverOptionsError("a recovery needs the snapshot to go back to; `headrace log` lists their ids")
@@ -50,7 +50,7 @@ def recover(
     if head == options.snapshot:
         given_up = _given_up(catalog, catalog.head().entry, options.branch, options.snapshot, message)
     else:
-        check_goes_on(pipeline, catalog.manifest(options.snapshot), allow_new_aggregates=options.allow_new_aggregates)
+        check_continues(pipeline, catalog.manifest(options.snapshot), allow_new_aggregates=options.allow_new_aggregates)
         given_up = _moved_back(catalog, options.branch, options.snapshot, message)
         if given_up is None:
             patches = patches_given_up(catalog, head, options.snapshot)

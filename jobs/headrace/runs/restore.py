@@ -27,6 +27,7 @@ from headrace_snapshots.catalog import Catalog, Claim, Link
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import INPUTS, is_current
 from headrace_snapshots.patches import patches_given_up, told, warned
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
@@ -69,7 +70,7 @@ def restore(
     verify: Verify,
     gone: Gone,
 ) -> RestoredRun:
-    """Go on from the head of ``claim``, or from the newest whole snapshot below it.
+    """Continue from the head of ``claim``, or from the newest whole snapshot below it.
 
     ``checked`` raises when the pipeline cannot continue from a manifest. Raises BelowPublishedError, InputGoneError,
     FencedError, and what the callables raise.
@@ -94,7 +95,7 @@ def restore(
             "; the manifest that named its input is broken, so Headrace cannot tell whether all of it is still there"
         )
     if signals := _signals(broken):
-        warning += f"; signals that were given since have no effect any more, give them again: {_joined(signals)}"
+        warning += f"; signals given since then are lost, give them again: {_joined(signals)}"
     to = "its beginning" if whole is None else f"snapshot {whole.snapshot_id} (epoch {whole.epoch})"
     back = None if whole is None else whole.snapshot_id
     patches = patches_given_up(catalog, claim.snapshot_id, back)
@@ -115,7 +116,7 @@ class _Restorable:
 
     def problems(self, manifest: Manifest) -> list[BrokenObjectError]:
         """What is wrong with what ``manifest`` names; once something is known to be broken nothing else is read."""
-        tables = {name: layers for name, layers in manifest.tables.items() if name != "current"}
+        tables = {name: layers for name, layers in manifest.tables.items() if not is_current(name)}
         named = {
             file.path: (manifest, name, file)
             for name, layers in tables.items()
@@ -125,8 +126,8 @@ class _Restorable:
         if not (known := self._known(named)):
             unread = [each for path, each in named.items() if path not in self._found]
             with ThreadPoolExecutor(_READERS) as pool:
-                found = list(pool.map(self._problem, unread))
-            self._found |= dict(zip((file.path for *_, file in unread), found, strict=True))
+                results = list(pool.map(self._problem, unread))
+            self._found |= dict(zip((file.path for *_, file in unread), results, strict=True))
             known = self._known(named)
         return known or self._offsets_problem(manifest)
 
@@ -194,8 +195,8 @@ def _check_input(
     lost = gone(whole, read)
     if lost:
         raise InputGoneError(
-            f"{catalog.pipeline}: {reason}. Going back to an older snapshot means to read again what came after it, "
-            f"and {len(lost)} of those files are gone or changed: {_joined(lost)}. Put them back as they were, or "
+            f"{catalog.pipeline}: {reason}. A run that goes back to an older snapshot reads again what came after it, "
+            f"and {len(lost)} of these files are gone or changed: {_joined(lost)}. Put them back as they were, or "
             "bring the broken object back from a backup; or give their records up with `headrace rollback`"
             + warned(catalog, broken[0].snapshot_id, None if whole is None else whole.snapshot_id)
         )
@@ -207,7 +208,7 @@ def _inputs_since(catalog: Catalog, links: list[Link], epoch: int) -> Iterator[t
     for link in links:
         if link.manifest is not None:
             with suppress(BrokenObjectError):
-                records = [*catalog.files(link.manifest.logs["inputs"], since_epoch=epoch)]
+                records = [*catalog.files(link.manifest.logs[INPUTS], since_epoch=epoch)]
                 yield link.manifest, [f for record in records for f in record.files if isinstance(f, InputFile)]
 
 

@@ -22,9 +22,9 @@ def check_budgets(
     some of them.
     """
     for given in pipeline.inputs:
-        budget, found = given.source.max_rejected, rejected.get(given.name, 0)
-        if budget is not None and found > budget:
+        budget, count = given.source.max_rejected, rejected.get(given.name, 0)
+        if budget is not None and count > budget:
             raise DeadLetterBudgetError(
-                f"epoch {epoch} rejects {found} records of input {given.name} and max_rejected is {budget}: "
+                f"epoch {epoch} rejects {count} records of input {given.name} and max_rejected is {budget}: "
                 f"{'; '.join(sample.get(given.name, ()))}. Correct the files, or raise max_rejected of the source"
             )

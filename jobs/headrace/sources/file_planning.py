@@ -110,11 +110,11 @@ def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSour
     known = {file.path: file for file in offsets.recent}
     new: list[LandedFile] = []
     for file in _listed(store, prefix, offsets.mark, source):
-        seen = known.get(file.path)
-        if seen is None:
+        recorded = known.get(file.path)
+        if recorded is None:
             new.append(file)
-        elif not is_unchanged(store, seen, file):
-            raise ChangedFileError(file.path, f"it was {_version(seen)}, now it is {_version(file)}")
+        elif not is_unchanged(store, recorded, file):
+            raise ChangedFileError(file.path, f"it was {_version(recorded)}, now it is {_version(file)}")
     return new
 
 
@@ -133,25 +133,25 @@ def taken_in(store: ObjectStore, file: LandedFile) -> LandedFile:
     is what it is then. Raises VanishedFileError, ChangingFileError.
     """
     try:
-        found = store.digested(file.path)
+        digested = store.digested(file.path)
     except ObjectNotFoundError as error:
         raise VanishedFileError(file.path) from error
     except ObjectChangedError as error:
         raise ChangingFileError([file.path]) from error
-    return file if found is None else LandedFile(found.path, found.size, found.etag, found.digest)
+    return file if digested is None else LandedFile(digested.path, digested.size, digested.etag, digested.digest)
 
 
 def listed_again(store: ObjectStore, prefix: str, files: Sequence[LandedFile]) -> list[LandedFile]:
     """``files``, which landed under ``prefix``, as they are now. Raises VanishedFileError."""
     wanted = {file.path for file in files}
-    found: dict[str, LandedFile] = {}
+    listed: dict[str, LandedFile] = {}
     listing = store.list(_folder(prefix), min(wanted, default="")[:-1])
-    while len(found) < len(wanted) and (info := next(listing, None)) is not None:
+    while len(listed) < len(wanted) and (info := next(listing, None)) is not None:
         if info.path in wanted:
-            found[info.path] = LandedFile(info.path, info.size, info.etag)
-    if gone := sorted(wanted - found.keys()):
+            listed[info.path] = LandedFile(info.path, info.size, info.etag)
+    if gone := sorted(wanted - listed.keys()):
         raise VanishedFileError(gone[0])
-    return [found[file.path] for file in files]
+    return [listed[file.path] for file in files]
 
 
 def content(store: ObjectStore, file: LandedFile) -> bytes:
@@ -163,7 +163,7 @@ def content(store: ObjectStore, file: LandedFile) -> bytes:
     except ObjectNotFoundError as error:
         raise VanishedFileError(file.path) from error
     except ObjectChangedError as error:
-        raise ChangedFileError(file.path, f"it was {_version(file)}, and is not any more") from error
+        raise ChangedFileError(file.path, f"it was {_version(file)}, and now it is another file") from error
 
 
 def full_sweep(
@@ -212,17 +212,17 @@ def advance(offsets: Offsets, batch: Sequence[LandedFile], look_back: int) -> Of
 
 def _listed(store: ObjectStore, prefix: str, start_after: str, source: FileSource) -> Iterator[LandedFile]:
     folder = _folder(prefix)
-    for found in store.list(folder, start_after):
-        if _is_input(found, folder, source):
-            yield LandedFile(found.path, found.size, found.etag)
+    for info in store.list(folder, start_after):
+        if _is_input(info, folder, source):
+            yield LandedFile(info.path, info.size, info.etag)
 
 
 def _folder(prefix: str) -> str:
     return f"{prefix}/" if prefix else ""
 
 
-def _is_input(found: ObjectInfo, folder: str, source: FileSource) -> bool:
-    name = found.path.removeprefix(folder)
+def _is_input(info: ObjectInfo, folder: str, source: FileSource) -> bool:
+    name = info.path.removeprefix(folder)
     # Spark and Hadoop skip these names too, so they could not be read even if they were listed.
     if any(part.startswith(("_", ".")) for part in name.split("/")) or name.endswith(("/", "._COPYING_")):
         return False

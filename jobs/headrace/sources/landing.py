@@ -44,7 +44,7 @@ class Landing:
 
     def __init__(self, pipeline: Pipeline, root: ObjectStore) -> None:
         self.places = {
-            each.name: Place(*open_source(root, each.source.path), source=each.source) for each in pipeline.inputs
+            given.name: Place(*open_source(root, given.source.path), source=given.source) for given in pipeline.inputs
         }
 
     @property
@@ -62,7 +62,7 @@ class Landing:
         known: dict[str, list[str]] = {}
         for file in swept or ():
             known.setdefault(file.input, []).append(file.path)
-        found: dict[str, list[LandedFile]] = {}
+        new: dict[str, list[LandedFile]] = {}
         for name, place in self.places.items():
             behind = offsets.get(name, Offsets())
             stragglers: list[LandedFile] = []
@@ -70,8 +70,8 @@ class Landing:
                 stragglers = full_sweep(place.store, place.prefix, behind, known.get(name, ()), place.source)
             files = [*stragglers, *discover(place.store, place.prefix, behind, place.source)]
             if files:
-                found[name] = files
-        return found
+                new[name] = files
+        return new
 
     def next_epoch(
         self, files: ByInput, max_files: int | None = None, max_bytes: int | None = None

@@ -24,8 +24,8 @@ NOT_SAID = MAX_INSTANT
 def newest_of(given: Input, times: pa.Array, processing_time: Instant) -> Instant | None:
     """The newest of the event ``times`` of records of an input; None if there is none."""
     latest = min(int(given.event_time.latest(processing_time)), LATEST)
-    found = pc.max(times.filter(pc.less_equal(times, latest).fill_null(False))).as_py()
-    return None if found is None else Instant(found)
+    newest = pc.max(times.filter(pc.less_equal(times, latest).fill_null(False))).as_py()
+    return None if newest is None else Instant(newest)
 
 
 def newest_handed_on(given: Input, records: Scanned, processing_time: Instant) -> Instant | None:

@@ -8,17 +8,15 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from headrace.model.time import (
-    END_OF_CALENDAR,
-    GLOBAL_WINDOW_END,
     MAX_INSTANT,
     MIN_INSTANT,
-    NEVER,
     Instant,
-    parse,
     render,
 )
 from headrace.model.watermarks import Split
+from headrace.sources.chain_clocks import ChainClocks
 from headrace.sources.file_planning import LandedFile, Offsets
+from headrace.sources.stored_times import in_calendar, instant_of, instants_of, optional_instant_of
 from headrace_snapshots.format.codec import Fields, MalformedError
 
 N = TypeVar("N", int, float)
@@ -49,8 +47,8 @@ class InputProgress:
         return cls(
             offsets=Offsets.from_json(fields.fields("offsets"), recent),
             splits=fields.mapping("splits", lambda splits, name: _split_from_json(splits.fields(name))),
-            watermark=_instant(fields, "watermark"),
-            percentiles=_by_number(float, fields.mapping("percentile_watermarks", _instant)),
+            watermark=instant_of(fields, "watermark"),
+            percentiles=_by_number(float, fields.mapping("percentile_watermarks", instant_of)),
         )
 
 
@@ -73,7 +71,9 @@ class InputHold:
     @classmethod
     def from_json(cls, fields: Fields) -> "InputHold":
         """The watermarks of what is stored of an input. Raises MalformedError."""
-        return cls(_instant(fields, "watermark"), _by_number(float, fields.mapping("percentile_watermarks", _instant)))
+        return cls(
+            instant_of(fields, "watermark"), _by_number(float, fields.mapping("percentile_watermarks", instant_of))
+        )
 
 
 @dataclass(frozen=True)
@@ -101,16 +101,16 @@ class WatermarkHold:
         """A JSON value, in the words of the progress itself; the inverse of ``from_json``."""
         return {
             "watermark": render(self.watermark),
-            "output_watermarks": [render(_in_calendar(at)) for at in self.outputs],
-            "inputs": {name: each.to_json() for name, each in self.inputs.items()},
+            "output_watermarks": [render(in_calendar(at)) for at in self.outputs],
+            "inputs": {name: progress.to_json() for name, progress in self.inputs.items()},
         }
 
     @classmethod
     def from_json(cls, fields: Fields) -> "WatermarkHold":
         """The watermarks of a stored progress, or of what one was held to. Raises MalformedError."""
         return cls(
-            _instant(fields, "watermark"),
-            _instants(fields, "output_watermarks"),
+            instant_of(fields, "watermark"),
+            instants_of(fields, "output_watermarks"),
             fields.mapping("inputs", lambda inputs, name: InputHold.from_json(inputs.fields(name))),
         )
 
@@ -132,7 +132,7 @@ class HeldBack:
     @classmethod
     def from_json(cls, fields: Fields) -> "HeldBack":
         """The inverse of ``to_json``. Raises MalformedError."""
-        return cls(fields.text("input"), fields.optional_text("split"), _optional_instant(fields, "since"))
+        return cls(fields.text("input"), fields.optional_text("split"), optional_instant_of(fields, "since"))
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ class Ahead:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value; the inverse of ``from_json``."""
-        found = {"input": self.input, "records": self.records, "file": self.file, "position": self.position}
-        return {**found, "at": render(self.at)}
+        document = {"input": self.input, "records": self.records, "file": self.file, "position": self.position}
+        return {**document, "at": render(self.at)}
 
     @classmethod
     def from_json(cls, fields: Fields) -> "Ahead":
@@ -164,7 +164,7 @@ class Ahead:
             records=fields.integer("records"),
             file=fields.text("file"),
             position=fields.optional_integer("position"),
-            at=_instant(fields, "at"),
+            at=instant_of(fields, "at"),
         )
 
 
@@ -193,8 +193,8 @@ class Lacking:
 
 @dataclass(frozen=True, kw_only=True)
 class EpochClocks:
-    """Clocks after an epoch (the watermark is the least of all inputs; an output watermark for each stage), and lower
-    bounds of the next activations that windows want; and who holds the watermark back.
+    """Clocks after an epoch: the watermark, which is the least of all inputs, who holds it back, processing time; and
+    those of the ``chain`` of aggregations.
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
     none; ``ahead`` and ``lacking`` are of the epoch too. ``newest`` is the latest event time of elements of any epoch,
@@ -205,9 +205,7 @@ class EpochClocks:
 
     watermark: Instant = MIN_INSTANT
     processing_time: Instant = MIN_INSTANT
-    output_watermarks: tuple[Instant, ...] = ()
-    due_event: Instant = NEVER
-    due_time: Instant = NEVER
+    chain: ChainClocks = field(default_factory=ChainClocks)
     min_event_time: Instant | None = None
     max_event_time: Instant | None = None
     held_back_by: HeldBack | None = None
@@ -229,12 +227,12 @@ class PipelineProgress(EpochClocks):
         """Whether some window may want an activation at ``processing_time`` without new input. ``hold``: what the
         epoch would be held to. Another one than held the last lets watermarks go on.
         """
-        return self.due_time <= processing_time or self.held_to not in (None, hold)
+        return self.chain.due_time <= processing_time or self.held_to not in (None, hold)
 
     @property
     def offsets(self) -> dict[str, Offsets]:
         """Offsets by input."""
-        return {name: each.offsets for name, each in self.inputs.items()}
+        return {name: progress.offsets for name, progress in self.inputs.items()}
 
     @property
     def files(self) -> int:
@@ -247,22 +245,20 @@ class PipelineProgress(EpochClocks):
         return sum(offsets.bytes for offsets in self.offsets.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Instants as ISO 8601 in UTC, or -inf and +inf; a due that never comes is null."""
+        """Instants as ISO 8601 in UTC, or -inf and +inf."""
         return {
-            "inputs": {name: each.to_json() for name, each in self.inputs.items()},
+            "inputs": {name: progress.to_json() for name, progress in self.inputs.items()},
             "watermark": render(self.watermark),
             "held_back_by": None if self.held_back_by is None else self.held_back_by.to_json(),
             "processing_time": render(self.processing_time),
-            "output_watermarks": [render(_in_calendar(value)) for value in self.output_watermarks],
-            "next_event_time_deadline": _due_to_json(self.due_event),
-            "next_processing_time_deadline": _due_to_json(self.due_time),
+            **self.chain.to_json(),
             "min_event_time": None if self.min_event_time is None else render(self.min_event_time),
             "max_event_time": None if self.max_event_time is None else render(self.max_event_time),
-            "ahead": [each.to_json() for each in self.ahead],
+            "ahead": [record.to_json() for record in self.ahead],
             "newest_event_time": None if self.newest is None else render(self.newest),
             "newest_event_time_read": None if self.newest_read is None else render(self.newest_read),
             "behind": {str(lag): count for lag, count in sorted(self.behind.items())},
-            **({"lacking": [each.to_json() for each in self.lacking]} if self.lacking else {}),
+            **({"lacking": [column.to_json() for column in self.lacking]} if self.lacking else {}),
             **({} if self.held_to is None else {"held_to": self.held_to.to_json()}),
         }
 
@@ -280,19 +276,17 @@ def clocks_from_json(fields: Fields) -> dict[str, Any]:
     """The fields of EpochClocks, as ``PipelineProgress.to_json`` wrote them. Raises MalformedError."""
     held_back = fields.json("held_back_by") is not None
     return {
-        "watermark": _instant(fields, "watermark"),
-        "processing_time": _instant(fields, "processing_time"),
-        "output_watermarks": _instants(fields, "output_watermarks"),
-        "due_event": _due(fields, "next_event_time_deadline"),
-        "due_time": _due(fields, "next_processing_time_deadline"),
-        "min_event_time": _optional_instant(fields, "min_event_time"),
-        "max_event_time": _optional_instant(fields, "max_event_time"),
+        "watermark": instant_of(fields, "watermark"),
+        "processing_time": instant_of(fields, "processing_time"),
+        "chain": ChainClocks.from_json(fields),
+        "min_event_time": optional_instant_of(fields, "min_event_time"),
+        "max_event_time": optional_instant_of(fields, "max_event_time"),
         "held_back_by": HeldBack.from_json(fields.fields("held_back_by")) if held_back else None,
         "ahead": fields.items("ahead", Ahead.from_json),
         "lacking": fields.items("lacking", Lacking.from_json) if "lacking" in fields.value else (),
-        "newest": _optional_instant(fields, "newest_event_time"),
+        "newest": optional_instant_of(fields, "newest_event_time"),
         "newest_read": (
-            _optional_instant(fields, "newest_event_time_read")
+            optional_instant_of(fields, "newest_event_time_read")
             if "newest_event_time_read" in fields.value
             else MAX_INSTANT  # nobody knows: it was not recorded
         ),
@@ -306,22 +300,6 @@ def later_of(one: Instant | None, other: Instant | None) -> Instant | None:
     return max((at for at in (one, other) if at is not None), default=None)
 
 
-def _in_calendar(watermark: Instant) -> Instant:
-    """``watermark``, or if it is that of a global window that is still open, the lower bound of it that has a name."""
-    return min(watermark, END_OF_CALENDAR) if watermark < GLOBAL_WINDOW_END else watermark
-
-
-def _due_to_json(due: Instant) -> str | None:
-    """A due beyond the calendar, as at the end of the global window, is +inf."""
-    return None if due >= NEVER else "+inf" if due > END_OF_CALENDAR else render(due)
-
-
-def _due(fields: Fields, name: str) -> Instant:
-    """At or below the due that was written: a due is a lower bound."""
-    due = _optional_instant(fields, name)
-    return NEVER if due is None else min(due, END_OF_CALENDAR)
-
-
 def _split_to_json(split: Split) -> dict[str, Any]:
     return {
         "mark": None if split.mark is None else render(split.mark),
@@ -333,26 +311,7 @@ def _split_to_json(split: Split) -> dict[str, Any]:
 
 def _split_from_json(fields: Fields) -> Split:
     lags = _by_number(int, fields.mapping("lags", Fields.integer))
-    return Split(_optional_instant(fields, "mark"), _instant(fields, "heard"), _instant(fields, "since"), lags)
-
-
-def _instant(fields: Fields, name: str) -> Instant:
-    return _parsed(fields.text(name), fields, name)
-
-
-def _instants(fields: Fields, name: str) -> tuple[Instant, ...]:
-    return tuple(_parsed(text, fields, name) for text in fields.array(name))
-
-
-def _optional_instant(fields: Fields, name: str) -> Instant | None:
-    return None if fields.json(name) is None else _instant(fields, name)
-
-
-def _parsed(text: Any, fields: Fields, name: str) -> Instant:
-    try:
-        return parse(text)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise MalformedError(f"{fields.where}.{name} has {text!r}, which is not a time") from error
+    return Split(optional_instant_of(fields, "mark"), instant_of(fields, "heard"), instant_of(fields, "since"), lags)
 
 
 def _by_number(number: Callable[[str], N], values: Mapping[str, V]) -> dict[N, V]:

@@ -51,7 +51,7 @@ def required_by(pipeline: Pipeline, given: Input) -> Required:
 
 def nearest(name: str, names: Collection[str]) -> str | None:
     """Which of ``names`` is most like ``name``; None if none is."""
-    spelled = {each.casefold(): each for each in names}
+    spelled = {candidate.casefold(): candidate for candidate in names}
     close = difflib.get_close_matches(name.casefold(), spelled, 1)
     return spelled[close[0]] if close else None
 

@@ -45,7 +45,7 @@ def split_facts(
     if len(ahead):
         marks, named = marks.filter(pc.invert(is_ahead)), named.filter(pc.invert(is_ahead))
     counts_lags = isinstance(strategy, BoundedOutOfOrderness) and bool(list(wanted)) and bool(clock.splits)
-    found: dict[str, SplitFacts] = {}
+    facts: dict[str, SplitFacts] = {}
     split = named.indices.to_numpy()
     for number, name in enumerate(named.dictionary.to_pylist()):
         here = split == number
@@ -57,8 +57,8 @@ def split_facts(
         lags: dict[int, int] = {}
         if counts_lags and isinstance(strategy, BoundedOutOfOrderness) and known is not None and known.mark is not None:
             lags = _lags(strategy, int(known.mark), own.drop_null().to_numpy())
-        found[name] = SplitFacts(None if latest is None else Instant(latest), lags)
-    return SplitStats(found, len(ahead), int(rows[ahead[0]]) if len(ahead) else None)
+        facts[name] = SplitFacts(None if latest is None else Instant(latest), lags)
+    return SplitStats(facts, len(ahead), int(rows[ahead[0]]) if len(ahead) else None)
 
 
 def _lags(strategy: BoundedOutOfOrderness, mark: int, marks: NDArray[np.int64]) -> dict[int, int]:

@@ -14,7 +14,8 @@ from headrace.kernel.elements import judge
 from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import TIMESTAMP
-from headrace.model.expressions.expr import Column, Expr, Schema
+from headrace.model.expressions.data_types import Schema
+from headrace.model.expressions.expr import Column, Expr
 from headrace.model.time import Instant
 from headrace.model.watermarks import SplitStrategy
 from headrace.pipeline.event_time import EventTime
@@ -39,14 +40,14 @@ def judged(
     stamps = _stamps(given.event_time, records, own, processing_time)
     rows = _in_form(pipeline, given, records, parses, length)
     rejects = _reasons(pipeline, given.event_time, records, rows, stamps)
-    found = judge(stage, {**rows, c.EVENT_TIME: stamps[c.EVENT_TIME]}, rejects)
+    columns = judge(stage, {**rows, c.EVENT_TIME: stamps[c.EVENT_TIME]}, rejects)
     if (control := _is_control(given.event_time, parses, stamps)) is not None:  # it needs no key
-        found[c.REJECT] = pc.if_else(control, rejects, found[c.REJECT])
+        columns[c.REJECT] = pc.if_else(control, rejects, columns[c.REJECT])
     if records.unparsed.null_count < length:  # an expression may make something of a record that does not parse
-        found[c.ADMITTED] = pc.and_(found[c.ADMITTED], parses)
+        columns[c.ADMITTED] = pc.and_(columns[c.ADMITTED], parses)
     if pipeline.deduplicate is not None:
         stamps[c.ID] = _of(pipeline.deduplicate.id, rows, pipeline.schema, parses, length)
-    return {**found, **stamps}
+    return {**columns, **stamps}
 
 
 def mark_of(event_time: EventTime) -> Expr | None:
@@ -60,10 +61,10 @@ def mark_of(event_time: EventTime) -> Expr | None:
 
 def _of(expr: Expr, rows: Mapping[str, pa.Array], schema: Schema, parses: pa.Array, length: int) -> pa.Array:
     """``expr`` of each record, NULL if it does not parse."""
-    found = column(expr, rows, schema, length)
+    values = column(expr, rows, schema, length)
     if pc.all(parses).as_py() is False:
-        found = pc.if_else(parses, found, pa.scalar(None, found.type))
-    return found
+        values = pc.if_else(parses, values, pa.scalar(None, values.type))
+    return values
 
 
 def _in_form(pipeline: Pipeline, given: Input, records: Scanned, parses: pa.Array, length: int) -> dict[str, pa.Array]:

@@ -18,7 +18,7 @@ from headrace.kernel.elements import takes_part
 from headrace.kernel.keys import grouped, hashes
 from headrace.kernel.state import distinct, rows_of, together
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.typing import type_of
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.deduplicate import Deduplicate
@@ -45,9 +45,9 @@ class RememberedIds:
         return pa.schema([(c.HASH, pa.uint64()), (c.ID, kind), (_AT, pa.int64()), (c.EPOCH, pa.int64())])
 
     def seen(self, judged: Mapping[str, pa.Array]) -> pa.Array:
-        """What ids say of judged records, which stand in their order of arrival: DUPLICATE if the id is known or
-        another one of its records came before in this epoch, FORGOTTEN if nobody can tell any more, NULL for the first
-        of an id and for what takes no part.
+        """What ids say of judged records, which stand in their order of arrival. DUPLICATE: the id is known, or another
+        of its records came before in this epoch. FORGOTTEN: nobody can tell any more. NULL: the first of an id, and
+        records that take no part.
         """
         counting = takes_part(judged)
         at = judged[c.EVENT_TIME].fill_null(0).to_numpy(zero_copy_only=False)
@@ -68,8 +68,8 @@ class RememberedIds:
 
     def _alive(self, wanted: NDArray[np.uint64]) -> pa.RecordBatch:
         """The rows of some hashes that are not forgotten."""
-        found = [rows_of(run.rows, wanted) for layer in self.layers for run in in_turn(layer.runs)]
-        rows = together(self.schema, found)
+        batches = [rows_of(run.rows, wanted) for layer in self.layers for run in in_turn(layer.runs)]
+        rows = together(self.schema, batches)
         return rows.filter(pa.array(self.counts(rows)))
 
     def counts(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
@@ -77,8 +77,8 @@ class RememberedIds:
         return ~self._is_beyond(rows.column(_AT).to_numpy())
 
     def _is_beyond(self, at: NDArray[np.int64]) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = int(self.watermark) > at + int(self.deduplicate.horizon)
-        return found
+        beyond: NDArray[np.bool_] = int(self.watermark) > at + int(self.deduplicate.horizon)
+        return beyond
 
     def new(self, judged: Mapping[str, pa.Array], epoch: int) -> pa.RecordBatch:
         """The rows to remember of the records of ``epoch``, in the order of their hashes."""

@@ -56,14 +56,14 @@ def parts(number: int) -> tuple[KeyGroupRange, ...]:
 
 def part_of(hashes: Hashes, number: int) -> Ints:
     """The part of each hash."""
-    found: Ints = group_of(hashes) * number // GROUPS
-    return found
+    numbers: Ints = group_of(hashes) * number // GROUPS
+    return numbers
 
 
 def group_of(hashes: Hashes) -> Ints:
     """The group of each hash."""
-    found: Ints = (hashes >> _SHIFT).astype(np.int64)
-    return found
+    groups: Ints = (hashes >> _SHIFT).astype(np.int64)
+    return groups
 
 
 def groups_of(hashes: Hashes) -> tuple[int, int] | None:

@@ -13,9 +13,9 @@ from headrace.state.datafiles.files import as_stored, decoded
 from headrace.state.ids import RememberedIds
 from headrace.state.key_groups import WHOLE, KeyGroupRange
 from headrace.state.open_layer import StateLayer
-from headrace.state.tables import IDS, state_tables
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import Layer
+from headrace_snapshots.format.table_names import IDS, UNNAMED
 from headrace_snapshots.store import ObjectStore
 
 
@@ -39,18 +39,19 @@ def some_of(store: ObjectStore, schema: pa.Schema, stored: Layer, part: KeyGroup
     """The rows of ``stored``, which have a hash, by file and in its order: of those whose keys are in ``part`` all, and
     few others. What is not needed for them is not read. Raises BrokenObjectError.
     """
-    found = []
+    batches = []
     for file in stored.files:
         if part.overlaps(file.groups):
             rows = some_rows(store, file, in_part(part))
-            found.append(decoded(verify(store, file), schema) if rows is None else as_stored(rows, schema))
-    return found
+            batches.append(decoded(verify(store, file), schema) if rows is None else as_stored(rows, schema))
+    return batches
 
 
 def state_schemas(pipeline: Pipeline) -> Mapping[str, pa.Schema]:
     """What a row is of each table that holds state."""
     stages = (CompiledStage(stage) for stage in pipeline.stages)
-    schemas = dict(zip(state_tables(pipeline), (stage.state_schema for stage in stages), strict=True))
+    tables = UNNAMED.states(len(pipeline.stages))
+    schemas = dict(zip(tables, (stage.state_schema for stage in stages), strict=True))
     if pipeline.deduplicate is not None:
         schemas[IDS] = RememberedIds(pipeline.deduplicate, pipeline.schema).schema
     return schemas

@@ -62,7 +62,7 @@ class Layers:
 
     def next_due(self, watermark: Instant, now: Instant) -> tuple[Instant, Instant]:
         """Lower bounds of the next watermark and the next processing time at which some window wants an activation,
-        given those of now.
+        given the current ones.
         """
         steps = [
             (run.deadlines.event.next_from(watermark), run.deadlines.time.next_from(now + 1))

@@ -1,4 +1,4 @@
-"""Merging of layers in bounded memory: range by range of their common order, of which all runs have a piece."""
+"""Merging of layers in bounded memory: range by range of the order that all runs share."""
 
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,4 +1,5 @@
-"""State that another definition left, given the columns of this one: rows stay what they are and where they are.
+"""Migration: state that another definition left gets the columns of this one. Rows stay what they are and where they
+are.
 
 Columns of aggregates are named by their number, so an aggregate that is called something else is stored as before. One
 that is new has nothing stored of it, which is NULL: what its state is before the first element (``kernel.aggregates``).
@@ -48,7 +49,7 @@ class StateNames:
 
     @property
     def differ(self) -> bool:
-        """Whether stored rows have to be written anew."""
+        """Whether stored rows have to be written again."""
         return self.remembers_others or any(name != then for name, then in self._known.items())
 
     @property
@@ -62,18 +63,18 @@ class StateNames:
             place = rows.schema.get_field_index(c.LIVE)
             panes = _panes(rows.column(c.LIVE).combine_chunks(), schema.field(c.LIVE).type, self.values)
             rows = rows.set_column(place, schema.field(c.LIVE), panes)
-        (found,) = as_now(rows, schema, self.columns).combine_chunks().to_batches()
-        return found
+        (batch,) = as_now(rows, schema, self.columns).combine_chunks().to_batches()
+        return batch
 
 
 def _parts(stage: CompiledStage, order: Sequence[str]) -> dict[str, str | None]:
     """What the parts of aggregates were called when these had that ``order``."""
-    found: dict[str, str | None] = {}
+    names: dict[str, str | None] = {}
     for number, (name, accumulator) in enumerate(stage.accumulators.items()):
         for part in accumulator.parts:
             ending = part.name.removeprefix(f"_a{number}")
-            found[part.name] = f"_a{order.index(name)}{ending}" if name in order else None
-    return found
+            names[part.name] = f"_a{order.index(name)}{ending}" if name in order else None
+    return names
 
 
 def _panes(lists: pa.ListArray, kind: pa.ListType, names: Names) -> pa.ListArray:
@@ -98,7 +99,7 @@ def migrated(
 
     def rewritten(number: int) -> tuple[DataFile, ...]:
         rows = names.migrated(stored(verify(store, files[number])))
-        return tuple(each.file for each in put_runs(store, cache, f"{prefix}-{number:05}", [rows]))
+        return tuple(stored.file for stored in put_runs(store, cache, f"{prefix}-{number:05}", [rows]))
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="migrate") as threads:
         made: Mapping[str, tuple[DataFile, ...]] = dict(

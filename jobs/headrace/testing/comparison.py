@@ -1,8 +1,7 @@
 """What a test expects beside what it found, and a difference that can be read."""
 
-import difflib
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 from headrace.model.arguments import Arguments
 from headrace.model.expressions.expr import constant_to_json
 from headrace.model.panes import WINDOW_END, WINDOW_START, Timing
-from headrace.model.suggestions import keywords
+from headrace.model.suggestions import did_you_mean, keywords
+from headrace.testing import matching
 from headrace.testing.errors import UnitTestError
 from headrace.testing.results import PaneRow, Row, StepResults, TimeSpan, shown
 from headrace.testing.times import moment, real
@@ -62,33 +62,49 @@ def difference(result: StepResults, view: str, expected: Expected) -> str | None
 
     Raises UnitTestError for an expected column that there is not.
     """
-    found: Sequence[PaneRow | Row] = getattr(result, view)
     _check_columns(result.columns[view], view, expected)
-    rows = [_row(each) for each in found]
-    pairs = _matched(expected, rows)
-    missing = [number for number in range(len(expected)) if number not in pairs]
-    left = [number for number in range(len(rows)) if number not in pairs.values()]
-    if not missing and not left:
+    rows = [_ViewRow(each, _row(each)) for each in getattr(result, view)]
+    found = matching.difference(_ViewRows(), expected, rows)
+    if found is None:
         return None
-    lines = [f"{view}: {_count(len(expected), 'expected')}, {_count(len(rows), 'found')}"]
-    for number in missing:
-        lines.append(f"  - expected {_written(expected[number])}")
-        closest = min(left, key=lambda row: len(_unequal(expected[number], rows[row])), default=None)
-        wrong = [] if closest is None else _unequal(expected[number], rows[closest])
-        if closest is not None and (len(wrong) < len(expected[number]) or wrong == ["is_retraction"]):
-            left.remove(closest)
-            lines.append(f"  + found    {_found(found[closest])}")
-            lines += [f"      {name}: {_beside(name, expected[number], rows[closest])}" for name in wrong]
-    lines += [f"  + found    {_found(found[number])}, which was not expected" for number in left]
-    return "\n".join(lines)
-
-
-def _beside(name: str, expected: Mapping[str, Any], found: Row) -> str:
-    return f"{shown(expected.get(name, False))} expected, {shown(found.get(name))} found"
+    return "\n".join((f"{view}: {_count(len(expected), 'expected')}, {_count(len(rows), 'found')}", *found.lines))
 
 
 def _count(number: int, what: str) -> str:
     return f"{number or 'none'} {what}"
+
+
+@dataclass(frozen=True)
+class _ViewRow:
+    """A row as the result has it, and its values by column."""
+
+    given: PaneRow | Row
+    values: Row
+
+
+class _ViewRows:
+    """How rows of views are compared and written."""
+
+    def unequal(self, expected: Mapping[str, Any], found: _ViewRow) -> list[str]:
+        """The columns that differ; a row that does not say so is no retraction."""
+        wrong = [name for name, value in expected.items() if not equal(value, found.values.get(name), name)]
+        if "is_retraction" not in expected and found.values.get("is_retraction"):
+            wrong.append("is_retraction")
+        return wrong
+
+    def both(self, column: str, expected: Mapping[str, Any], found: _ViewRow) -> tuple[str, str]:
+        """Both values of a column."""
+        return shown(expected.get(column, False)), shown(found.values.get(column))
+
+    def expected(self, row: Mapping[str, Any]) -> str:
+        """The columns that a test wrote."""
+        return "{" + ", ".join(f"{name}: {shown(value)}" for name, value in row.items()) + "}"
+
+    def found(self, row: _ViewRow) -> str:
+        """A pane in a line; of another row what is not null."""
+        if isinstance(row.given, PaneRow):
+            return repr(row.given)
+        return self.expected({name: value for name, value in row.given.items() if value is not None})
 
 
 def _row(each: PaneRow | Row) -> Row:
@@ -98,50 +114,14 @@ def _row(each: PaneRow | Row) -> Row:
     return {**row, "window": TimeSpan(row[WINDOW_START], row[WINDOW_END])}
 
 
-def _written(expected: Mapping[str, Any]) -> str:
-    return "{" + ", ".join(f"{name}: {shown(value)}" for name, value in expected.items()) + "}"
-
-
-def _found(each: PaneRow | Row) -> str:
-    return repr(each) if isinstance(each, PaneRow) else _written({k: v for k, v in each.items() if v is not None})
-
-
 def _check_columns(known: Sequence[str], view: str, expected: Expected) -> None:
     for row in expected:
         if not isinstance(row, Mapping):
             raise UnitTestError(f"{view}: {shown(row)} is expected; write a dict of values by column")
         for name in row:
             if name not in known:
-                close = difflib.get_close_matches(str(name), known, 1)
-                hint = f"did you mean {close[0]!r}? " if close else ""
+                hint = did_you_mean(str(name), known)
                 raise UnitTestError(f"{view} have no column {name!r}; {hint}they have {', '.join(known)}")
-
-
-def _unequal(expected: Mapping[str, Any], row: Row) -> list[str]:
-    """The columns in which ``row`` is not what is ``expected``."""
-    wrong = [name for name, value in expected.items() if not equal(value, row.get(name), name)]
-    if "is_retraction" not in expected and row.get("is_retraction"):
-        wrong.append("is_retraction")
-    return wrong
-
-
-def _matched(expected: Expected, rows: Sequence[Row]) -> dict[int, int]:
-    """The row of each expected one, so that as many as possible have one."""
-    fits = [[number for number, row in enumerate(rows) if not _unequal(each, row)] for each in expected]
-    owner: dict[int, int] = {}
-
-    def place(number: int, seen: set[int]) -> bool:
-        for row in fits[number]:
-            if row not in seen:
-                seen.add(row)
-                if row not in owner or place(owner[row], seen):
-                    owner[row] = number
-                    return True
-        return False
-
-    for number in range(len(expected)):
-        place(number, set())
-    return {number: row for row, number in owner.items()}
 
 
 def equal(expected: Any, found: Any, column: str) -> bool:
@@ -160,7 +140,7 @@ def equal(expected: Any, found: Any, column: str) -> bool:
         case bool():
             same = expected is found
         case float():
-            same = _equal_numbers(expected, found)
+            same = _is_number(expected) and matching.equal_numbers(expected, found)
         case date():
             same = expected in (found, found.isoformat())
         case Decimal():
@@ -182,10 +162,8 @@ def _equal_decimals(expected: Any, found: Decimal) -> bool:
         return False
 
 
-def _equal_numbers(expected: Any, found: float) -> bool:
-    if not isinstance(expected, int | float) or isinstance(expected, bool):
-        return False
-    return math.isclose(expected, found, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(expected) and math.isnan(found))
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _equal_lists(expected: Any, found: Sequence[Any], column: str) -> bool:

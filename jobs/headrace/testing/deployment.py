@@ -9,7 +9,7 @@ from typing import Any
 from headrace.model.arguments import Arguments
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import to_datetime
-from headrace.pipeline.executors import Executor
+from headrace.pipeline.executors import executor_name
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import OWN, Input
 from headrace.testing.errors import UnitTestError
@@ -75,7 +75,7 @@ class TemporaryDeployment:
         now = None if at is None else to_datetime(moment(at, "run(at=...)"))
         options = RunOptions(
             f"test-{self._runs}",
-            executor=Arguments("run", UnitTestError).choice("executor", executor, Executor),
+            executor=executor_name(Arguments("run", UnitTestError), executor),
             signals=tuple(map(parse_signal, signals)),
             files_per_epoch=files_per_epoch,
             mode=Mode.BATCH if batch else Mode.MICRO_BATCH,
@@ -105,8 +105,8 @@ class TemporaryDeployment:
 
         reader = PipelineReader(Catalog(open_store(self.root), pipeline.name), pipeline)
         kind = Arguments("read", UnitTestError).choice("view", view, View)
-        found: list[Row] = reader.read(kind, at=at, where=where, columns=columns).to_arrow().to_pylist()
-        return found
+        rows: list[Row] = reader.read(kind, at=at, where=where, columns=columns).to_arrow().to_pylist()
+        return rows
 
     def _copied(self, given: Input, file: Path) -> Path:
         if not file.is_file():
@@ -123,12 +123,12 @@ class TemporaryDeployment:
 
 
 def _input(pipeline: Pipeline, name: str) -> Input:
-    found = {each.name: each for each in pipeline.inputs}
-    if name not in found:
-        raise UnitTestError(f"land(of={name!r}): pipeline {pipeline.name} has the inputs {', '.join(found)}")
-    if "://" in found[name].source.path:
+    inputs = {given.name: given for given in pipeline.inputs}
+    if name not in inputs:
+        raise UnitTestError(f"land(of={name!r}): pipeline {pipeline.name} has the inputs {', '.join(inputs)}")
+    if "://" in inputs[name].source.path:
         raise UnitTestError(
-            f"input {name} of pipeline {pipeline.name} reads {found[name].source.path}, which is not below the root of "
-            "a deployment: give its source a path like landing/flights"
+            f"input {name} of pipeline {pipeline.name} reads {inputs[name].source.path}, which is not below the root "
+            "of a deployment: give its source a path like landing/flights"
         )
-    return found[name]
+    return inputs[name]

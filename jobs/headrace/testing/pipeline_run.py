@@ -51,9 +51,9 @@ def run(pipeline: Pipeline, steps: Sequence[Step], *, executor: Executor = "loca
         except UnitTestError as error:
             error.step = number
             raise
-        found = computes.compute(epoch)
-        panes += in_order(found.panes)
-        done.append(_outcome(found, panes, epoch.processing_time, columns))
+        output = computes.compute(epoch)
+        panes += in_order(output.panes)
+        done.append(_outcome(output, panes, epoch.processing_time, columns))
     last = done[-1] if done else None
     return Result(
         panes=Panes(panes),
@@ -80,16 +80,16 @@ def wrong_steps(pipeline: Pipeline, steps: Sequence[Step]) -> Iterator[UnitTestE
 
 
 def _outcome(
-    found: StepOutput, so_far: list[PaneRow], now: Instant, columns: Mapping[str, tuple[str, ...]]
+    output: StepOutput, so_far: list[PaneRow], now: Instant, columns: Mapping[str, tuple[str, ...]]
 ) -> StepResults:
     return StepResults(
-        panes=Panes(in_order(found.panes)),
+        panes=Panes(in_order(output.panes)),
         current=current_of(so_far),
-        late=found.late,
-        rejected=found.rejected,
-        watermark=watermark_time(found.watermark),
+        late=output.late,
+        rejected=output.rejected,
+        watermark=watermark_time(output.watermark),
         processing_time=watermark_time(now),
-        ahead=found.ahead,
+        ahead=output.ahead,
         columns=columns,
     )
 
@@ -168,17 +168,17 @@ def _newest(file: RecordsFile) -> Instant | None:
 
 
 def _epoch(pipeline: Pipeline, number: int, step: Step, clock: _Clock) -> GivenEpoch:
-    inputs = {each.name: each for each in pipeline.inputs}
+    inputs = {given.name: given for given in pipeline.inputs}
     for name in (*step.rows, *step.watermarks):
         if name is not None and name not in inputs:
             raise UnitTestError(
                 f"step {number} names the input {shown(name)}; pipeline {pipeline.name} has {', '.join(inputs)}"
             )
-    for each in step.signals:
-        if each.name not in pipeline.signals:
+    for signal in step.signals:
+        if signal.name not in pipeline.signals:
             known = ", ".join(pipeline.signals) or "no signal"
             raise UnitTestError(
-                f"step {number}: no trigger of {pipeline.name} waits for {each.name!r}, but for {known}"
+                f"step {number}: no trigger of {pipeline.name} waits for {signal.name!r}, but for {known}"
             )
     files = {
         name: landed(pipeline, inputs[name], records, f"step {number}")
@@ -191,14 +191,14 @@ def _epoch(pipeline: Pipeline, number: int, step: Step, clock: _Clock) -> GivenE
 
 
 def _watermarks(inputs: dict[str, Input], number: int, step: Step) -> dict[str, Instant]:
-    found: dict[str, Instant] = {}
+    watermarks: dict[str, Instant] = {}
     for of, to in step.watermarks.items():
         for name in inputs if of is None else [of]:
-            found[name] = Instant(max(to, found.get(name, to)))
-    for name in found:
+            watermarks[name] = Instant(max(to, watermarks.get(name, to)))
+    for name in watermarks:
         if isinstance(inputs[name].event_time.watermark, Ingestion):
             raise UnitTestError(
                 f"step {number}: input {name} goes by the time of arrival, so its watermark is the clock: write "
                 "processing_time(...)"
             )
-    return found
+    return watermarks

@@ -88,14 +88,14 @@ def together(*steps: Step) -> Step:
     """All of ``steps`` in one epoch: its records, then signals, then the watermark. ``together(rows(...), end())`` as
     the first step is a batch.
     """
-    found = Step()
+    joined = Step()
     for step in steps:
         if not isinstance(step, Step):
             raise UnitTestError(f"together(...): {shown(step)} is not a step; write rows(...), watermark(...) or such")
-        if None not in (found.processing_time, step.processing_time):
+        if None not in (joined.processing_time, step.processing_time):
             raise UnitTestError("together(...): an epoch has one processing_time(...)")
-        given = {name: (*found.rows.get(name, ()), *step.rows.get(name, ())) for name in {**found.rows, **step.rows}}
-        at = step.processing_time if found.processing_time is None else found.processing_time
-        watermarks = {**found.watermarks, **step.watermarks}
-        found = Step(given, watermarks, at, (*found.signals, *step.signals), found.is_last or step.is_last)
-    return found
+        given = {name: (*joined.rows.get(name, ()), *step.rows.get(name, ())) for name in {**joined.rows, **step.rows}}
+        at = step.processing_time if joined.processing_time is None else joined.processing_time
+        watermarks = {**joined.watermarks, **step.watermarks}
+        joined = Step(given, watermarks, at, (*joined.signals, *step.signals), joined.is_last or step.is_last)
+    return joined

@@ -45,9 +45,9 @@ def moment(value: object, what: str) -> Instant:
 @keywords
 def at(value: str | datetime) -> datetime:
     """A time of a test as an aware datetime: ``at("13:00")`` is 13:00 UTC on 1970-01-01."""
-    found = to_datetime(moment(value, "at(...)"))
-    assert found is not None
-    return found
+    time = to_datetime(moment(value, "at(...)"))
+    assert time is not None
+    return time
 
 
 def watermark_time(value: Instant) -> datetime:

@@ -30,7 +30,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class SimulationOptionError(FixConfigError):
-    """An option of ``headrace simulate`` has a value that there is not."""
+    """An option of ``headrace simulate`` has a value that it cannot have."""
 
     code = "config.simulation"
 
@@ -39,7 +39,7 @@ class SimulationOptionError(FixConfigError):
 def simulate(
     *,
     tasks: Annotated[int, Option(min=1, max=100_000, help="Tasks of a random graph.")] = 20,
-    seed: Annotated[int, Option(help="All that is left to chance follows from it.")] = 0,
+    seed: Annotated[int, Option(help="Seed of everything random.")] = 0,
     graph: Annotated[Path | None, Option(help='A graph: {"tasks": ["a", "b"], "channels": [["a", "b"]]}.')] = None,
     protocol: Annotated[
         str | None, Option(metavar=f"[{PROTOCOLS}]", help="How snapshots are taken.", default_text="aligned")
@@ -56,7 +56,7 @@ def simulate(
     lost_messages: Annotated[
         float,
         Option(
-            min=0, max=0.5, help="Part of what tasks and coordinator tell each other that is lost, and is sent again."
+            min=0, max=0.5, help="Share of the messages between tasks and coordinator that is lost, and is sent again."
         ),
     ] = 0.0,
     without: Annotated[
@@ -84,9 +84,9 @@ def simulate(
     assumption = None if without is None else _one_of(Assumption, "without", without)
     if detect is not None:
         if protocol not in {None, Protocol.CHANDY_LAMPORT} or task_losses or coordinator_losses or lost_messages:
-            raise SimulationOptionError("--detect is with --protocol chandy-lamport and without losses")
+            raise SimulationOptionError("--detect needs --protocol chandy-lamport and no losses")
         if assumption not in {None, Assumption.FIFO}:
-            raise SimulationOptionError(f"--detect is --without fifo or nothing, not --without {assumption}")
+            raise SimulationOptionError(f"--detect goes only with --without fifo, not with --without {assumption}")
         kind = _one_of(StableProperty, "detect", detect)
         processes = behaviour(kind, _graph(graph, tasks, loops, seed, Protocol.CHANDY_LAMPORT), records)
         every = EVENTS_OF_A_PROCESS * processes.graph.tasks
@@ -155,7 +155,7 @@ def _one_of(kind: type[_Choice], option: str, value: str) -> _Choice:
         return kind(value)
     except ValueError as error:
         raise SimulationOptionError(
-            f"--{option} is {value!r}: it is one of {', '.join(each.value for each in kind)}"
+            f"--{option} is {value!r}: it is one of {', '.join(member.value for member in kind)}"
         ) from error
 
 
@@ -164,14 +164,22 @@ def _microseconds(milliseconds: float) -> int:
 
 
 def _in_json(totals: Mapping[str, int], properties: Sequence["Property"]) -> dict[str, Any]:
-    found = [{"name": each.name, "holds": each.holds, "problems": [*each.problems]} for each in properties]
-    return {"totals": dict(totals), "properties": found, "holds": all(each.holds for each in properties)}
+    found = [
+        {"name": property_.name, "holds": property_.holds, "problems": [*property_.problems]}
+        for property_ in properties
+    ]
+    return {"totals": dict(totals), "properties": found, "holds": all(property_.holds for property_ in properties)}
 
 
 def _print(totals: Mapping[str, int], properties: Sequence["Property"], title: str, outcome: str) -> None:
     print_fields({name.replace("_", " "): number for name, number in totals.items()}, title)
-    for each in properties:
-        print_lines([f"{'holds ' if each.holds else 'FAILED'} {each.name}", *(f"    {said}" for said in each.problems)])
-    failed = [each.name for each in properties if not each.holds]
+    for property_ in properties:
+        print_lines(
+            [
+                f"{'holds ' if property_.holds else 'FAILED'} {property_.name}",
+                *(f"    {said}" for said in property_.problems),
+            ]
+        )
+    failed = [property_.name for property_ in properties if not property_.holds]
     verdict = f"FAILED: {', '.join(failed)}" if failed else "all properties hold"
     print_lines([f"{title}: {outcome}; {verdict}"])

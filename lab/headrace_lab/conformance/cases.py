@@ -9,9 +9,11 @@ from typing import Any
 
 from headrace.model.accumulation import How
 from headrace.model.combiners import Combiner
-from headrace.model.expressions.expr import DataType, Schema, columns_of
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.expr import columns_of
 from headrace.model.time import Instant
-from headrace.model.triggers import AfterPunctuation, Trigger
+from headrace.model.triggers import Trigger
+from headrace.model.triggers.data_driven import AfterPunctuation
 from headrace.model.windows import Window, WindowFn
 
 Json = Mapping[str, Any]

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, Protocol
 
 from headrace.model.accumulation import Accumulation, accumulating, discarding
 from headrace.model.combiners import Aggregate, Combiner
-from headrace.model.expressions.expr import DataType, Expr, Schema, col, lit
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.expr import Expr, col, lit
 from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.model.triggers import Always
+from headrace.model.triggers.leaves import Always
 from headrace.model.windows import GlobalWindows, Window
 from headrace.pipeline.aggregation import Aggregation, Stage
 from headrace_lab.conformance.cases import (

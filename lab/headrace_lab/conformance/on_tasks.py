@@ -33,6 +33,7 @@ from headrace.read.views.row_files import tables
 from headrace.sources.file_planning import LandedFile
 from headrace_lab.conformance.epoch_replay import StageElement, StagesOutcome
 from headrace_lab.conformance.values import element_rows, stored_panes
+from headrace_snapshots.format.table_names import UNNAMED
 
 MakeEngine = Callable[[Pipeline, Attempts], TasksEngine]
 
@@ -53,14 +54,14 @@ def map_elements(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Itera
 
 
 def _map_share(task: EpochTask) -> tuple[ShareFound, Bundles]:
-    plan, first = task.plan, task.work.stages[0]
+    plan, first = task.plan, task.work.chain.stages[0]
     files = [piece.file.path for piece in plan.shares[task.number]]
     elements = [element for path in files for element in pickle.loads(task.work.store.read(path))]  # noqa: S301 (ours)
     if not elements:
         return ShareFound(), {}
     rows = [(element.record, element.timestamp, element.sign) for element in elements]
     judged = judge(first, element_rows(first.stage.schema, rows, [element.size for element in elements]))
-    watermark = plan.stages[0].watermark
+    watermark = plan.state.clocks[0].watermark
     made = bundle(first, judged, None, watermark, task.behind(), share=task.number, number=plan.parts)
     return ShareFound(accounting=made.aggregated.accounting), made.parts
 
@@ -96,12 +97,12 @@ class OnTasks:
             "closed": sum(stage.closed for stage in computed.stages),
             "retraction": sum(stage.dropped_retractions for stage in computed.stages),
         }
-        panes = tables(engine.store, computed.written.panes, self._columns.schema(View.PANES))
+        panes = tables(engine.store, computed.written.logs[UNNAMED.panes], self._columns.schema(View.PANES))
         return StagesOutcome(stored_panes(panes, self._columns), dropped)
 
     def output_watermarks(self) -> tuple[Instant, ...]:
         """The output watermark of each stage."""
-        return tuple(clocks.output_watermark for clocks in self._engine.clocks)
+        return tuple(clocks.output_watermark for clocks in self._engine.state.clocks)
 
     def _pass(self, watermark: Instant, percentiles: Mapping[float, Instant]) -> None:
         self._engine.pass_watermark({OWN: watermark})

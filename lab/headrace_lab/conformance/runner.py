@@ -28,10 +28,10 @@ from headrace_lab.conformance.fields import CaseFormatError
 from headrace_lab.conformance.on_reference import ReferenceExecutor
 from headrace_lab.conformance.replay import CaseExecutor, CaseReplay, check
 from headrace_lab.conformance.schema import (
-    UnsupportedCaseError,
     is_dialect,
     read_case,
 )
+from headrace_lab.conformance.words import UnsupportedCaseError
 
 SCHEMA_VERSION = 1
 SECONDS_BETWEEN_LINES = 10.0
@@ -159,8 +159,8 @@ def _read(name: str, raw: Any, number: int, first: int) -> Case | CaseResult:
     except UnsupportedCaseError as error:
         return CaseResult(name, CaseStatus.SKIPPED, str(error))
     except Exception as error:  # of whatever kind: the other cases run on
-        told = str(error) if isinstance(error, FixConfigError) else f"{type(error).__name__}: {error}"
-        return CaseResult(name, CaseStatus.FAILED, told)
+        problem = str(error) if isinstance(error, FixConfigError) else f"{type(error).__name__}: {error}"
+        return CaseResult(name, CaseStatus.FAILED, problem)
 
 
 def _judge(case: Case, replay: CaseReplay) -> CaseResult:

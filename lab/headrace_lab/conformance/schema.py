@@ -1,6 +1,6 @@
 """Reading conformance cases from their neutral JSON schema (version 1), and two things for which the schema has no
-name: ``elide_unchanged``, a bool of a case or of one of its stages (semantics 9.1), and the step ``batch``, whose
-``elements`` are all input: one epoch after which the watermark is +inf (12.1).
+name. ``elide_unchanged`` is a bool of a case or of one of its stages (semantics 9.1). The ``elements`` of the step
+``batch`` are all input: one epoch after which the watermark is +inf (12.1).
 
 Raises CaseFormatError for what is not of the schema, UnsupportedCaseError for what the schema leaves optional.
 """
@@ -9,39 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from headrace.errors import FixConfigError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, behind
-from headrace.model.combiners import Combiner
-from headrace.model.expressions.expr import col
+from headrace.model.combiners import TRAITS
 from headrace.model.panes import Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Duration, Instant, is_finite
-from headrace.model.triggers import (
-    AfterAll,
-    AfterAny,
-    AfterBytes,
-    AfterCount,
-    AfterEach,
-    AfterPercentileWatermark,
-    AfterProcessingTime,
-    AfterPunctuation,
-    AfterSynchronizedProcessingTime,
-    AfterWatermark,
-    Always,
-    Default,
-    Never,
-    OrFinally,
-    Repeatedly,
-    Trigger,
-)
-from headrace.model.windows import (
-    FixedWindows,
-    GlobalWindows,
-    Sessions,
-    ShiftedOutputTime,
-    SlidingWindows,
-    Window,
-    WindowFn,
-)
+from headrace.model.windows import ShiftedOutputTime, Window
 from headrace_lab.conformance.cases import (
     DEFAULT_KEY,
     AdvanceProcessingTime,
@@ -62,7 +34,6 @@ from headrace_lab.conformance.cases import (
     Step,
 )
 from headrace_lab.conformance.fields import (
-    REQUIRED,
     CaseFormatError,
     an_object,
     anything,
@@ -78,6 +49,7 @@ from headrace_lab.conformance.fields import (
     text_or_integer,
 )
 from headrace_lab.conformance.unknown import unknown_fields
+from headrace_lab.conformance.words import read_combiner, read_trigger, read_windows
 
 PANE_ATTRIBUTES = frozenset(
     {
@@ -95,12 +67,6 @@ PANE_ATTRIBUTES = frozenset(
         "retraction",
     }
 )
-
-
-class UnsupportedCaseError(FixConfigError):
-    """A case that needs something that the schema leaves optional."""
-
-    code = "config.conformance_unsupported"
 
 
 def read_case(raw: Json) -> Case:
@@ -154,7 +120,7 @@ def _for_panes(raw: Any) -> Any:
     punctuation and all together have no size.
     """
     if isinstance(raw, list):
-        return [_for_panes(each) for each in raw]
+        return [_for_panes(item) for item in raw]
     if not isinstance(raw, dict):
         return raw
     if raw.get("type") in ("after_punctuation", "after_bytes"):
@@ -204,7 +170,7 @@ _WINDOWS = list_of(read_window, "window")
 
 def _check_values(stage: CaseStage, steps: Iterable[Step]) -> None:
     """Whether the combiner of ``stage`` can take every value of the input."""
-    if stage.combine not in _NUMERIC:
+    if stage.combine is None or not TRAITS[stage.combine].numeric:
         return
     for place, step in enumerate(steps, start=1):
         for element in step.elements if isinstance(step, BundleStep) else ():
@@ -223,7 +189,7 @@ def _check_batch(steps: Iterable[Step]) -> None:
 
 
 def _stage(raw: Any) -> CaseStage:
-    where = field(an_object(raw), "window", _where)
+    where = field(an_object(raw), "window", read_windows)
     stamp = field(raw, "timestamp_combiner", one_of(*TimestampCombiner, _TRANSFORMED), "END_OF_WINDOW")
     if stamp == _TRANSFORMED:
         shift = field(raw["window"], "transformed_output_time", an_object, _NOTHING)
@@ -237,79 +203,11 @@ def _stage(raw: Any) -> CaseStage:
         TimestampCombiner(stamp),
         elide_unchanged=field(raw, "elide_unchanged", flag, False),
     )
-    combine = field(raw, "combine", lambda name: None if name == "collect" else _combiner(name), None)
+    combine = field(raw, "combine", lambda name: None if name == "collect" else read_combiner(name), None)
     return CaseStage(where, field(raw, "trigger", read_trigger), how, combine)
 
 
 _TRANSFORMED = "EARLIEST_TRANSFORMED"
-_NUMERIC = (Combiner.SUM, Combiner.MEAN)
-_COMBINERS = frozenset({"count", "sum", "min", "max", "mean"})
-
-
-def _combiner(name: Any) -> Combiner:
-    if name not in _COMBINERS:
-        raise UnsupportedCaseError(f"there is no combiner {name!r}; there are collect, {', '.join(sorted(_COMBINERS))}")
-    return Combiner(name)
-
-
-def _ticks(raw: Json, name: str, default: int = REQUIRED) -> Duration:
-    return Duration(field(raw, name, integer, default))
-
-
-_WHERE: Mapping[str, Callable[[Json], WindowFn]] = {
-    "global": lambda _: GlobalWindows(),
-    "fixed": lambda raw: FixedWindows(_ticks(raw, "size"), _ticks(raw, "offset", 0)),
-    "sliding": lambda raw: SlidingWindows(_ticks(raw, "size"), _ticks(raw, "period"), _ticks(raw, "offset", 0)),
-    "sessions": lambda raw: Sessions(_ticks(raw, "gap"), field(raw, "touching_merges", flag, False)),
-}
-
-
-def _where(raw: Any) -> WindowFn:
-    return _by_type(_WHERE, raw, "window function")
-
-
-def _by_type(readers: Mapping[str, Callable[[Json], _T]], raw: Any, kind: str) -> _T:
-    name = field(an_object(raw), "type", text)
-    if name not in readers:
-        raise UnsupportedCaseError(f"there is no {kind} of type {name!r}; there are {', '.join(readers)}")
-    return readers[name](raw)
-
-
-def read_trigger(raw: Any) -> Trigger:
-    """The trigger tree that ``raw`` describes."""
-    return _by_type(_TRIGGERS, raw, "trigger")
-
-
-def _parts(raw: Json) -> tuple[Trigger, ...]:
-    parts: tuple[Trigger, ...] = field(raw, "triggers", list_of(read_trigger, "trigger"))
-    return parts
-
-
-def _processing_time(raw: Json) -> Trigger:
-    delay = _ticks(raw, "delay", 0)
-    align = field(raw, "align", an_object, None)
-    return AfterProcessingTime(delay, *(() if align is None else (_ticks(align, "period"), _ticks(align, "offset", 0))))
-
-
-_TRIGGERS: Mapping[str, Callable[[Json], Trigger]] = {
-    "default": lambda _: Default(),
-    "after_watermark": lambda raw: AfterWatermark(
-        field(raw, "early", read_trigger, None), field(raw, "late", read_trigger, None)
-    ),
-    "after_processing_time": _processing_time,
-    "after_synchronized_processing_time": lambda _: AfterSynchronizedProcessingTime(),
-    "after_count": lambda raw: AfterCount(field(raw, "count", integer)),
-    "repeatedly": lambda raw: Repeatedly(field(raw, "trigger", read_trigger)),
-    "after_any": lambda raw: AfterAny(*_parts(raw)),
-    "after_all": lambda raw: AfterAll(*_parts(raw)),
-    "after_each": lambda raw: AfterEach(*_parts(raw)),
-    "or_finally": lambda raw: OrFinally(field(raw, "main", read_trigger), field(raw, "until", read_trigger)),
-    "never": lambda _: Never(),
-    "always": lambda _: Always(),
-    "after_bytes": lambda raw: AfterBytes(field(raw, "bytes", integer)),
-    "after_percentile_watermark": lambda raw: AfterPercentileWatermark(field(raw, "percentile", number)),
-    "after_punctuation": lambda raw: AfterPunctuation(col(field(raw, "attribute", text))),
-}
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -390,7 +288,7 @@ def _output_watermark(raw: Json) -> Step:
 def _combined(raw: Json) -> Step:
     values = list_of(_value, "value")
     return ExpectCombined(
-        field(raw, "fn", _combiner),
+        field(raw, "fn", read_combiner),
         field(raw, "groups", list_of(values, "group")),
         field(raw, "uncombine", values, ()),
         field(raw, "equals", anything),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from headrace_lab.conformance.cases import Json
+from headrace_lab.conformance.words import TRIGGER_FIELDS, WINDOW_FIELDS
 
 _STAGE_FIELDS = frozenset(
     {
@@ -34,7 +35,6 @@ _CASE_FIELDS = _STAGE_FIELDS | frozenset(
         "between",
     }
 )
-_WINDOW_FIELDS = frozenset({"type", "size", "offset", "period", "gap", "touching_merges", "transformed_output_time"})
 _STEP_FIELDS: Mapping[str, frozenset[str]] = {
     "input": frozenset({"elements"}),
     "batch": frozenset({"elements"}),
@@ -48,23 +48,6 @@ _STEP_FIELDS: Mapping[str, frozenset[str]] = {
     "merge": frozenset({"timestamps", "windows"}),
     "combine": frozenset({"fn", "groups", "uncombine", "equals"}),
 }
-_TRIGGER_FIELDS = frozenset(
-    {
-        "type",
-        "early",
-        "late",
-        "delay",
-        "align",
-        "count",
-        "trigger",
-        "triggers",
-        "main",
-        "until",
-        "bytes",
-        "percentile",
-        "attribute",
-    }
-)
 
 
 def unknown_fields(case: Json) -> list[str]:
@@ -72,8 +55,8 @@ def unknown_fields(case: Json) -> list[str]:
     unknown = [f"{name!r} of the case" for name in case if name not in _CASE_FIELDS]
     stages = case["stages"] if case.get("kind") == "pipeline" else ()
     for stage in stages or (case,):
-        unknown += [f"{name!r} of a window" for name in stage["window"] if name not in _WINDOW_FIELDS]
-        unknown += [f"{name!r} of a trigger" for name in sorted(_trigger_fields(stage["trigger"]) - _TRIGGER_FIELDS)]
+        unknown += [f"{name!r} of a window" for name in stage["window"] if name not in WINDOW_FIELDS]
+        unknown += [f"{name!r} of a trigger" for name in sorted(_trigger_fields(stage["trigger"]) - TRIGGER_FIELDS)]
     for stage in stages:
         unknown += [f"{name!r} of a stage" for name in stage if name not in _STAGE_FIELDS]
     for place, step in enumerate(case["steps"], start=1):

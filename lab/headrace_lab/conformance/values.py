@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expressions.expr import Schema
+from headrace.model.expressions.data_types import Schema
 from headrace.model.panes import Pane, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
 from headrace.model.windows import Window

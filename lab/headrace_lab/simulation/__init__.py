@@ -41,7 +41,7 @@ class SimulationReport:
     @property
     def holds(self) -> bool:
         """Whether every property held."""
-        return all(each.holds for each in self.properties)
+        return all(outcome.holds for outcome in self.properties)
 
 
 def run_totals(settings: Settings) -> Mapping[str, int]:

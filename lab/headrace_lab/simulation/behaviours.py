@@ -164,5 +164,5 @@ class TokenPassing:
 
     def holds_of(self, state: GlobalState) -> frozenset[int]:
         """All processes if the token is lost, else none."""
-        is_lost = all(each is None for each in state.states) and not any(state.channels)
+        is_lost = all(state_of is None for state_of in state.states) and not any(state.channels)
         return frozenset(range(self.graph.tasks)) if is_lost else _NONE

@@ -1,9 +1,9 @@
 """What tasks and the coordinator tell each other: messages that may be lost, and are sent again.
 
-Whoever sends a message sends it again until it is confirmed, up to ``Settings.tries`` times, so a message comes once,
-twice where a confirmation was lost, or, where every try was lost, not at all. A message that has to be sent again
-holds up those behind it, as on a connection: else the order for the next snapshot would overtake it, and of many
-starting tasks hardly ever all would begin the same one.
+A sender repeats a message until it is confirmed, up to ``Settings.tries`` times. So a message comes once; twice if a
+confirmation was lost; not at all if every try was lost. A message that has to be sent again holds up those behind it,
+as on a connection: else the order for the next snapshot would overtake it, and of many starting tasks hardly ever all
+would begin the same one.
 """
 
 from collections import defaultdict

@@ -65,7 +65,7 @@ class Dataflow:
         self.progress_at = timeline.now
 
     def begin(self, snapshot: SnapshotId | None = None, parts: Sequence[SnapshotPart] = ()) -> None:
-        """Go on from ``snapshot``, with nothing in the channels but what it logged (None: from the beginning)."""
+        """Continue from ``snapshot``, with nothing in the channels but what it logged (None: from the beginning)."""
         self.restored = snapshot
         self.roles = [self._role(task) for task in range(self._graph.tasks)]
         for task, part in enumerate(parts):

@@ -53,7 +53,7 @@ class Detection:
     @property
     def holds(self) -> bool:
         """Whether everything was so."""
-        return all(each.holds for each in self.properties)
+        return all(outcome.holds for outcome in self.properties)
 
 
 def detect(processes: Processes) -> Detection:

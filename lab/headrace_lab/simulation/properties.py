@@ -61,7 +61,7 @@ def _infeasible(world: World, once: bool) -> Iterator[str]:
     for snapshot, parts in world.complete.items():
         for number, (start, end) in enumerate(world.graph.channels):
             sent, received = parts[start].sent[number], parts[end].received[number]
-            logged = [each.number for each in parts[end].log.get(number, ())]
+            logged = [record.number for record in parts[end].log.get(number, ())]
             missing = [*range(received, sent)]
             if logged != missing if once else not {*missing} <= {*logged}:
                 yield (

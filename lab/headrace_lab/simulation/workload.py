@@ -89,7 +89,7 @@ class Workload:
             return channel, laps
         if laps < most:
             return channel, laps + 1
-        outputs = [each for each in outputs if each not in counting]
+        outputs = [channel for channel in outputs if channel not in counting]
         return (outputs[mixed % len(outputs)], laps) if outputs else None
 
     def finish(self, parts: Sequence[SnapshotPart] | None = None) -> list[tuple[int, int]]:

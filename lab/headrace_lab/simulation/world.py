@@ -74,7 +74,7 @@ class World:
         """Time for a snapshot; after the last record until one that was begun after it is complete."""
         if self.is_drained:
             if self._needed is None:
-                self._needed = max(each.next_snapshot for each in self._coordinators.values())
+                self._needed = max(coordinator.next_snapshot for coordinator in self._coordinators.values())
             elif max(self.complete, default=self._needed[:0]) >= self._needed:
                 self.finished_at = self._completed_at
                 return

@@ -17,7 +17,7 @@ from headrace_snapshots.format.record import JsonRecord, StoredObject
 
 RADIX = 64
 AHEAD = 8
-"""Nodes that are asked for together by who reads back."""
+"""Nodes that a reader of older records requests together."""
 
 
 class FileRecord(JsonRecord, frozen=True):

@@ -51,15 +51,15 @@ class Marks:
         return f"{entry:020d}-{unique}"
 
     def read(self, mark: str) -> DeletionList:
-        """Raises BrokenObjectError, also if it is gone: the next expiry does without, and marks everything anew."""
+        """Raises BrokenObjectError, also if it is gone: the next expiry does without, and marks everything again."""
         where = f"{self._store.uri}/{self.path(mark)}"
         try:
-            found = DeletionList.from_bytes(self._store.read(self.path(mark)), where)
+            listed = DeletionList.from_bytes(self._store.read(self.path(mark)), where)
         except ObjectNotFoundError as error:
             raise BrokenObjectError(f"{where} is missing: `headrace expire` makes another") from error
-        if found.id != mark:
-            raise BrokenObjectError(f"{where} is mark {found.id}, not {mark}: `headrace expire` makes another")
-        return found
+        if listed.id != mark:
+            raise BrokenObjectError(f"{where} is mark {listed.id}, not {mark}: `headrace expire` makes another")
+        return listed
 
     def write(self, mark: DeletionList) -> None:
         """Before the entry that names it."""
@@ -81,8 +81,8 @@ class Marks:
 
         ``mark`` is what the entry ``last_entry``, the newest, names.
         """
-        found = [info.path for info in self._store.list(folder(self._pipeline, ObjectKind.MARKS))]
-        marks = [path for path in found if kind_of(self._pipeline, path) is ObjectKind.MARKS]
+        paths = [info.path for info in self._store.list(folder(self._pipeline, ObjectKind.MARKS))]
+        marks = [path for path in paths if kind_of(self._pipeline, path) is ObjectKind.MARKS]
         return [path for path in marks if path != self.path(mark or "") and _entry(path) <= last_entry]
 
     def path(self, mark: str) -> str:

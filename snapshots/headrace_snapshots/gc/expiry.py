@@ -14,26 +14,26 @@ An expiry does, in this order:
 1. **Sweep.** It deletes what the mark of an earlier expiry lists, if it is still not live and its writers are fenced;
    manifests first, so that no snapshot is there whose files are not.
 2. **Mark.** It lists all objects, subtracts the live ones, stores the list as a mark, and appends the entry that names
-   it, at exactly the head at which it was found out what is live. If somebody else's entry was faster, all is void.
+   it, at exactly the head for which liveness was computed. If somebody else's entry was faster, all is void.
 3. **Fold.** It deletes the entries of the log below the oldest snapshot of main that is kept.
 
 Why that never deletes what anybody needs:
 
 * *A writer in flight* stores data files and nodes before any manifest names them. An object that no snapshot ever named
   may be such a one. So it waits until no branch has a generation any more that it had when the object was marked: then
-  whoever stored it can commit nothing. What an expired snapshot named waits for nobody: a writer names files of its
+  the object's writer can commit nothing. What an expired snapshot named waits for nobody: a writer names files of its
   branch's head, which is kept, and its own new ones, whose names nobody else ever uses (a node names its writer).
 * *An expired snapshot gets no ref again.* Tags, forks and rollbacks ask whether it is in the mark of the head that they
   follow (protocol/transitions). From the mark on it is as good as deleted, so it is no race when it is deleted.
 * *A reader* of a kept snapshot never misses anything: a manifest never changes, and all that it names is live. A
   reader of an older one has the time from one expiry to the next.
-* *Two expiries* at once sweep the same mark, which is no harm. One of their entries comes first; the other looks anew.
-  One that was stopped, and goes on much later, deletes what its mark lists, and those names never come back.
+* *Two expiries* at once sweep the same mark, which is no harm. One of their entries comes first; the other reads the
+  new head. One that was stopped, and goes on much later, deletes what its mark lists, and those names never come back.
 * *A crash* anywhere leaves either a mark that no entry names, which is deleted once its number is given, or one that
   the next expiry sweeps.
 
-A branch that did nothing in all of the kept log would hold up the garbage of killed runs for ever: it is fenced by the
-same entry. Whoever still writes to it is told so when it commits, and its next run goes on as ever.
+A branch that did nothing in all of the kept log would hold up the garbage of killed runs for ever: the same entry
+fences it. A writer that is still at work there learns so when it commits, and its next run goes on as ever.
 
 Panes, late records and dead letters of old epochs are named by every later snapshot, so they would never be garbage.
 The entry says from which epoch of main on they are kept (the *floor*): the snapshots that are committed next leave out
@@ -190,8 +190,8 @@ class _Expiry:
 
     def _list(self, kind: ObjectKind) -> list[ObjectInfo]:
         pipeline = self._catalog.pipeline
-        found = self._catalog.store.list(folder(pipeline, kind))
-        return [info for info in found if kind_of(pipeline, info.path) is kind]  # others are not ours
+        infos = self._catalog.store.list(folder(pipeline, kind))
+        return [info for info in infos if kind_of(pipeline, info.path) is kind]  # others are not ours
 
     def _kind(self, path: str) -> ObjectKind | None:
         return kind_of(self._catalog.pipeline, path)
@@ -254,7 +254,7 @@ class _Expiry:
         try:
             mark = self._catalog.marks.read(head.horizon.mark)
         except BrokenObjectError as error:
-            _logger.warning("what was marked is marked anew: %s", error)
+            _logger.warning("the list of marked objects cannot be read, so they are found and marked again: %s", error)
             return None
         self._facts.remember(mark.facts)
         return mark.batches
@@ -282,7 +282,7 @@ class _Expiry:
         """The first entry after which main had ``oldest``, or ``latest`` if that is earlier. Few requests, since it
         came after its writer's claim, and main went on from it; or to what it has given up since.
         """
-        before = {*kept.snapshots, *kept.expired} - {each.id for each in kept.main}
+        before = {*kept.snapshots, *kept.expired} - {position.id for position in kept.main}
         first = max(head.base, min(oldest.generation, latest))
         while first < latest:
             middle = (first + latest) // 2

@@ -1,6 +1,6 @@
-"""What of a catalog is kept, and which objects that needs. Reads strictly: what cannot be read stops it.
+"""What is kept of a catalog, and which objects that needs. Anything that cannot be read stops it.
 
-A snapshot that cannot be read does not say what it needs, so whoever deletes must know all of those that are kept.
+A snapshot that cannot be read does not say what it needs, and a deletion must know the needs of all kept snapshots.
 """
 
 import logging
@@ -100,22 +100,22 @@ class Lineages:
         line = self._published(main, head.refs.get(PUBLISHED), 0, keep, cutoff)
         lines = self._replaced(head, main, keep, cutoff)
         replaced = tuple(before for before, some in lines.items() if some)
-        given_up = self._given_up(head, keep, {each.id for each in main}, replaced)
-        kept = {each.id: each for some in (line, *lines.values()) for each in some}
-        had = {*given_up, *(each.id for each in main)}
-        had |= {each.id for before in lines for each in self._line(head, before.main)}
+        given_up = self._given_up(head, keep, {position.id for position in main}, replaced)
+        kept = {position.id: position for some in (line, *lines.values()) for position in some}
+        had = {*given_up, *(position.id for position in main)}
+        had |= {position.id for before in lines for position in self._line(head, before.main)}
         for branch in sorted({*head.generations} - {MAIN}):
-            kept.update({each.id: each for each in self._branch(head, branch, had, keep, cutoff)})
+            kept.update({position.id: position for position in self._branch(head, branch, had, keep, cutoff)})
         if keep.tags:
             tagged = (snapshot for ref, snapshot in head.refs.items() if ref.startswith(TAGS))
             kept.update({snapshot: self._snapshot(head, snapshot) for snapshot in tagged})
         starts = {*head.refs.values(), *(before.main for before in lines)}
-        seen = {each.id: each for start in starts for each in self._line(head, start)}
-        grafts = {each.id: self._next_kept(each, seen, kept) for each in kept.values()}
+        positions = {position.id: position for start in starts for position in self._line(head, start)}
+        grafts = {position.id: self._next_kept(position, positions, kept) for position in kept.values()}
         return Kept(
             head,
             kept,
-            frozenset(seen) - frozenset(kept),
+            frozenset(positions) - frozenset(kept),
             tuple(line),
             {snapshot: before for snapshot, before in grafts.items() if before != kept[snapshot].parent},
             Past(head.past.since, replaced, given_up),
@@ -130,11 +130,11 @@ class Lineages:
         """
         kept: list[SnapshotPosition] = []
         below = 0
-        for each in line:
-            below += below > 0 or each.id == published
-            if below > 1 and below + newer > keep.last and not _is_young(each, cutoff):
+        for position in line:
+            below += below > 0 or position.id == published
+            if below > 1 and below + newer > keep.last and not _is_young(position, cutoff):
                 break
-            kept.append(each)
+            kept.append(position)
         return kept
 
     def _replaced(
@@ -143,20 +143,20 @@ class Lineages:
         """What is kept of what main was before each promotion, oldest first; nothing of what main has again. Those that
         cannot be read are left out: a broken main may have been the reason for its promotion.
         """
-        found: dict[Replaced, list[SnapshotPosition]] = {}
+        positions: dict[Replaced, list[SnapshotPosition]] = {}
         newer, line, published = 0, main, head.refs.get(PUBLISHED)
         for before in reversed(head.past.replaced):
             newer += _number_of(line, published, before.by)
             try:
                 line, published = [*self._line(head, before.main)], before.published
                 kept = self._published(line, published, newer, keep, cutoff)
-                named_by(self._facts, [each.id for each in kept])
+                named_by(self._facts, [position.id for position in kept])
             except (BrokenObjectError, MissingSnapshotError) as error:
                 _logger.warning("what main was before entry %s cannot be returned to: %s", before.entry, error)
                 continue
             is_kept = newer < keep.last or _is_young(kept[0], cutoff)
-            found[before] = kept if is_kept and before.main not in {each.id for each in main} else []
-        return dict(reversed(found.items()))
+            positions[before] = kept if is_kept and before.main not in {position.id for position in main} else []
+        return dict(reversed(positions.items()))
 
     def _given_up(self, head: Head, keep: Keep, main: Collection[str], replaced: Iterable[Replaced]) -> tuple[str, ...]:
         """What must not come back to main: of each line that it left for good the newest snapshot that a branch, or a
@@ -169,25 +169,25 @@ class Lineages:
             for ref, snapshot in head.refs.items()
             if ref not in {MAIN, PUBLISHED} and (keep.tags or not ref.startswith(TAGS))
         ]
-        found: set[str] = set()
+        ids: set[str] = set()
         for one in left:
             for other in leading:
                 with suppress(BrokenObjectError, MissingSnapshotError):
                     common = self._facts.catalog.common_ancestor(one, other)
                     if common is not None and common.snapshot_id not in main:
-                        found.add(common.snapshot_id)
-        return tuple(sorted(found))
+                        ids.add(common.snapshot_id)
+        return tuple(sorted(ids))
 
     def _branch(
         self, head: Head, branch: str, had: Collection[str], keep: Keep, cutoff: datetime | None
     ) -> Iterator[SnapshotPosition]:
         """Work in progress: all that main never ``had``, what that was forked from, and what the rule keeps."""
         is_own = True
-        for number, each in enumerate(self._line(head, head.refs.get(branch))):
-            if not is_own and number >= keep.last and not _is_young(each, cutoff):
+        for number, position in enumerate(self._line(head, head.refs.get(branch))):
+            if not is_own and number >= keep.last and not _is_young(position, cutoff):
                 return
-            yield each
-            is_own = is_own and each.id not in had
+            yield position
+            is_own = is_own and position.id not in had
 
     def _line(self, head: Head, start: str | None) -> Iterator[SnapshotPosition]:
         current = start
@@ -213,11 +213,11 @@ class Lineages:
 
     @staticmethod
     def _next_kept(
-        snapshot: SnapshotPosition, seen: Mapping[str, SnapshotPosition], kept: Mapping[str, SnapshotPosition]
+        snapshot: SnapshotPosition, positions: Mapping[str, SnapshotPosition], kept: Mapping[str, SnapshotPosition]
     ) -> str | None:
         before = snapshot.before
         while before is not None and before not in kept:
-            before = seen[before].before
+            before = positions[before].before
         return before
 
 
@@ -226,25 +226,25 @@ def named_by(facts: FactsIndex, snapshots: Collection[str]) -> set[str]:
     MissingSnapshotError.
     """
     pipeline = facts.catalog.pipeline
-    found: set[str] = set()
+    names: set[str] = set()
     nodes: set[str] = set()
     for snapshot in map(facts.snapshot, snapshots):
-        found.add(manifest_path(pipeline, snapshot.id))
-        found.update(snapshot.files)
+        names.add(manifest_path(pipeline, snapshot.id))
+        names.update(snapshot.files)
         nodes.update(snapshot.nodes)
-    seen: set[str] = set()
-    while nodes := nodes - seen:
+    visited: set[str] = set()
+    while nodes := nodes - visited:
         facts.learn_nodes(nodes)
-        seen |= nodes
+        visited |= nodes
         read = [facts.node(node) for node in nodes]
-        found.update(path for node in read for path in node.files)
+        names.update(path for node in read for path in node.files)
         nodes = {name for node in read for name in node.below}
-    return found | {node_path(pipeline, node) for node in seen}
+    return names | {node_path(pipeline, node) for node in visited}
 
 
 def _number_of(line: Iterable[SnapshotPosition], first: str | None, last: str) -> int:
     """How many snapshots of ``line`` there are from ``first`` back to ``last``, with both; 0 if it has not both."""
-    ids = [each.id for each in line]
+    ids = [position.id for position in line]
     return ids.index(last) - ids.index(first) + 1 if first in ids and last in ids else 0
 
 

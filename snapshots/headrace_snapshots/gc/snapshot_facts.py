@@ -95,11 +95,11 @@ class FactsIndex:
 
     def learn_snapshots(self, snapshot_ids: Collection[str]) -> None:
         """Read those that are not known, several at once. What cannot be read is left to those who ask for it."""
-        self._learn(self.snapshot, [each for each in snapshot_ids if each not in self.snapshots])
+        self._learn(self.snapshot, [snapshot_id for snapshot_id in snapshot_ids if snapshot_id not in self.snapshots])
 
     def learn_nodes(self, node_ids: Collection[str]) -> None:
         """Read those that are not known, several at once. What cannot be read is left to those who ask for it."""
-        self._learn(self.node, [each for each in node_ids if each not in self.nodes])
+        self._learn(self.node, [node_id for node_id in node_ids if node_id not in self.nodes])
 
     def _learn(self, read: Callable[[str], Read], wanted: Sequence[str]) -> None:
         def attempt(one: str) -> None:
@@ -112,7 +112,7 @@ class FactsIndex:
 
     def encoded(self, snapshot_ids: Collection[str]) -> str:
         """The facts of these snapshots, which must be known, and of all nodes below them, as text; and the notes."""
-        snapshots = sorted((self.snapshots[each] for each in snapshot_ids), key=lambda each: (each.epoch, each.id))
+        snapshots = sorted((self.snapshots[item] for item in snapshot_ids), key=lambda item: (item.epoch, item.id))
         nodes = self._below(snapshots)
         numbers: dict[str, int] = {}
 
@@ -122,23 +122,23 @@ class FactsIndex:
         node_rows = [[name, numbered(node.files), numbered(node.below)] for name, node in nodes.items()]
         rows: list[list[Any]] = []
         last: tuple[set[int], set[int]] = (set(), set())
-        for each in snapshots:
-            own = ({*numbered(each.files)}, {*numbered(each.nodes)})
+        for item in snapshots:
+            own = ({*numbered(item.files)}, {*numbered(item.nodes)})
             changes = [[sorted(now - before), sorted(before - now)] for now, before in zip(own, last, strict=True)]
-            at = each.created_at.isoformat()
-            rows.append([each.id, each.epoch, each.branch, each.generation, each.parent, at, *changes])
+            at = item.created_at.isoformat()
+            rows.append([item.id, item.epoch, item.branch, item.generation, item.parent, at, *changes])
             last = own
         document = {"nodes": node_rows, "snapshots": rows, "names": [*numbers], "notes": self.notes}
         return base64.b64encode(zlib.compress(canonical({"format": _FORMAT, **document}), 1)).decode("ascii")
 
     def _below(self, snapshots: Iterable[SnapshotFacts]) -> dict[str, NodeFacts]:
-        found: dict[str, NodeFacts] = {}
-        left = {node for each in snapshots for node in each.nodes}
+        facts: dict[str, NodeFacts] = {}
+        left = {node for snapshot in snapshots for node in snapshot.nodes}
         while left:
             node_id = left.pop()
-            found[node_id] = self.node(node_id)
-            left |= {*found[node_id].below} - found.keys()
-        return dict(sorted(found.items()))
+            facts[node_id] = self.node(node_id)
+            left |= {*facts[node_id].below} - facts.keys()
+        return dict(sorted(facts.items()))
 
     def remember(self, text: str | None) -> None:
         """Take over what ``encoded`` gave, if anything; the checksum of the mark says that it is whole."""
@@ -175,8 +175,8 @@ def data_files(node: IndexNode) -> Iterable[DataFile]:
         yield from (file for file in record.files if isinstance(file, DataFile))
 
 
-def _names(found: Iterable[str]) -> tuple[str, ...]:
-    return tuple(intern(name) for name in sorted({*found}))
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(intern(name) for name in sorted({*names}))
 
 
 def _at(names: Sequence[str], places: Iterable[int]) -> tuple[str, ...]:

@@ -36,17 +36,17 @@ none is left.
 * *Unaligned* never waits: it is the algorithm of Chandy and Lamport (1985), begun at the sources. Under the name
   *chandy-lamport* it begins at any tasks of any graph from which all others can be reached.
 * *Synchronous* stops the world: all tasks are ordered to stop, what is under way is logged, and nothing is processed
-  before the coordinator has the whole snapshot. The comparator that Naiad stands for.
+  before the coordinator has the whole snapshot. Carbone et al. compare with it, with Naiad as their example.
 * *At-least-once* does not hold back what follows a barrier: it is counted before, and comes again after a restore. A
   snapshot loses nothing, but may count twice.
 
-Snapshots are numbered upwards, and barriers keep that order in each channel. Several may be in flight: a part that
-logs does not hinder the next. So barrier m on an input on which n < m is still missing says that n was given up
-before there: the task gives n up as well and declines it (*overtaken*). Where the world is stopped every newer
-barrier says so, since a new one begins only when the old one has ended. The task goes on with what it held, and comes
-to the barrier after that. The coordinator's own word (*abandon*) does the same and may be lost. What still comes of
-a snapshot that is closed is ignored. A number has the coordinator's generation in front, so that of two coordinators
-the newer one's snapshots overtake the other's.
+Snapshots are numbered upwards, and barriers keep that order in each channel. Several may be in flight: a part that logs
+does not hinder the next. So if barrier m comes on an input that still misses barrier n < m, a task upstream has given n
+up: the task gives n up as well and declines it (*overtaken*). Where the world is stopped every newer barrier says so,
+since a new one begins only when the old one has ended. The task goes on with what it held, and comes to the barrier
+after that. The coordinator's own order (*abandon*) does the same and may be lost. A task ignores what still comes of a
+closed snapshot. A number has the coordinator's generation in front, so that of two coordinators the newer one's
+snapshots overtake the other's.
 
 To the protocol a record is nothing but its channel: effects say what the driver does with the one at hand. The driver
 keeps what is held back in the order of each channel, and gives nothing from a blocked channel to the task.

@@ -7,12 +7,12 @@ part, and *complete* when the log of snapshots names it (*commit*: one condition
 claim makes fail). Only a complete snapshot is ever restored. Everything else may be lost at any time: orders,
 acknowledgements, tasks, this coordinator.
 
-* Several snapshots may be in flight, as many as allowed; when it is time for another one, that one is left out. They
-  are committed one at a time and in order. A snapshot that is whole makes older ones that are not yet whole useless:
-  they are given up.
+* Several snapshots may be in flight, up to a limit; one that falls due beyond the limit is left out. They are committed
+  one at a time and in order. A snapshot that is whole makes older ones that are not yet whole useless: they are given
+  up.
 * A snapshot that takes too long is given up. The driver keeps the time: it was told to start a timer, and says when
-  that ends. Drivers send what is said again until it is confirmed, so many times; all that is told may come twice. An
-  order or acknowledgement of which every try was lost costs one snapshot, never more. So does a task that declines.
+  that ends. Drivers repeat a message until it is confirmed, up to a number of tries, so any message may come twice. If
+  all tries of an order or an acknowledgement are lost, it costs one snapshot, never more. So does a task that declines.
 * When a task is lost, everything that is in flight goes, and all tasks go back to the newest complete snapshot: a
   part of the graph alone would not fit the rest. A commit that is under way is waited for first, since nobody knows
   yet which snapshot is the newest. Tasks that are lost meanwhile only mean going back again, as another *attempt*.
@@ -186,7 +186,7 @@ def may_begin(at: _At) -> bool:
 
 def commits(at: _At) -> bool:
     """A commit is under way."""
-    return any(each.state is SnapshotState.COMMITTING for each in at.coordinator.in_flight.values())
+    return any(flight.state is SnapshotState.COMMITTING for flight in at.coordinator.in_flight.values())
 
 
 def is_whole(at: _At) -> bool:
@@ -305,14 +305,14 @@ class Coordinator:
             case Restored(attempt):
                 return self._run(RunEvent.RESTORED) if attempt == self.attempt else []
             case Acknowledged(task, snapshot):
-                if found := self.in_flight.get(snapshot):
-                    found.waiting.discard(task)
+                if flight := self.in_flight.get(snapshot):
+                    flight.waiting.discard(task)
                 return self._tell(snapshot, SnapshotEvent.ACKNOWLEDGED) + self._next()
             case Declined(snapshot) | TimedOut(snapshot):
                 return self._tell(snapshot, SnapshotEvent.FAILED)
             case Committed(snapshot):
-                told = self._tell(snapshot, SnapshotEvent.COMMITTED)
-                return told + self._run(RunEvent.SETTLED) + self._next()
+                effects = self._tell(snapshot, SnapshotEvent.COMMITTED)
+                return effects + self._run(RunEvent.SETTLED) + self._next()
 
     @property
     def next_snapshot(self) -> SnapshotId:
@@ -338,11 +338,11 @@ class Coordinator:
         return effects
 
     def _tell(self, snapshot: SnapshotId, event: SnapshotEvent) -> list[CoordinatorEffect]:
-        found = self.in_flight.get(snapshot)
-        if found is None:
+        flight = self.in_flight.get(snapshot)
+        if flight is None:
             return []
-        found.state, effects = COORDINATOR_TABLE.step(found.state, event, _At(self, found))
-        if found.state in {SnapshotState.COMPLETE, SnapshotState.ABANDONED}:
+        flight.state, effects = COORDINATOR_TABLE.step(flight.state, event, _At(self, flight))
+        if flight.state in {SnapshotState.COMPLETE, SnapshotState.ABANDONED}:
             del self.in_flight[snapshot]
         return effects
 
@@ -350,5 +350,5 @@ class Coordinator:
         """The oldest whole snapshot is committed, if no other one is being committed."""
         if commits(_At(self)):
             return []
-        whole = [each for each in self.in_flight.values() if each.state is SnapshotState.WHOLE]
-        return self._tell(min(whole, key=lambda each: each.id).id, SnapshotEvent.NEXT) if whole else []
+        whole = [flight for flight in self.in_flight.values() if flight.state is SnapshotState.WHOLE]
+        return self._tell(min(whole, key=lambda flight: flight.id).id, SnapshotEvent.NEXT) if whole else []

@@ -62,20 +62,20 @@ class Graph:
         return frozenset(channel for _, channel in _visits(self) if channel is not None)
 
     def _ends(self, end: int) -> tuple[tuple[int, ...], ...]:
-        found: list[list[int]] = [[] for _ in range(self.tasks)]
+        ends: list[list[int]] = [[] for _ in range(self.tasks)]
         for number, channel in enumerate(self.channels):
-            found[channel[end]].append(number)
-        return tuple(map(tuple, found))
+            ends[channel[end]].append(number)
+        return tuple(map(tuple, ends))
 
 
 def _visits(graph: Graph) -> Iterator[tuple[int, int | None]]:
     """Every task that is reached, each once, and beside the task on the path every channel that leads back to it."""
     path: set[int] = set()
-    seen: set[int] = set()
+    visited: set[int] = set()
     for start in graph.starts:
-        if start in seen:
+        if start in visited:
             continue
-        seen.add(start)
+        visited.add(start)
         path.add(start)
         yield start, None
         stack = [(start, iter(graph.outputs[start]))]
@@ -89,8 +89,8 @@ def _visits(graph: Graph) -> Iterator[tuple[int, int | None]]:
             _, to = graph.channels[channel]
             if to in path:
                 yield to, channel
-            elif to not in seen:
-                seen.add(to)
+            elif to not in visited:
+                visited.add(to)
                 path.add(to)
                 yield to, None
                 stack.append((to, iter(graph.outputs[to])))

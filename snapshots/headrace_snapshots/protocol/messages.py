@@ -82,8 +82,9 @@ class Deliver(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Keep the record or barrier at hand until Release; then the task is told of it anew, in the
-    order of its channel."""
+    """Keep the record or barrier at hand until Release; then the task receives it again, in the order of its
+    channel.
+    """
 
 
 class Release(NamedTuple):

@@ -205,7 +205,7 @@ class Fenced:
 
 @dataclass(frozen=True)
 class Conflict:
-    """The ref was moved meanwhile: look again, then decide anew."""
+    """The ref was moved meanwhile: look again, then decide again."""
 
     reason: str
 

@@ -36,18 +36,18 @@ class Past:
     @property
     def heads(self) -> tuple[str, ...]:
         """The newest snapshots of all lines that main has left."""
-        return (*self.given_up, *(each.main for each in self.replaced))
+        return (*self.given_up, *(promotion.main for promotion in self.replaced))
 
     def promoted(self, replaced: Replaced) -> "Past":
         """After a promotion. Of more than RETURNS the oldest cannot be taken back any more."""
         stand = (*self.replaced, replaced)
-        return self._leaving(stand[-RETURNS:], (each.main for each in stand[:-RETURNS]))
+        return self._leaving(stand[-RETURNS:], (promotion.main for promotion in stand[:-RETURNS]))
 
     def rolled_back(self, current: str | None, to: str | None, undone: int) -> "Past":
         """After a rollback of main from ``current`` to ``to`` (None: its beginning), which takes back the promotions
         from number ``undone`` on.
         """
-        left = (current, *(each.main for each in self.replaced[undone:]))
+        left = (current, *(promotion.main for promotion in self.replaced[undone:]))
         return self._leaving(self.replaced[:undone], (head for head in left if head is not None and head != to))
 
     def _leaving(self, replaced: tuple[Replaced, ...], given_up: Iterable[str]) -> "Past":

@@ -12,7 +12,7 @@ Effect = TypeVar("Effect")
 
 
 class ProtocolError(GiveUpError):
-    """Whoever drives a role told it something that cannot happen: a mistake in the driver."""
+    """The driver of a role told it something that cannot happen: a mistake in the driver."""
 
     code = "give_up.protocol"
 

@@ -1,12 +1,10 @@
 """Which entry may follow which: the catalog's protocol as a pure table, without I/O, clock or ids.
 
-Theory of operation
--------------------
-A catalog is a log of entries. Entry n is created by one conditional put, so it exists once and for all; whoever wants
-to append reads the last entry (the *head*: every ref and every generation), asks ``decide`` what may follow, and tries
-to create the next number. If somebody else was faster, the decision is void: read the new head and decide again. So
-every decision was made on exactly the head that it follows, and the log alone orders all writers. Nothing else changes
-what anyone can see.
+Theory of operation ------------------- A catalog is a log of entries. Entry n is created by one conditional put, so it
+exists once and for all. A writer reads the last entry (the *head*: every ref and every generation), asks ``decide``
+what may follow, and tries to create the next number. If somebody else was faster, the decision is void: read the new
+head and decide again. So every decision was made on exactly the head that it follows, and the log alone orders all
+writers. Nothing else changes what anyone can see.
 
 * A *ref* names a snapshot: a branch (``main`` and others), ``published`` (what readers of main see), or ``tags/...``.
 * Every branch has a *generation*: the number of the entry that last claimed it or took it from its writer (init,
@@ -28,10 +26,10 @@ what anyone can see.
   under the mark of the very head that they follow whether the snapshot is kept. Every entry holds all refs and
   generations, so each is a checkpoint of the log, and the newest is the one that counts. A writer that was stopped
   while the log was folded may create a number again that was deleted. It finds the newest entry then: if its base is
-  above that number, the entry is void, for all readers begin at the base; and the writer decides anew. One that stood
-  still after its entry was stored finds the same. So it asks first whether what it did is so at that head (outcomes): a
-  commit counts if its branch leads to its snapshot, since no other entry ever names that; a rollback, a publish and the
-  rest have nothing left to do where it is so.
+  above that number, the entry is void, for all readers begin at the base; and the writer decides again. A writer that
+  stood still after its entry was stored finds the same. So it asks first whether that head shows the effect of its
+  entry (outcomes): a commit counts if its branch leads to its snapshot, since no other entry ever names that; a
+  rollback, a publish and the rest have nothing left to do if the head shows their effect.
 
 To the protocol a snapshot is an opaque name. Where a rule depends on ancestry, which is a fact about immutable
 manifests, it says so by returning ``Need``: the caller finds out and asks again with the fact.
@@ -143,8 +141,8 @@ def _rollback_of_main(head: Head, to: str | None, facts: Facts) -> Decision:
     if published is not None and (obstacle := _unless_kept(head, published, facts)):
         return obstacle
     moves = {MAIN: to} if published == head.refs.get(PUBLISHED) else {MAIN: to, PUBLISHED: published}
-    found = _append(head, Kind.ROLLBACK, MAIN, moves, fences=_fenced_by_rollback(head, MAIN))
-    return replace(found, past=head.past.rolled_back(current, to, undone))
+    append = _append(head, Kind.ROLLBACK, MAIN, moves, fences=_fenced_by_rollback(head, MAIN))
+    return replace(append, past=head.past.rolled_back(current, to, undone))
 
 
 def _fenced_by_rollback(head: Head, branch: str) -> list[str]:
@@ -155,8 +153,8 @@ def _undone(head: Head, to: str | None, facts: Facts) -> "int | Need":
     """The number of the oldest promotion that main takes back by going to ``to``: what it replaced is, or comes after,
     ``to``. That of the next promotion if there is none.
     """
-    for number, each in enumerate(head.past.replaced):
-        is_behind = to is None or _comes_before(to, each.main, facts)
+    for number, promotion in enumerate(head.past.replaced):
+        is_behind = to is None or _comes_before(to, promotion.main, facts)
         if isinstance(is_behind, Need):
             return replace(is_behind, or_broken=True)
         if is_behind:
@@ -203,11 +201,11 @@ def _promote(head: Head, intent: Promote, facts: Facts) -> Decision:
     if intent.expected not in {None, snapshot}:
         return Conflict(f"branch {branch} is at {snapshot}, not at {intent.expected} any more")
     moves = {MAIN: snapshot, PUBLISHED: snapshot, branch: None}
-    found = _append(head, Kind.PROMOTE, MAIN, moves, fences=[MAIN], ends=branch)
+    append = _append(head, Kind.PROMOTE, MAIN, moves, fences=[MAIN], ends=branch)
     main, published = head.refs.get(MAIN), head.refs.get(PUBLISHED)
     if main is None:
-        return found
-    return replace(found, past=head.past.promoted(Replaced(head.entry + 1, main, published, snapshot)))
+        return append
+    return replace(append, past=head.past.promoted(Replaced(head.entry + 1, main, published, snapshot)))
 
 
 def _tag(head: Head, intent: Tag, facts: Facts) -> Decision:
@@ -224,7 +222,7 @@ def _tag(head: Head, intent: Tag, facts: Facts) -> Decision:
 def _drop(head: Head, intent: Drop, facts: Facts) -> Decision:
     ref = intent.ref
     if intent.expected is not None and head.entry != intent.expected:
-        return _followed(head, intent.expected, f"at which nobody needed {ref}")
+        return _followed(head, intent.expected, f"which was read to see that nobody needs {ref}")
     if ref in {MAIN, PUBLISHED}:
         return Refused(f"{ref} cannot be dropped; roll main back instead")
     if ref not in head.refs and ref not in head.generations:
@@ -236,10 +234,10 @@ def _drop(head: Head, intent: Drop, facts: Facts) -> Decision:
 
 def _expire(head: Head, intent: Expire, facts: Facts) -> Decision:
     if head.entry != intent.expected:
-        return _followed(head, intent.expected, "at which it was found what is kept")
-    found = _append(head, Kind.EXPIRE, None, dict.fromkeys(intent.tags), fences=[*intent.idle])
+        return _followed(head, intent.expected, "which was read to see what is kept")
+    append = _append(head, Kind.EXPIRE, None, dict.fromkeys(intent.tags), fences=[*intent.idle])
     past = head.past if intent.past is None else intent.past
-    return replace(found, base=max(found.base, intent.horizon.folded), horizon=intent.horizon, past=past)
+    return replace(append, base=max(append.base, intent.horizon.folded), horizon=intent.horizon, past=past)
 
 
 _RULES: Mapping[type, Callable[[Head, Any, Facts], Decision]] = {

@@ -1,13 +1,7 @@
-"""Object stores: one small port, an adapter each for memory, local files and S3; ``open_store`` chooses by the URI."""
-
-import re
-from pathlib import Path
-from urllib.parse import unquote
+"""Object stores: one small port, and an adapter for each kind; ``open_store`` chooses by the scheme of the URI."""
 
 from headrace.errors import FixConfigError
-from headrace.extras import require
 from headrace_snapshots.store.local import LocalStore
-from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.store.port import (
     ObjectChangedError,
     ObjectExistsError,
@@ -19,10 +13,10 @@ from headrace_snapshots.store.port import (
     StoreUnavailableError,
     UnknownOutcomeError,
 )
+from headrace_snapshots.store.scheme import SCHEMES, StoreScheme, shown
 
 __all__ = [
     "LocalStore",
-    "MemoryStore",
     "ObjectChangedError",
     "ObjectExistsError",
     "ObjectInfo",
@@ -30,40 +24,29 @@ __all__ = [
     "ObjectPathError",
     "ObjectStore",
     "RequestCounts",
+    "StoreScheme",
     "StoreUnavailableError",
     "UnknownOutcomeError",
     "open_store",
+    "scheme_of",
 ]
 
 
 def open_store(uri: str) -> ObjectStore:
-    """The store whose root is ``uri``: ``file:///folder``, ``s3://bucket/prefix`` or ``memory://name``.
+    """The store whose root is ``uri``: ``file:///folder``, ``s3://bucket/prefix``, ``memory://name``, or a URI of a
+    scheme that another distribution brings.
 
     Makes no request. Raises FixConfigError when the URI is none of these or the environment lacks what it needs.
     """
+    return scheme_of(uri).open(uri)
+
+
+def scheme_of(uri: str) -> StoreScheme:
+    """What kind of store ``uri`` is the root of. Raises FixConfigError when nobody has that kind."""
     # No URL parser: a path or key may hold any character, '#' and '?' too.
-    scheme, separator, rest = uri.partition("://")
-    if not separator or scheme not in {"file", "s3", "memory"}:
-        raise FixConfigError(
-            f"{_shown(uri)!r} is not a root of a store: use file:///folder, s3://bucket/prefix or memory://name"
-        )
-    if scheme == "memory":
-        return MemoryStore(rest.strip("/"))
-    if scheme == "file":
-        if not rest.startswith("/"):
-            raise FixConfigError(f"{_shown(uri)!r} names a host: a local root has three slashes, as in file:///folder")
-        return LocalStore(Path(unquote(rest)))
-    bucket, _, prefix = rest.partition("/")
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
-        raise FixConfigError(
-            f"{_shown(uri)!r} has no valid bucket name: use s3://bucket/prefix; keys come from the environment"
-        )
-    require("s3", _shown(uri))
-    from headrace_snapshots.store.s3 import S3Config, S3Store  # minio is loaded only where S3 is used
-
-    return S3Store(bucket, prefix.strip("/"), S3Config.from_environment())
-
-
-def _shown(uri: str) -> str:
-    """``uri`` without what may be a user and a secret."""
-    return re.sub(r"://.*@", "://...@", uri)
+    scheme, separator, _ = uri.partition("://")
+    found = SCHEMES.get(scheme) if separator else None
+    if found is None:
+        forms = [found.form for name in SCHEMES.names() if (found := SCHEMES.get(name)) is not None]
+        raise FixConfigError(f"{shown(uri)!r} is not a root of a store: use {', '.join(forms[:-1])} or {forms[-1]}")
+    return found

@@ -1,9 +1,9 @@
 """A store in a folder of a local (or mounted POSIX) file system.
 
 Every put writes a file of its own first and then gives it its name in one step, so that a reader sees all of it or
-nothing: ``os.replace`` for a write, ``os.link`` (which fails when the name is taken) for a create. What is put
-survives a power cut: the file is flushed, the folder that names it, and every folder above that up to the root, whoever
-made it.
+nothing: ``os.replace`` for a write, ``os.link`` (which fails when the name is taken) for a create. What is put survives
+a power cut: the file is flushed, the folder that names it, and every folder above that up to the root, even if another
+process made it.
 
 What a process that died has left without a name goes with the next put of another (``store.unnamed``).
 """
@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
+from urllib.parse import unquote
 
 import xxhash
 
@@ -31,6 +32,7 @@ from headrace_snapshots.store.port import (
     check_path,
     sort_key,
 )
+from headrace_snapshots.store.scheme import StoreScheme, shown
 from headrace_snapshots.store.unnamed import sweep, unnamed_file
 
 UNNAMED = ".headrace-unnamed"
@@ -154,7 +156,7 @@ class LocalStore:
             yield unnamed, _info(target.name, os.fstat(file.fileno()))
 
     def _name(self, target: Path, name: Callable[[], object]) -> None:
-        """Give a file its name; whoever deleted the last one of its folder may just have removed that."""
+        """Give a file its name. A process that deleted the last file of its folder may just have removed the folder."""
         try:
             name()
         except FileNotFoundError:
@@ -290,3 +292,13 @@ def _errors(path: Path) -> Iterator[None]:
                 f"{path} cannot be used: {error.strerror}; check the root folder and its rights"
             ) from error
         raise StoreUnavailableError(f"{path} cannot be used now: {error.strerror}") from error
+
+
+def _open(uri: str) -> LocalStore:
+    path = uri.partition("://")[2]
+    if not path.startswith("/"):
+        raise FixConfigError(f"{shown(uri)!r} names a host: a local root has three slashes, as in file:///folder")
+    return LocalStore(Path(unquote(path)))
+
+
+FILE: Final = StoreScheme("file:///folder", _open)

@@ -5,6 +5,7 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from itertools import islice, takewhile
+from typing import Final
 
 from headrace_snapshots.store.port import (
     ObjectChangedError,
@@ -15,6 +16,7 @@ from headrace_snapshots.store.port import (
     check_path,
     sort_key,
 )
+from headrace_snapshots.store.scheme import StoreScheme
 
 PAGE = 1000
 """Objects per counted page of a listing, as S3 has it."""
@@ -125,3 +127,10 @@ class MemoryStore:
 
 def _info(path: str, data: bytes) -> ObjectInfo:
     return ObjectInfo(path, len(data), hashlib.sha256(data).hexdigest()[:32])
+
+
+def _open(uri: str) -> MemoryStore:
+    return MemoryStore(uri.partition("://")[2].strip("/"))
+
+
+MEMORY: Final = StoreScheme("memory://name", _open, is_shared=False)

@@ -1,4 +1,4 @@
-"""Files that get their name only once they are complete: whoever reads sees all of a file or nothing.
+"""Files that get their name only once they are complete: a reader sees all of a file or nothing.
 
 A file without a name yet is locked by its writer. One that nobody has locked was left by a process that died.
 """

@@ -15,9 +15,9 @@ _FENCING = {Kind.INIT, Kind.CLAIM, Kind.ROLLBACK, Kind.FORK, Kind.PROMOTE, Kind.
 
 def check_catalog(store: ObjectStore, pipeline: str) -> None:
     """Raise AssertionError with every violation found. Reads the whole log: for tests."""
-    found = list(violations(store, pipeline))
-    if found:
-        raise AssertionError("\n".join(found))
+    broken = list(violations(store, pipeline))
+    if broken:
+        raise AssertionError("\n".join(broken))
 
 
 def violations(store: ObjectStore, pipeline: str) -> Iterator[str]:

@@ -15,11 +15,11 @@ def explain(
     root: Root,
     key: Annotated[
         list[str] | None,
-        Option(help="The key; once for each of its columns, in their order."),
+        Option(help="The key: one --key for each of its columns, in their order."),
     ] = None,
     window: Annotated[
         str | None,
-        Option(help="A time in the window, such as its start; by default all windows that are known."),
+        Option(help="A time in the window, such as its start; by default all known windows of the key."),
     ] = None,
     at: At = MAIN,
     stage: StageOption = None,
@@ -28,25 +28,26 @@ def explain(
     """Say why the windows of a key have fired or not, and what they wait for."""
     from headrace.cli.catalog_names import handle_of
 
-    found = handle_of(pipeline, root).explain(key, window=window, stage=stage, at=at)
+    explanation = handle_of(pipeline, root).explain(key, window=window, stage=stage, at=at)
     if output is Format.JSON:
-        print_json(found.to_json())
+        print_json(explanation.to_json())
     else:
-        print_lines(found.lines())
+        print_lines(explanation.lines())
 
 
 @command("headrace plan delays.py --root file:///tmp/hr")
 def plan(pipeline: PipelineArgument, *, root: Root, at: At = MAIN, output: Output = Format.TEXT) -> None:
     """Say what a run would do with the pipeline as it is written now: keep or migrate its state, or refuse; and why.
 
-    It changes nothing. State of an aggregation is kept if neither it nor what it reads has changed in a way that
-    counts; schedules, executors, descriptions and expectations do not. It is migrated where only its columns are
-    others: renamed, gone, or new and empty (run --allow-new-aggregates). All else is a replay, by a backfill.
+    It changes nothing. A run keeps the state of an aggregation if neither the aggregation nor its input has changed;
+    schedules, executors, descriptions and expectations do not count. It migrates the state if only columns have
+    changed: renamed, gone, or new and empty (run --allow-new-aggregates). Any other change needs a replay, by a
+    backfill.
     """
     from headrace.cli.catalog_names import handle_of
 
-    found = handle_of(pipeline, root).plan(at=at)
+    planned = handle_of(pipeline, root).plan(at=at)
     if output is Format.JSON:
-        print_json(found.to_json())
+        print_json(planned.to_json())
     else:
-        print_lines(map(as_typed, found.lines()))
+        print_lines(map(as_typed, planned.lines()))

@@ -31,11 +31,11 @@ def diff(
     from headrace.cli.catalog_names import handle_of
     from headrace.cli.display.diffs import print_diff
 
-    found = handle_of(pipeline, root).diff(before, after, limit=limit)
+    difference = handle_of(pipeline, root).diff(before, after, limit=limit)
     if output is Format.JSON:
-        print_json(found.to_json())
+        print_json(difference.to_json())
     else:
-        print_diff(found)
+        print_diff(difference)
 
 
 @command("headrace fork delays.py before-the-change trial --root file:///tmp/hr")
@@ -75,8 +75,8 @@ def rollback(
 ) -> None:
     """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run continues from there.
 
-    Main may also go back to what it was before a promotion. Output patches that came after the snapshot are lost; each
-    is named, with what makes it again. So are releases that end.
+    Main may also go back to what it was before a promotion. Output patches that came after the snapshot are lost. The
+    command names each of them, with the command that makes it again, and the releases that end.
     """
     from headrace.cli.catalog_names import handle_of
     from headrace.read.log_entries import moves
@@ -102,19 +102,20 @@ def promote(
     root: Root,
     patch: Annotated[
         bool,
-        Option(help="Only rows of windows that have expired on both replace those of main, which goes on as it is."),
+        Option(help="Replace only rows whose windows have expired on both; main goes on as it is."),
     ] = False,
     dry_run: Annotated[
         bool,
-        Option(help="Move nothing; print what readers would see change, and what is against it."),
+        Option(help="Move nothing; print what readers would see change, and what is against the promotion."),
     ] = False,
     limit: Annotated[int, Option(min=0, help="Rows that --dry-run prints; all are counted.")] = 20,
+    message: Annotated[str, Option(help="Who decided it, and why; kept in the log.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Make a branch main and published, if its whole audit succeeded and it has read all that main has.
 
-    The branch ends, and a run that writes main is fenced. What main was stays in the store, and in the log. With
-    --patch main stays, and gets one more epoch with rows of the branch, which stays too.
+    The branch ends, and a run that writes main is fenced. The old main stays in the store, and in the log. With --patch
+    main and the branch both stay, and main gets one more epoch with rows of the branch.
     """
     from headrace.cli.catalog_names import handle_of
     from headrace.cli.display.diffs import print_diff
@@ -123,8 +124,8 @@ def promote(
 
     handle = handle_of(pipeline, root)
     if not dry_run:
-        print_ending(handle.promote(branch, patch=patch), pipeline, root, output)
-        notice(f"In Airflow the next run of {dag_id(handle.name, 'process')} announces it to those downstream")
+        print_ending(handle.promote(branch, patch=patch, message=message), pipeline, root, output)
+        notice(f"In Airflow the next run of {dag_id(handle.name, 'process')} announces this to DAGs downstream")
         return
     rehearsal: Rehearsal | PatchRehearsal
     if patch:
@@ -139,9 +140,9 @@ def promote(
     show()
     again = f"headrace promote {pipeline} {branch} --root {root}{' --patch' if patch else ''}"
     for refusal in rehearsal.refusals:
-        notice(f"it would be refused: {refusal} ({refusal.code})")
+        notice(f"the promotion would be refused: {refusal} ({refusal.code})")
     if not rehearsal.refusals:
-        notice(f"nothing is against it: {again}")
+        notice(f"nothing is against the promotion: {again}")
 
 
 def _print_patch(rehearsal: "PatchRehearsal") -> None:

@@ -23,8 +23,10 @@ def expire(
     pipeline: PipelineArgument,
     *,
     root: Root,
-    keep_last: Annotated[int | None, Option(min=1, help="Keep so many published snapshots.")] = None,
-    keep_for: Annotated[str | None, Option(help="Keep younger ones too: a length of time, such as 30d.")] = None,
+    keep_last: Annotated[int | None, Option(min=1, help="How many published snapshots to keep.")] = None,
+    keep_for: Annotated[
+        str | None, Option(help="Also keep younger snapshots than this: a length of time, such as 30d.")
+    ] = None,
     keep_tags: Annotated[
         bool | None,
         Option(name="--keep-tags/--drop-tags", help="Keep tagged snapshots, or drop the tags of expired ones."),
@@ -32,24 +34,27 @@ def expire(
     dry_run: Annotated[bool, Option(help="Only say what would happen.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Let old snapshots go, with all that only they need, and what killed runs left behind.
+    """Remove old snapshots, everything that only they need, and what killed runs left behind.
 
-    The next expire deletes what this one marks: readers have time until then. It keeps branches and tags, all of main
-    that is not published, and the newest published snapshots. Options override the pipeline's retention, which is
-    the last 100 and all tags unless it says otherwise. A pipeline known by its name alone needs at least --keep-last.
+    The next expire deletes what this one marks, so readers have time until then. It keeps branches and tags, all of
+    main that is not published, and the newest published snapshots. Options override the pipeline's retention, by
+    default the last 100 and all tags. A pipeline known by its name alone needs at least --keep-last.
     """
     from headrace.cli.catalog_names import handle_of
 
     handle = handle_of(pipeline, root)
-    found = handle.expire(keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags, dry_run=dry_run)
+    expired = handle.expire(keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags, dry_run=dry_run)
     if output is Format.JSON:
-        print_json(found.to_json())
+        print_json(expired.to_json())
         return
     keep = handle.keeping(keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags)
-    print_table(["", "kind", "objects", "bytes"], _amounts(found), "would be" if dry_run else "expired")
-    print_fields(_told(found, keep), "kept")
-    if found.waiting.objects:
-        notice(f"what waits is deleted once other runs have claimed or dropped: {', '.join(found.writers)}")
+    print_table(["", "kind", "objects", "bytes"], _amounts(expired), "would be" if dry_run else "expired")
+    print_fields(_told(expired, keep), "kept")
+    if expired.waiting.objects:
+        notice(
+            "waiting objects go once other runs have claimed these branches, or you drop them: "
+            f"{', '.join(expired.writers)}"
+        )
 
 
 @command("headrace fsck delays.py --deep --root file:///tmp/hr")
@@ -58,42 +63,42 @@ def fsck(
     *,
     root: Root,
     deep: Annotated[bool, Option(help="Read data files too, and compare their checksums.")] = False,
-    repair: Annotated[bool, Option(help="Make again what can be, from what is whole; moves no branch.")] = False,
+    repair: Annotated[bool, Option(help="Restore what the whole objects allow; move no branch.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Check that everything is there that snapshots, readers and runs need; say what is not, and the way out."""
+    """Check that everything is there that snapshots, readers and runs need; say what is damaged, and what to do."""
     from headrace.cli.catalog_names import handle_of
 
-    found = handle_of(pipeline, root).fsck(deep=deep, repair=repair)
+    report = handle_of(pipeline, root).fsck(deep=deep, repair=repair)
     if output is Format.JSON:
-        print_json(found.to_json())
+        print_json(report.to_json())
     else:
-        _print_checked(found)
-    if found.damage:
+        _print_checked(report)
+    if report.damage:
         raise Exit(RestoreError.exit_code)
 
 
-def _amounts(found: "Expired") -> Iterator[tuple[str, str, int, int]]:
-    for name, total in {"deleted": found.swept, "marked": found.marked, "waiting": found.waiting}.items():
+def _amounts(expired: "Expired") -> Iterator[tuple[str, str, int, int]]:
+    for name, total in {"deleted": expired.swept, "marked": expired.marked, "waiting": expired.waiting}.items():
         for kind, amount in total.kinds.items():
             yield name, kind, amount.objects, amount.bytes
         yield name, "all", total.objects, total.bytes
 
 
-def _told(found: "Expired", keep: "Keep") -> dict[str, Any]:
+def _told(expired: "Expired", keep: "Keep") -> dict[str, Any]:
     from headrace.model.time import duration, render_duration
 
     younger = "" if keep.younger is None else f", those younger than {render_duration(duration(keep.younger))}"
     fields: dict[str, Any] = {
-        "of what is published": f"the newest {keep.last:,}{younger}{', what a tag names' if keep.tags else ''}",
-        "snapshots": found.kept,
-        "first epoch of main": found.first_epoch,
-        "entries of the log deleted": found.folded,
+        "of published snapshots": f"the newest {keep.last:,}{younger}{', what a tag names' if keep.tags else ''}",
+        "snapshots": expired.kept,
+        "first epoch of main": expired.first_epoch,
+        "entries of the log deleted": expired.folded,
     }
-    if found.tags:
-        fields["tags dropped"] = ", ".join(found.tags)
-    if found.fenced:
-        fields["branches fenced"] = ", ".join(found.fenced)
+    if expired.tags:
+        fields["tags dropped"] = ", ".join(expired.tags)
+    if expired.fenced:
+        fields["branches fenced"] = ", ".join(expired.fenced)
     return fields
 
 
@@ -101,25 +106,25 @@ def _total(total: "Total") -> str:
     return f"{total.objects:,} objects, {total.bytes:,} bytes"
 
 
-def _print_checked(found: "FsckReport") -> None:
-    if found.problems:
+def _print_checked(report: "FsckReport") -> None:
+    if report.problems:
         rows = [
-            (each.path, each.problem, each.needed_by, "repaired" if each.is_repaired else each.remedy)
-            for each in found.problems[:SHOWN_PROBLEMS]
+            (problem.path, problem.problem, problem.needed_by, "repaired" if problem.is_repaired else problem.remedy)
+            for problem in report.problems[:SHOWN_PROBLEMS]
         ]
         print_table(["object", "what is wrong", "needed by", "what to do"], rows)
     fields = {
-        "snapshots": found.snapshots,
-        "objects": found.objects,
-        "bytes": found.bytes,
-        "named by nothing kept": f"{found.unreferenced:,} objects, {found.unreferenced_bytes:,} bytes",
-        "problems": len(found.damage),
+        "snapshots": report.snapshots,
+        "objects": report.objects,
+        "bytes": report.bytes,
+        "needed by no kept snapshot": f"{report.unreferenced:,} objects, {report.unreferenced_bytes:,} bytes",
+        "problems": len(report.damage),
     }
-    if found.unknown:
-        fields["of no known kind"] = ", ".join(found.unknown)
-    if found.collected is not None:
-        fields["garbage deleted"] = _total(found.collected.swept)
+    if report.unknown:
+        fields["of no known kind"] = ", ".join(report.unknown)
+    if report.collected is not None:
+        fields["garbage deleted"] = _total(report.collected.swept)
         fields["garbage that waits"] = (
-            f"{_total(found.collected.waiting)}, for {', '.join(found.collected.writers) or 0}"
+            f"{_total(report.collected.waiting)}, for {', '.join(report.collected.writers) or 0}"
         )
     print_fields(fields, "checked")

@@ -1,4 +1,4 @@
-"""``headrace new``: a pipeline, a unit test of it, and sample data that run at once, to be changed."""
+"""``headrace new``: a pipeline, its unit test, and sample data that run at once, for the user to change."""
 
 import shlex
 from collections.abc import Mapping

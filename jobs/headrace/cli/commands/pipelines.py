@@ -19,27 +19,27 @@ def pipelines(
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """List the registered pipelines: those that ship, and those in the folders of HEADRACE_PIPELINES.
+    """List the registered pipelines: the ones that ship, and the ones in the folders of HEADRACE_PIPELINES.
 
-    With a root those too that have run there from files of their own, without what only their files say.
+    With a root, also list the pipelines that have run there from files of their own, without what only their files say.
     """
     from headrace.read.deployment import Deployment
     from headrace.read.pipeline_list import pipeline_list
     from headrace_snapshots.store import open_store
 
-    found = pipeline_list(None) if root is None else Deployment(open_store(root)).pipelines()
-    rows = found.to_json()
+    listed = pipeline_list(None) if root is None else Deployment(open_store(root)).pipelines()
+    rows = listed.to_json()
     if output is Format.JSON:
         print_json(rows)
     else:
         columns = list(rows[0]) if rows else ["name"]
         print_table(columns, ([row[column] for column in columns] for row in rows))
-    for why in found.broken.values():
+    for why in listed.broken.values():
         notice(f"cannot be used: {why}")
-    if not rows and not found.broken:
-        notice("There are none: HEADRACE_PIPELINES names the folders that they are in")
+    if not rows and not listed.broken:
+        notice("There are no pipelines: HEADRACE_PIPELINES names the folders to look in")
     elif any(row["source"] is None for row in rows):
-        notice("Of pipelines without a source only the results are known here: give commands that run them their file")
+        notice("Only the results of pipelines without a source are known here: give commands that run these their file")
 
 
 @command("headrace check delays.py")
@@ -48,7 +48,7 @@ def check(
         str | None,
         Argument(
             metavar="[PIPELINE]",
-            help="A registered name, or path/to/file.py[:name]; by default all that are registered.",
+            help="A registered name, or path/to/file.py[:name]; by default all registered pipelines.",
             complete=complete_pipeline,
         ),
     ] = None,
@@ -56,26 +56,26 @@ def check(
 ) -> None:
     """Say in words what a pipeline means, draw its graph, name its DAGs, and tell what is wrong with it.
 
-    The exit code is 0 if nothing is wrong with it nor with any file that was looked at, else 10. Notes do not count.
+    The exit code is 0 if nothing is wrong with the pipeline or with any of the files, else 10. Notes do not count.
     """
     from headrace.describe.check import check as checked
 
-    found = checked(pipeline)
+    report = checked(pipeline)
     if output is Format.JSON:
-        print_json(found.to_json())
+        print_json(report.to_json())
     else:
-        print_lines(found.lines())
-    if found.is_wrong:
+        print_lines(report.lines())
+    if report.is_wrong:
         raise Exit(FixConfigError.exit_code)
 
 
 @command("headrace new shop")
 def new(
-    name: Annotated[str, Argument(metavar="NAME", help="Of the pipeline and its file.")],
+    name: Annotated[str, Argument(metavar="NAME", help="The name of the pipeline and of its file.")],
     folder: Annotated[Path | None, Option(help="Where to write; by default a folder of that name.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Write a pipeline, a unit test and sample data that run at once. No file that is there already is touched."""
+    """Write a pipeline, a unit test and sample data that run at once. Existing files stay as they are."""
     from headrace.cli.commands.new import write_example
 
     example = write_example(name, Path(name) if folder is None else folder)

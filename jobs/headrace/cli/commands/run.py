@@ -35,7 +35,10 @@ def run(
     executor: ExecutorOption = None,
     mode: Annotated[
         Mode,
-        Option(help="batch: all input in one epoch, to the end. replay: recorded epochs again, or a clock of its own."),
+        Option(
+            help="batch: all input in one epoch, to the end. replay: recorded epochs again, or landed files under "
+            "--clock."
+        ),
     ] = Mode.MICRO_BATCH,
     branch: Annotated[
         str,
@@ -111,7 +114,9 @@ def backfill(
             help="Compute windows again from here on: a day in UTC, or a time with its zone. By default all.",
         ),
     ] = None,
-    end: Annotated[str | None, Option(name="--to", help="And those before this.")] = None,
+    end: Annotated[
+        str | None, Option(name="--to", help="Compute windows before this one only; a day or a time, as for --from.")
+    ] = None,
     branch: Annotated[
         str | None,
         Option(
@@ -128,8 +133,8 @@ def backfill(
     """Read input again into a branch with the pipeline as it is now, audit it, and with --promote let readers see it.
 
     For a range of event time the branch starts from the newest published snapshot taken before any data of the first
-    affected window was read, and reads what came after it. Main and its readers stay undisturbed. Without --promote
-    the branch stays beside them, to be looked at; the same command with --branch continues it.
+    affected window was read, and reads what came after it. Main and its readers stay undisturbed. Without --promote the
+    branch stays beside them for you to look at; the same command with --branch continues it.
     """
     from headrace.cli.display.run import run_backfill
 
@@ -159,7 +164,7 @@ def recover(
 ) -> None:
     """Move main back to a snapshot, read everything after it again, audit it, publish it.
 
-    If what readers see is newer than the snapshot, it moves back too, until the new results are published.
+    If readers see something newer than the snapshot, they go back too, until the new results are published.
     """
     from headrace.cli.catalog_names import handle_of
     from headrace.cli.display.run import print_ending, watching
@@ -178,19 +183,19 @@ def replay_late(
     to: Annotated[
         str | None,
         Option(
-            help="Landing prefix: a path below the root, or a URI; by default that of the source, below ROOT/late.",
+            help="Landing prefix: a path below the root, or a URI; by default the source's prefix, below ROOT/late.",
         ),
     ] = None,
     at: At = PUBLISHED,
     output: Output = Format.TEXT,
 ) -> None:
-    """Land the records that came too late once more, as files of the source's format; each only once."""
+    """Land late records again, as files of the source's format; each record lands only once."""
     from headrace.cli.catalog_names import handle_of
 
     landed = handle_of(pipeline, root).replay_late(to=to, at=at)
     next_run = (
-        "The next run reads them, and under the same watermark they are late again. A backfill or batch reads the "
-        "original files and ignores these copies, so nothing counts twice"
+        "The next run reads these copies, and under the same watermark they are late again. A backfill or batch "
+        "reads the original files and ignores the copies, so nothing counts twice"
     )
     beside = None if to is not None else f"headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch"
     _print_landed(landed, f"late records at {at}", output, next_run, beside)
@@ -202,38 +207,39 @@ def replay_rejected(
     *,
     root: Root,
     of: Annotated[
-        str | None, Option(name="--input", help="Only dead letters of this input; by default of all.")
+        str | None, Option(name="--input", help="Land only dead letters of this input; by default of all.")
     ] = None,
     to: Annotated[
         str | None,
         Option(
-            help="Landing prefix: a path below the root, or a URI; by default that of each input, below ROOT/rejected.",
+            help="Landing prefix: a path below the root, or a URI; by default each input's prefix, below "
+            "ROOT/rejected.",
         ),
     ] = None,
     at: At = PUBLISHED,
     output: Output = Format.TEXT,
 ) -> None:
-    """Land dead letters once more as they were, to be read by a pipeline that can read them now; each only once."""
+    """Land dead letters again as they were, for a pipeline that can read them now; each record lands only once."""
     from headrace.cli.catalog_names import handle_of
 
     landed = handle_of(pipeline, root).replay_rejected(input=of, to=to, at=at)
-    sweep = " with --full-sweep (their names sort before those of the newest files)" if landed.needs_full_sweep else ""
+    sweep = " with --full-sweep (the copies' names sort before the newest files)" if landed.needs_full_sweep else ""
     next_run = (
-        f"The next run{sweep} reads them; {_late(landed.late, landed.records)}. A backfill, batch or rollback "
-        "reads the original files and ignores these copies, so nothing counts twice"
+        f"The next run{sweep} reads these copies; {_late(landed.late, landed.records)}. A backfill, batch or rollback "
+        "reads the original files and ignores the copies, so nothing counts twice"
     )
     beside = None if to is not None else f"headrace run {pipeline} --root {root.rstrip('/')}/rejected --mode batch"
     _print_landed(landed, f"dead letters at {at}", output, next_run, beside)
 
 
-_NOTHING_LANDED = "Nothing has landed now, so there is nothing more for the next run to read"
+_NOTHING_LANDED = "Nothing has landed now, so the next run has nothing more to read"
 
 
 def _print_landed(
     landed: "LandedLate | LandedRejected", title: str, output: Format, next_run: str, beside: str | None
 ) -> None:
-    """Print what landed, how many records did not by the reason why, and what follows: what the ``next_run`` does with
-    them where the pipeline reads, or ``beside``, the command that gives their part of the results.
+    """Print what landed, how many records did not land and why, and what follows: what the ``next_run`` does with the
+    copies where the pipeline reads, or ``beside``, the command that gives their part of the results.
     """
     fields = landed.to_json()
     if output is Format.JSON:
@@ -253,7 +259,7 @@ def _print_landed(
 def _late(late: int | None, records: int) -> str:
     """What becomes of the windows of so many ``records``, of which so many are ``late``."""
     if late is None:
-        return "those of windows that have expired by then are late"
+        return "records of windows that have expired by then are late"
     if not late:
         return "behind the watermark of main none of them is late"
     some = "all" if late == records else f"{late:,}"

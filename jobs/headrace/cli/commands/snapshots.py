@@ -23,8 +23,8 @@ def log(
     graph: Annotated[
         bool,
         Option(
-            help="Draw snapshots and what each was made from; claims and publishes are left out. "
-            "o: no branch or tag leads there any more.",
+            help="Draw each snapshot with its parent, without claims and publishes. o: no branch or tag leads there "
+            "any more.",
         ),
     ] = False,
     output: Output = Format.TEXT,
@@ -98,7 +98,7 @@ def release(
 
     handle = handle_of(pipeline, root)
     print_entry(handle.release(snapshot, message=message), output)
-    notice(f"In Airflow the next run of {dag_id(handle.name, 'process')} announces it to those downstream")
+    notice(f"In Airflow the next run of {dag_id(handle.name, 'process')} announces this to DAGs downstream")
 
 
 @command("headrace tag delays.py before-the-change --root file:///tmp/hr")

@@ -1,4 +1,4 @@
-"""``headrace test``: the tests beside pipelines, a line each, and what is not as expected."""
+"""``headrace test``: the tests beside pipelines, a line for each, and every difference from what they expect."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +27,10 @@ def test(
     ] = Path(),
     executor: Annotated[
         str,
-        Option(metavar="[local|reference]", help="What computes tests in YAML: what runs do, or the definition."),
+        Option(
+            metavar="[local|reference]",
+            help="What computes tests in YAML: the kernel of all runs, or the reference interpreter.",
+        ),
     ] = "local",
     output: Output = Format.TEXT,
 ) -> None:
@@ -35,10 +38,10 @@ def test(
     from headrace.testing.pipeline_run import checked_executor
     from headrace.testing.yaml.suite import find, run_suite
 
-    chosen, found = checked_executor(executor), find(path)
-    for file in found.others:
+    chosen, tests = checked_executor(executor), find(path)
+    for file in tests.others:
         notice(f"{file} is left out: it has no key `tests`")
-    report = run_suite(found, chosen, None if output is Format.JSON else lambda tested: print_lines(_lines(tested)))
+    report = run_suite(tests, chosen, None if output is Format.JSON else lambda tested: print_lines(_lines(tested)))
     if output is Format.JSON:
         print_json(report.to_json())
     else:

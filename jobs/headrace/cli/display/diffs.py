@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli.display.output import notice, print_fields, print_table
+from headrace_snapshots.format.table_names import IDS, UNNAMED
 
 if TYPE_CHECKING:
     from headrace.read.diff.differences import InputDiff, OutputDiff, Pair, SnapshotDiff, SnapshotName
@@ -20,21 +21,19 @@ def print_diff(diff: "SnapshotDiff") -> None:
         print_table(["", "before", "after"], said)
     if inputs := [*_inputs(diff.inputs)]:
         print_table(["input", "files", "number", "such as"], inputs)
-    tables = {**{stage.table: stage.state for stage in diff.stages}, "ids": diff.ids}
-    print_output(
-        diff.output, {name: rows for name, rows in tables.items() if name != "ids" or rows.before or rows.after}
-    )
+    tables = {**{stage.table: stage.state for stage in diff.stages}, IDS: diff.ids}
+    print_output(diff.output, {name: rows for name, rows in tables.items() if name != IDS or rows.before or rows.after})
 
 
 def print_output(output: "OutputDiff", tables: "Mapping[str, RowCounts] | None" = None) -> None:
     """What readers would see change, below how many rows of other ``tables`` would."""
-    counts = [_counts(name, rows) for name, rows in {**(tables or {}), "current": output.rows}.items()]
+    counts = [_counts(name, rows) for name, rows in {**(tables or {}), UNNAMED.current: output.rows}.items()]
     print_table(["rows of", "before", "after", "added", "removed", "changed", "reissued"], counts)
     columns = output.columns
     if columns.only_before or columns.only_after:
         print_fields({"columns only before": _columns(columns.only_before), "only after": _columns(columns.only_after)})
     if not output.is_comparable:
-        notice("The rows of current have other keys now, so none can be compared")
+        notice("The two snapshots have different keys, so their rows of current cannot be compared")
     if output.first:
         _print_rows(output.first)
     notice(f"{len(output.first):,} of {output.rows.differing:,} rows that readers see change")
@@ -47,8 +46,8 @@ def _said(diff: "SnapshotDiff") -> Iterator[tuple[str, Any, Any]]:
         if len(diff.stages) > 1:
             pairs[f"input watermark of stage {number}"] = stage.input_watermark
         pairs[f"output watermark of stage {number}"] = stage.output_watermark
-    pairs |= {f"watermark of input {name}": each.watermark for name, each in diff.inputs.items()}
-    pairs |= {f"rows of {name}": each.rows for name, each in diff.logs.items()}
+    pairs |= {f"watermark of input {name}": difference.watermark for name, difference in diff.inputs.items()}
+    pairs |= {f"rows of {name}": difference.rows for name, difference in diff.logs.items()}
     for name, pair in pairs.items():
         if pair.differs:
             yield name, pair.before, pair.after
@@ -57,11 +56,11 @@ def _said(diff: "SnapshotDiff") -> Iterator[tuple[str, Any, Any]]:
 
 
 def _inputs(inputs: "Mapping[str, InputDiff]") -> Iterator[tuple[str, str, int, str]]:
-    for name, each in inputs.items():
+    for name, difference in inputs.items():
         kinds = {
-            "only before": each.only_before,
-            "only after": each.only_after,
-            "with other content": each.other_content,
+            "only before": difference.only_before,
+            "only after": difference.only_after,
+            "with other content": difference.other_content,
         }
         for words, paths in kinds.items():
             if paths:
@@ -81,8 +80,8 @@ _OF_A_PANE = {"pane_time", "pane_index", "nonspeculative_index", "is_first", "is
 
 
 def _value(row: "RowChange", name: str) -> Any:
-    found = [side[name] for side in _sides(row)]
-    return found[0] if found[0] == found[-1] else f"{found[0]} → {found[-1]}"
+    values = [side[name] for side in _sides(row)]
+    return values[0] if values[0] == values[-1] else f"{values[0]} → {values[-1]}"
 
 
 def _sides(row: "RowChange") -> list[Mapping[str, Any]]:

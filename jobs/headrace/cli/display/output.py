@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, date, datetime
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from textwrap import indent
@@ -54,7 +54,7 @@ def as_typed(text: str) -> str:
 
 def _called(text: str, name: str, reference: str) -> str:
     command = re.compile(rf"(\bheadrace [a-z]+(?:-[a-z]+)* ){re.escape(name)}(?![\w./:-])")
-    return command.sub(lambda found: found[1] + reference, text)
+    return command.sub(lambda match: match[1] + reference, text)
 
 
 def notice(message: str) -> None:
@@ -64,8 +64,8 @@ def notice(message: str) -> None:
 
 
 @contextmanager
-def whoever_reads() -> Iterator[None]:
-    """Tell in the block how something ended. It ended so even if nobody reads it any more (``| head -1``)."""
+def despite_closed_output() -> Iterator[None]:
+    """Print in the block how something ended; a reader that has left (``| head -1``) does not change the outcome."""
     with suppress(BrokenPipeError):
         yield
     flush_output()
@@ -73,11 +73,14 @@ def whoever_reads() -> Iterator[None]:
 
 def print_json(value: Any) -> None:
     """``value`` as one JSON document; dates and times become ISO 8601 (in UTC), bytes base64, decimals text."""
+    from headrace.read.json_values import as_json
+
     sys.stdout.write(json.dumps(value, indent=1, default=as_json) + "\n")
 
 
 def print_json_rows(batches: "Iterable[pa.RecordBatch]") -> None:
     """Rows as ``print_json`` prints a list of them, of which no more than a batch is in memory."""
+    from headrace.read.json_values import as_json
     from headrace.read.views.arrow_types import zoneless_rows
 
     separator = "[\n"
@@ -165,15 +168,6 @@ def _cell(value: object, longest: int = LONGEST_CELL) -> str:
     return in_one_line(cut(_text(value), longest))
 
 
-def as_json(value: object) -> str:
-    """``value``, for which JSON has no form, as it is printed. Raises TypeError."""
-    if isinstance(value, datetime):
-        return _in_utc(value).isoformat().replace("+00:00", "Z")
-    if isinstance(value, bytes | date | Decimal):
-        return _constant(value)
-    raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
 def _text(value: object) -> str:
     if value is None:
         return "-"
@@ -183,17 +177,14 @@ def _text(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.6g}"
+    if isinstance(value, datetime | Decimal):
+        return _value(value)
+    return str(value)
+
+
+def _value(value: datetime | Decimal) -> str:
+    from headrace.read.json_values import constant_text, in_utc
+
     if isinstance(value, datetime):
-        return f"{_in_utc(value):%Y-%m-%d %H:%M:%S}Z"
-    return _constant(value) if isinstance(value, Decimal) else str(value)
-
-
-def _in_utc(value: datetime) -> datetime:
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-def _constant(value: bytes | date | Decimal) -> str:
-    """A constant as text, spelled as expressions and snapshots spell it."""
-    from headrace.model.expressions.expr import constant_to_json
-
-    return str(constant_to_json(value))
+        return f"{in_utc(value):%Y-%m-%d %H:%M:%S}Z"
+    return constant_text(value)

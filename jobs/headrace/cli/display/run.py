@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from headrace.cli.catalog_names import STARTED_BY, handle_to_run
-from headrace.cli.display.output import Format, notice, print_lines, whoever_reads
+from headrace.cli.display.output import Format, despite_closed_output, notice, print_lines
 from headrace.cli.display.progress import Bar
 from headrace.errors import HeadraceError
 from headrace.runs.client.recording import new_run_id
@@ -33,7 +33,7 @@ def run_backfill(
         raise
     print_ending(result, reference, root, output)
     if not promote:
-        with whoever_reads():
+        with despite_closed_output():
             notice(f"to compare it with what readers see: {where.command('diff', 'published', named)}")
             notice(f"to make it main and published: {where.command('backfill', *on, '--promote')}")
 
@@ -58,6 +58,6 @@ def watching() -> Iterator[Listener]:
 
 def print_ending(result: RunResult, reference: str, root: str, output: Format) -> None:
     """Print how a run of the pipeline that ``reference`` names ended."""
-    with whoever_reads():
+    with despite_closed_output():
         where = Where(reference, root)
         print_lines([to_json(result).decode()] if output is Format.JSON else ending(result, where))

@@ -6,9 +6,10 @@ import pyarrow as pa
 from pyspark.daemon import manager
 
 from headrace.distribute.spark import runner
+from headrace.pipeline.file_formats import FORMATS
 
-PRELOADED = (runner, pa.array([0]))
-"""The tasks, with all that they import; and pandas, which pyarrow imports for its first array."""
+PRELOADED = (runner, *(FORMATS[name] for name in FORMATS.built_in), pa.array([0]))
+"""The tasks, with all that they import; the formats of files; and pandas, which pyarrow imports for its first array."""
 
 if __name__ == "__main__":
     gc.freeze()  # what is there already no worker looks for garbage in, which would copy its pages

@@ -12,7 +12,7 @@ from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.errors import FixConfigError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
-from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store import ObjectStore, scheme_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,7 +27,7 @@ class SparkEngine(TasksEngine):
         self, spark: SparkSession, pipeline: Pipeline, store: ObjectStore, landing: Landing, attempts: Attempts
     ) -> None:
         for uri in (store.uri, *landing.uris):
-            if uri.startswith("memory://"):
+            if not scheme_of(uri).is_shared:
                 raise FixConfigError(f"tasks cannot reach {uri}: use a root that starts with file:// or s3://")
         bring_packages(spark)
         work = TaskEnvironment.of(pipeline, store, landing)

@@ -109,7 +109,7 @@ def starting(log: Path | None) -> Iterator[None]:
     except (*SparkFailure, OSError, TypeError) as error:  # half a JVM has no classes: PySpark calls what is not there
         said = [] if log is None else [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         words = "; ".join(line.strip() for line in said[-3:]) or _Failure(str(error), None).summary
-        where = "" if log is None else f" All that it said is in {log}"
+        where = "" if log is None else f" All its messages are in {log}"
         if _REFUSED_START.search(words):
             raise JvmRefusedError(
                 f"Java does not start Spark: {words}. Install Java 17 or newer (JAVA_HOME, or java on PATH), and look "

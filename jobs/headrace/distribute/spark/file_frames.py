@@ -22,8 +22,8 @@ PART_BYTES = 2**25
 def stored_rows(
     spark: SparkSession, work: TaskEnvironment, files: Sequence[NamedFile], columns: pa.Schema
 ) -> DataFrame:
-    """The rows of ``files``; whoever asks for them gets BrokenObjectError (within ``spark_errors``) when one is missing
-    or not what was written.
+    """The rows of ``files``. Reading them raises BrokenObjectError (within ``spark_errors``) if a file is missing or
+    not what was written.
     """
     bring_packages(spark)
     numbers = spark.range(0, len(files), 1, len(files) or 1)

@@ -63,8 +63,8 @@ def new_log(run_id: str) -> Path:
             old.unlink(missing_ok=True)
     except OSError as error:
         raise FixConfigError(
-            f"{error.filename or folder} cannot be used for what Spark says: {error.strerror}; "
-            f"set {LOGS_VARIABLE} to a folder that can be written"
+            f"{error.filename or folder} cannot be used for Spark's messages: {error.strerror}; set {LOGS_VARIABLE} "
+            "to a folder that can be written"
         ) from error
     return log
 

@@ -37,7 +37,7 @@ from headrace.distribute.tasks.shuffle.level_functions import (
 )
 from headrace.distribute.tasks.shuffle.row_locations import PLACE
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.data_types import DataType
 from headrace.pipeline.sources import Input
 
 _ROW = from_arrow_schema(SCHEMA)
@@ -86,9 +86,9 @@ class SparkRunner:
     def _panes(self, plan: EpochPlan) -> DataFrame:
         rows = self._through(self._numbers(1), nothing_level, plan)
         if plan.elements:
-            transform = self._work.pipeline.stages[plan.first_stage].aggregation.transform
+            transform = self._work.chain.stages[plan.first_stage].stage.aggregation.transform
             assert transform is not None
-            schema = from_arrow_schema(leaving_schema(self._work.stages[plan.first_stage - 1]))
+            schema = from_arrow_schema(leaving_schema(self._work.chain.stages[plan.first_stage - 1]))
             panes = self._numbers(len(plan.elements)).mapInArrow(self._sent.calling(read_elements, plan), schema)
             rows = rows.union(self._through(applied(transform, panes), map_made, plan, "", _TASKS))
         return rows

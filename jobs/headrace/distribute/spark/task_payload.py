@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -18,7 +19,7 @@ from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.pipeline.loading.code_digests import modules_of
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
-from headrace_snapshots.store import open_store
+from headrace_snapshots.store import open_store, scheme_of
 
 _PIPELINES = 8
 
@@ -39,8 +40,9 @@ class TaskPayload:
         for module in modules_of(work.pipeline):
             travels(module)
         pickled: bytes = cloudpickle.dumps(work.pipeline)  # type: ignore[no-untyped-call]
-        names = [] if runs_here(spark) else [name for name in os.environ if name.startswith("AWS_")]
-        return cls(pickled, work.store.uri, {name: os.environ[name] for name in names})
+        uris = () if runs_here(spark) else (work.store.uri, *work.landing.uris)
+        settings = [scheme_of(uri).settings(os.environ) for uri in uris]
+        return cls(pickled, work.store.uri, dict(ChainMap(*settings)))
 
     def work(self) -> TaskEnvironment:
         """The work of the pipeline: the same object for all tasks of a process."""

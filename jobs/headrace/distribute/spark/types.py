@@ -4,8 +4,8 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
+from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.decimals import PRECISION, SCALE
-from headrace.model.expressions.expr import DataType
 
 __all__ = ["SPARK_TYPES", "DataFrame", "SparkColumn", "SparkSession"]
 

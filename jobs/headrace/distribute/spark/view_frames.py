@@ -22,7 +22,7 @@ from headrace.kernel.renamed_columns import Names, as_now, names_there
 from headrace.model.expressions.expr import Expr, columns_of
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.store import LocalStore, ObjectStore, open_store
+from headrace_snapshots.store import LocalStore, ObjectStore, open_store, scheme_of
 
 _NEWEST = "_headrace_newest"
 
@@ -48,7 +48,7 @@ def of_files(
         rows = reduce(DataFrame.unionByName, (_local(spark, store, some, columns) for some in by_names.values()))
     else:
         bring_packages(spark)
-        keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        keys = scheme_of(store.uri).settings(os.environ)
         read = partial(_rows, store.uri, keys, tuple(files), columns)
         rows = spark.range(0, len(files), 1, len(files)).mapInArrow(read, schema)
     return rows if identity is None else newest(rows, identity)

@@ -1,16 +1,17 @@
 """The driver of an epoch whose work is done by tasks: it tells them what to do, and puts together what they found.
 
 It holds no rows: clocks, and which files the layers of state are in. ``compute`` is called from one thread, epoch by
-epoch; ``write`` and ``fold_current`` may run beside it in another.
+epoch; ``fold_current`` may run beside it in another.
 """
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
 
-from headrace.distribute.clocks import StageClocks, inputs_after, source_clocks, stage_clocks
 from headrace.distribute.epoch import Attempts, ComputedEpoch
+from headrace.distribute.input_clocks import inputs_after, source_clocks
+from headrace.distribute.stage_clocks import StageClocks
 from headrace.distribute.tasks.background.compaction import FoldPlan
 from headrace.distribute.tasks.background.merges import Merger, Merges
 from headrace.distribute.tasks.background.thread import Stop
@@ -38,8 +39,8 @@ from headrace.sources.newest_event_time import newest_read
 from headrace.sources.progress import InputProgress, PipelineProgress, WatermarkHold, later_of
 from headrace.state.datafiles.epoch_files import Written
 from headrace.state.migration import StateNames, migrated
-from headrace.state.tables import IDS, state_tables
 from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.table_names import IDS, file_stem
 
 MAX_RUNS = 3
 """How often an epoch is run before a disagreement of its tasks is an error."""
@@ -58,23 +59,20 @@ class TaskRunner(Merger, Protocol):
         """What the tasks of a fold say. Raises an error soon after ``stop`` was set."""
 
 
-@dataclass(frozen=True)
-class TasksComputed(ComputedEpoch):
-    """An epoch whose files are stored."""
-
-    written: Written = field(kw_only=True)
-
-
 class TasksEngine:
-    """The state of one pipeline between epochs, held by files; ``attempts`` gives each epoch a name."""
+    """The state of one pipeline between epochs, held by files; ``attempts`` gives each epoch a name.
+
+    Once for all that it computes there are the ``inputs``, the layers of remembered ``ids``, and ``progress``. The
+    ``state`` is that of its chain of aggregations. Layers of all tables are merged together, one merge at a time.
+    """
 
     def __init__(self, work: TaskEnvironment, attempts: Attempts, runner: TaskRunner) -> None:
         self.work, self.attempts, self.runner = work, attempts, runner
         self.pipeline, self.store, self.landing = work.pipeline, work.store, work.landing
         self.inputs = {each.name: InputProgress() for each in self.pipeline.inputs}
-        self.clocks = tuple(StageClocks() for _ in self.pipeline.stages)
+        self.state = work.chain.begun()
+        self.ids: tuple[Layer, ...] = ()
         self.merges = Merges(runner)
-        self.tables: dict[str, tuple[Layer, ...]] = dict.fromkeys(self._table_names(), ())
         self.renamed: tuple[Formerly, ...] = ()
         self.progress = PipelineProgress()
         self.epoch = -1
@@ -82,10 +80,16 @@ class TasksEngine:
     @property
     def levels(self) -> int:
         """How many levels of tasks an epoch has."""
-        return sum(1 + levels_below(self.work, stages.start) for stages in self.work.jobs())
+        return sum(1 + levels_below(self.work, stages.start) for stages in self.work.chain.jobs())
 
-    def _table_names(self) -> list[str]:
-        return [*state_tables(self.pipeline), *([IDS] if self.pipeline.deduplicate is not None else [])]
+    @property
+    def tables(self) -> dict[str, tuple[Layer, ...]]:
+        """The layers of all tables of state, by name."""
+        return {**self.state.tables, **({} if self.pipeline.deduplicate is None else {IDS: self.ids})}
+
+    def _set_state(self, clocks: tuple[StageClocks, ...], tables: Mapping[str, Sequence[Layer]]) -> None:
+        """Let the stages be at ``clocks``, and all layers be those of ``tables``."""
+        self.state, self.ids = self.work.chain.state(clocks, tables), tuple(tables.get(IDS, ()))
 
     def restore(
         self,
@@ -94,7 +98,7 @@ class TasksEngine:
         tables: Mapping[str, Sequence[Layer]],
         renamed: Sequence[Formerly] = (),
     ) -> None:
-        """Go on from a snapshot: its epoch, its progress, the layers of its tables. ``renamed``: what the columns of
+        """Continue from a snapshot: its epoch, its progress, the layers of its tables. ``renamed``: what the columns of
         the stages are called there, if it was made by another definition; the first epoch migrates their state.
         """
         self.renamed = tuple(renamed)
@@ -102,8 +106,7 @@ class TasksEngine:
         self.inputs = {**self.inputs, **progress.inputs}
         self.merges.close()
         self.merges = Merges(self.runner)
-        self.tables = {name: tuple(tables.get(name, ())) for name in self._table_names()}
-        self.clocks = stage_clocks(progress, self.work.stages, source_clocks(self.pipeline, self.inputs))
+        self._set_state(self.work.chain.clocks(progress, source_clocks(self.pipeline, self.inputs)), tables)
 
     def close(self) -> None:
         """End what runs beside the epochs, and wait until it writes nothing more."""
@@ -124,13 +127,13 @@ class TasksEngine:
         *,
         is_last: bool = False,
         signals: Sequence[Signal] = (),
-        settles: bool = True,
+        wait_for_merges: bool = True,
         hold: WatermarkHold | None = None,
         recorded: bool = False,
-    ) -> TasksComputed:
+    ) -> ComputedEpoch:
         """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
         ``is_last``, the watermark goes to +inf after it, and a first epoch is a batch. ``signals`` came since the
-        epoch before. Its files are stored when it returns. It ``settles``: no epoch may come after it soon, so it
+        epoch before. Its files are stored when it returns. ``wait_for_merges``: no epoch may come after it soon, so it
         waits for what is being merged beside it, which were for nothing else. ``hold``: watermarks that it does not
         pass, whatever records say. Files that change before they are read are read as they have become, unless they are
         to be those that were ``recorded``.
@@ -140,7 +143,7 @@ class TasksEngine:
         started = time.monotonic()
         attempt = self.attempts(self.epoch + 1)
         self._migrate(attempt.prefix)
-        self.merges.begin(attempt.prefix, self.tables, self.clocks[0].watermark)
+        self.merges.begin(attempt.prefix, self.tables, self.state.clocks[0].watermark)
 
         def read(files: ByInput) -> EpochOutcome:
             size = sum(file.size for some in files.values() for file in some)
@@ -151,8 +154,8 @@ class TasksEngine:
                 shares=shares(self.pipeline, files, self.runner.tasks(size)),
                 parts=self.runner.tasks(size + self._stored_bytes()),
                 clocks=source_clocks(self.pipeline, self.inputs),
-                stages=self.clocks,
-                tables=self.tables,
+                ids=self.ids,
+                state=self.state,
                 newest=self.progress.newest,
                 signals=tuple(signals),
                 is_last=is_last,
@@ -162,10 +165,10 @@ class TasksEngine:
 
         files, outcome = (files, read(files)) if recorded else self.landing.reading(files, read)
         check(self.pipeline, outcome.plan.epoch, outcome.said)
-        self.clocks, self.tables = outcome.clocks, self.merges.adopted(outcome.tables(), wait=settles)
+        self._set_state(outcome.chain.clocks, self.merges.adopted(outcome.tables, wait=wait_for_merges))
         self.progress = self._come_to(files, outcome)
         self.epoch = outcome.plan.epoch
-        return TasksComputed(
+        return ComputedEpoch(
             attempt=attempt,
             epoch=self.epoch,
             files=files,
@@ -174,7 +177,7 @@ class TasksEngine:
             timings={"compute_seconds": time.monotonic() - started},
             signals=outcome.plan.signals,
             acknowledged=outcome.acknowledged,
-            settles=settles,
+            wait_for_merges=wait_for_merges,
             written=self._written(outcome),
         )
 
@@ -190,11 +193,12 @@ class TasksEngine:
         """Give state that another definition left the columns of this one, in files of this epoch: with it they become
         part of a snapshot, or are garbage.
         """
-        for table, stage, formerly in zip(state_tables(self.pipeline), self.work.stages, self.renamed, strict=False):
+        chain, tables = self.work.chain, self.tables
+        for table, stage, formerly in zip(chain.tables, chain.stages, self.renamed, strict=False):
             if (names := StateNames.of(stage, formerly)).differ:
-                self.tables[table] = migrated(
-                    self.work.store, self.work.rows, names, self.tables[table], f"{prefix}/{table}-migrated"
-                )
+                files = f"{prefix}/{file_stem(table)}-migrated"
+                tables[table] = migrated(self.work.store, self.work.rows, names, tables[table], files)
+        self._set_state(self.state.clocks, tables)
         self.renamed = ()
 
     def _stored_bytes(self) -> int:
@@ -204,12 +208,12 @@ class TasksEngine:
         requests = self.merges.requests()
         if self.runner.is_elsewhere:
             requests = summed([requests, outcome.requests()])
-        return Written(self.tables, outcome.panes, outcome.late, outcome.rejected, requests)
+        return Written(self.tables, outcome.logs(), requests)
 
     def _levels(self, plan: EpochPlan) -> tuple[tuple[TaskResult, ...], ...]:
         """What the tasks of each level passed on, of all jobs of the epoch."""
         levels: tuple[tuple[TaskResult, ...], ...] = ()
-        for stages in self.work.jobs():
+        for stages in self.work.chain.jobs():
             if stages.start:
                 panes = [each.found.elements for each in levels[-1] if isinstance(each.found, StageFound)]
                 elements = tuple(file for files in panes for file in files)
@@ -230,14 +234,11 @@ class TasksEngine:
     def _come_to(self, files: ByInput, outcome: EpochOutcome) -> PipelineProgress:
         self.inputs = inputs_after(self.pipeline, self.inputs, files, outcome.moved)
         accounting, together = outcome.outcomes()[0].accounting, outcome.moved.together
-        due_event, due_time = outcome.due
         return PipelineProgress(
             inputs=self.inputs,
-            watermark=self.clocks[0].watermark,
-            processing_time=self.clocks[0].processing_time,
-            output_watermarks=tuple(clocks.output_watermark for clocks in self.clocks),
-            due_event=due_event,
-            due_time=Instant(min(due_time, together.idle_deadline, outcome.due_by_time)),
+            watermark=self.state.clocks[0].watermark,
+            processing_time=self.state.clocks[0].processing_time,
+            chain=outcome.clocks,
             min_event_time=accounting.min_accepted,
             max_event_time=accounting.max_accepted,
             held_back_by=None if outcome.plan.is_last else together.held_back_by,
@@ -248,11 +249,6 @@ class TasksEngine:
             behind=outcome.said.behind,
             held_to=outcome.held_to,
         )
-
-    def write(self, computed: TasksComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:
-        """What the tasks have stored."""
-        del tables
-        return computed.written
 
     def fold_current(
         self, layers: Sequence[Layer], prefix: str, bottom: bool, names: Mapping[str, Names], stop: Stop

@@ -8,33 +8,34 @@ from headrace.distribute.side_outputs import late_rows
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.shuffle.row_locations import ShippedRecords
 from headrace.distribute.tasks.shuffle.shuffle_input import bundle
-from headrace.distribute.tasks.tables import files_of, open_table, put_table
+from headrace.distribute.tasks.tables import files_of, open_own, put_table
 from headrace.distribute.tasks.task_environment import EpochTask
 from headrace.distribute.tasks.task_results import IdsFound, Stored, UpstreamResults
 from headrace.program import columns as c
 from headrace.state.ids import RememberedIds
-from headrace.state.tables import IDS
+from headrace_snapshots.format.table_names import IDS
 
 
 def tell_duplicates(task: EpochTask, above: UpstreamResults, rows: list[pa.RecordBatch]) -> tuple[IdsFound, Bundles]:
     """What becomes of ``rows``, the records of a part of the ids, and those that count for each part of the keys."""
     plan, work = task.plan, task.work
-    first, deduplicate = work.stages[0], work.pipeline.deduplicate
+    first, deduplicate = work.chain.stages[0], work.pipeline.deduplicate
     assert deduplicate is not None
-    known = RememberedIds(deduplicate, work.pipeline.schema, (), plan.stages[0].watermark)
-    known = replace(known, layers=open_table(task, IDS, known.schema))
+    watermark = plan.state.clocks[0].watermark
+    known = RememberedIds(deduplicate, work.pipeline.schema, (), watermark)
+    known = replace(known, layers=open_own(task, plan.ids, known.schema))
     if not rows:
         return IdsFound(), {}
     records = ShippedRecords.arrived(task, rows)
     records = records.having({c.SEEN: known.seen(records.columns)})
     order, judged = records.places if first.is_ordered else None, records.judged
-    made = bundle(first, judged, order, plan.stages[0].watermark, task.behind(), share=task.number, number=plan.parts)
+    made = bundle(first, judged, order, watermark, task.behind(), share=task.number, number=plan.parts)
     late = late_rows(first, records, made.aggregated.late, plan.epoch)
     return (
         IdsFound(
             accounting=made.aggregated.accounting,
             ids=_remembered(task, known, judged),
-            late=task.put("late", late, keyed=True),
+            late=task.put(work.chain.names.late, late, keyed=True),
         ),
         made.parts,
     )

@@ -22,7 +22,7 @@ Ran = tuple[Found | None, Bundles]
 
 def levels_below(work: TaskEnvironment, first_stage: int = 0) -> int:
     """How many levels a job that begins with that stage has below the first."""
-    stages = next(stages for stages in work.jobs() if stages.start == first_stage)
+    stages = next(stages for stages in work.chain.jobs() if stages.start == first_stage)
     return len(stages) + _tells_ids(work, first_stage)
 
 

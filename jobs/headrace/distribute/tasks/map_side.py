@@ -20,12 +20,13 @@ from headrace.distribute.watermark_inputs import InputObservations, ObservationC
 from headrace.kernel.delta import aggregate
 from headrace.kernel.elements import Columns, takes_part
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expressions.expr import Schema
+from headrace.model.expressions.data_types import Schema
 from headrace.program import columns as c
 from headrace.sources.formats.errors import DividedFileError
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.progress import later_of
 from headrace.sources.validation import judged
+from headrace_snapshots.format.table_names import REJECTED
 
 Bundles = Mapping[int, pa.RecordBatch]
 
@@ -36,7 +37,7 @@ def map_share(task: EpochTask) -> tuple[ShareFound, Bundles]:
     """
     plan, work = task.plan, task.work
     pieces = plan.shares[task.number]
-    share = read_records(work.pipeline, work.stages[0], work.landing, pieces, plan.processing_time)
+    share = read_records(work.pipeline, work.chain.stages[0], work.landing, pieces, plan.processing_time)
     records = share.records
     if records is None:
         return ShareFound(InputObservations(newest_read=share.handed_on)), {}
@@ -72,7 +73,7 @@ def map_rows(task: EpochTask, name: str, batches: Iterable[pa.RecordBatch]) -> t
     columns = typed(rows, given.source.columns)
     place = {each: rows.column(each) for each in PLACE}
     parsed = Scanned(columns, pa.nulls(rows.num_rows, pa.string()), rows.column(PLACE[-1]).to_numpy(), _no_raw)
-    found = judged(work.pipeline, work.stages[0], given, parsed, plan.processing_time)
+    found = judged(work.pipeline, work.chain.stages[0], given, parsed, plan.processing_time)
     return _mapped(task, ShippedRecords(task, {**found, **place}), found, lambda: place)
 
 
@@ -89,24 +90,24 @@ def _mapped(
     task: EpochTask, records: FileRecords | ShippedRecords, judged: Columns, place: Callable[[], Columns]
 ) -> tuple[ShareFound, Bundles]:
     plan, work = task.plan, task.work
-    first = work.stages[0]
+    first = work.chain.stages[0]
     heard = ObservationContext(plan.clocks, plan.processing_time, frozenset(first.trigger.percentiles), plan.newest)
     found = said(work.pipeline, records, heard)
-    rejected = task.put("rejected", rejected_rows(records, plan.epoch))
+    rejected = task.put(REJECTED, rejected_rows(records, plan.epoch))
     if work.pipeline.deduplicate is not None:
         counts = takes_part(judged)
         others = {name: values.filter(pa.array(~counts)) for name, values in judged.items()}
-        accounting = aggregate(first, others, plan.stages[0].watermark).accounting
+        accounting = aggregate(first, others, plan.state.clocks[0].watermark).accounting
         rows = travelling(judged, place(), counts)
         return ShareFound(found, accounting, (), rejected), by_part(rows, [c.ID], plan.parts)
     made = bundle(
         first,
         judged,
         place() if work.arrives_in_turns else None,
-        plan.stages[0].watermark,
+        plan.state.clocks[0].watermark,
         task.behind(),
         share=task.number,
         number=plan.parts,
     )
-    late = task.put("late", late_rows(first, records, made.aggregated.late, plan.epoch), keyed=True)
+    late = task.put(work.chain.names.late, late_rows(first, records, made.aggregated.late, plan.epoch), keyed=True)
     return ShareFound(found, made.aggregated.accounting, late, rejected), made.parts

@@ -19,6 +19,7 @@ from headrace.kernel.step import StageResult
 from headrace.kernel.types import ARROW_TYPES
 from headrace.program import columns as c
 from headrace_snapshots.datafiles import verify
+from headrace_snapshots.format.table_names import REJECTED
 
 ORDER = "_order_"
 """Columns by which panes are in the order in which they are emitted begin so."""
@@ -52,7 +53,7 @@ def read_panes(task: EpochTask) -> Iterator[pa.RecordBatch]:
 def map_panes(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[PanesFound, Bundles]:
     """``batches``, which a user's own code made of panes, as elements of the first stage of the plan."""
     plan, work, number = task.plan, task.work, task.plan.first_stage
-    stage = work.stages[number]
+    stage = work.chain.stages[number]
     rows = pa.concat_batches(list(batches))
     by = [name for name in rows.schema.names if name.startswith(ORDER)]
     rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in by]))
@@ -60,7 +61,7 @@ def map_panes(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[Panes
     elements |= {name: rows.column(name).cast(pa.int64()) for name in (c.EVENT_TIME, c.SIGN)}
     judged = judge(stage, elements)
     order: Mapping[str, pa.Array] | None = {name: rows.column(name) for name in by} if stage.is_ordered else None
-    before = plan.stages[number].watermark
+    before = plan.state.clocks[number].watermark
     made = bundle(stage, judged, order, before, task.behind(number), share=task.number, number=plan.parts)
     dead = dead_panes(stage, number, elements, judged, plan.epoch)
-    return PanesFound(made.aggregated.accounting, task.put(f"rejected-{number}", dead)), made.parts
+    return PanesFound(made.aggregated.accounting, task.put(f"{REJECTED}-{number}", dead)), made.parts

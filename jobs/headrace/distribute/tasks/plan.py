@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.distribute.clocks import StageClocks
+from headrace.distribute.chain import ChainState
 from headrace.distribute.records import MOST_OF_A_FILE, Piece, divided, in_arrival_order
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
@@ -32,9 +32,9 @@ not grow with the epoch.
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """One epoch. ``clocks`` (of inputs by name) and ``stages`` are as the last epoch left them, ``tables`` the layers
-    that it left. Tasks store what they have to below ``prefix``. ``newest`` is the latest event time so far; ``hold``
-    has the watermarks that the epoch does not pass, None for no such limit.
+    """One epoch. The ``clocks`` of inputs by name, the layers of remembered ``ids`` and the ``state`` of the chain of
+    aggregations are as the last epoch left them. Tasks store what they have to below ``prefix``. ``newest`` is the
+    latest event time so far; ``hold`` has the watermarks that the epoch does not pass, None for no such limit.
 
     An epoch is one job, unless panes go through a user's own code: then each stage that they come to begins another,
     with ``first_stage``, what the stage ``above`` passed on, and its panes, the ``elements``.
@@ -46,8 +46,8 @@ class EpochPlan:
     shares: tuple[Share, ...]
     parts: int
     clocks: Mapping[str, SourceClock]
-    stages: tuple[StageClocks, ...]
-    tables: Mapping[str, Sequence[Layer]]
+    ids: tuple[Layer, ...]
+    state: ChainState
     newest: Instant | None = None
     signals: tuple[Signal, ...] = ()
     is_last: bool = False

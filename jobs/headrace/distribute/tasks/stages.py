@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from headrace.distribute.clocks import StageClocks, moved
+from headrace.distribute.chain import Chain
+from headrace.distribute.input_clocks import moved
 from headrace.distribute.side_outputs import dead_panes
+from headrace.distribute.stage_clocks import StageClocks
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.panes import leaving
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.shuffle_input import ShuffleInput, bundle, deltas_of
-from headrace.distribute.tasks.tables import files_of, gone_from, open_table, put_table
+from headrace.distribute.tasks.tables import files_of, gone_from, open_own, put_table
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.distribute.tasks.task_results import (
     Files,
@@ -39,7 +41,7 @@ from headrace.program.firing import FiringClocks
 from headrace.state.datafiles.files import ParquetWriter
 from headrace.state.key_groups import parts
 from headrace.state.layers import Layers
-from headrace.state.tables import state_tables
+from headrace_snapshots.format.table_names import REJECTED
 
 NO_FILES: Files = ()
 
@@ -60,10 +62,10 @@ def output_of(stage: CompiledStage, watermark: Instant, holds: "list[Instant]") 
 
 
 def entering(
-    plan: EpochPlan, work: TaskEnvironment, number: int, above: tuple[TaskResult, ...]
+    plan: EpochPlan, chain: Chain, number: int, above: tuple[TaskResult, ...]
 ) -> tuple[FiringClocks, StageClocks]:
     """The step of stage ``number`` in this epoch, and its clocks after it, by what the level ``above`` found."""
-    stage, before = work.stages[number], plan.stages[number]
+    stage, before = chain.stages[number], plan.state.clocks[number]
     if number and number == plan.first_stage:
         above = plan.above
     if number == 0:
@@ -100,23 +102,29 @@ class _Part:
 
     @property
     def stage(self) -> CompiledStage:
-        return self.work.stages[self.number]
+        return self.work.chain.stages[self.number]
+
+    @property
+    def before(self) -> StageClocks:
+        """The clocks before the epoch."""
+        return self.plan.state.clocks[self.number]
 
     @property
     def table(self) -> str:
-        return state_tables(self.work.pipeline)[self.number]
+        return self.work.chain.tables[self.number]
 
     @property
     def is_last(self) -> bool:
-        return self.number == len(self.work.stages) - 1
+        return self.number == len(self.work.chain.stages) - 1
 
     def run(self, above: UpstreamResults, rows: list[pa.RecordBatch]) -> tuple[StageFound, Bundles]:
         plan, stage = self.plan, self.stage
-        clocks, after = entering(plan, self.work, self.number, above.passed)
-        deltas = deltas_of(stage, rows, plan.stages[self.number].watermark, self.task.behind(self.number))
-        layers = Layers(stage, open_table(self.task, self.table, stage.state_schema))
-        left = Layers(stage, layers.layers[gone_from(plan.tables[self.table], after.watermark) :])
-        came = _StageOutput(self.task.putting("panes"))
+        clocks, after = entering(plan, self.work.chain, self.number, above.passed)
+        deltas = deltas_of(stage, rows, self.before.watermark, self.task.behind(self.number))
+        stored_layers = plan.state.tables[self.table]
+        layers = Layers(stage, open_own(self.task, stored_layers, stage.state_schema))
+        left = Layers(stage, layers.layers[gone_from(stored_layers, after.watermark) :])
+        came = _StageOutput(self.task.putting(self.work.chain.names.panes))
         changes = (left.kept(result.changes) for result in self._results(layers, deltas, clocks, came))
         stored = put_table(self.task, self.table, changes)
         now = left.grown([each.run for each in stored], plan.epoch)
@@ -151,7 +159,7 @@ class _Part:
             came.changed += result.changes.num_rows
             if self.is_last:
                 came.panes.add(result.panes())
-            elif self.work.goes_through_spark(self.number + 1):
+            elif self.work.chain.goes_through_spark(self.number + 1):
                 came.leaving.append(leaving(result))
             elif len(result.emission.row):
                 came.emitted.append(result.emitted())
@@ -179,7 +187,7 @@ class _Part:
             delta,
             clocks,
             plan.epoch,
-            output_watermark=plan.stages[self.number].output_watermark if stage.stamps_merged else MIN_INSTANT,
+            output_watermark=self.before.output_watermark if stage.stamps_merged else MIN_INSTANT,
             signals=plan.signals,
             is_batch=plan.is_batch,
         )
@@ -189,20 +197,20 @@ class _Part:
         if not emitted:
             return ShuffleInput(), NO_FILES
         plan, number = self.plan, self.number + 1
-        stage = self.work.stages[number]
+        stage = self.work.chain.stages[number]
         panes = in_emitted_order(emitted)
         judged = judge(stage, panes.elements)
         made = bundle(
             stage,
             judged,
             panes.order if stage.is_ordered else None,
-            plan.stages[number].watermark,
+            plan.state.clocks[number].watermark,
             self.task.behind(number),
             share=self.task.number,
             number=plan.parts,
         )
         dead = dead_panes(stage, number, panes.elements, judged, plan.epoch)
-        return made, self.task.put(f"rejected-{number}", dead)
+        return made, self.task.put(f"{REJECTED}-{number}", dead)
 
 
 @dataclass

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment, file_name
-from headrace.distribute.tasks.task_results import Files
-from headrace.model.time import Instant
+from headrace.distribute.tasks.task_results import Files, Stored
+from headrace.model.time import NEVER, Instant
 from headrace.state.datafiles.writer import StoredRun, put_runs
 from headrace.state.key_groups import parts
 from headrace.state.layer_reader import open_rows
@@ -22,9 +22,9 @@ def open_layers(
     return tuple(open_rows(work.rows, work.store, schema, layer, own) for layer in layers)
 
 
-def open_table(task: EpochTask, table: str, schema: pa.Schema) -> tuple[StateLayer, ...]:
-    """The layers of ``table``, oldest first, as far as the task's part of the keys goes."""
-    return open_layers(task.work, task.plan.tables[table], schema, task.number, task.plan.parts)
+def open_own(task: EpochTask, layers: Sequence[Layer], schema: pa.Schema) -> tuple[StateLayer, ...]:
+    """Stored ``layers`` of a table, oldest first, as far as the task's part of the keys goes."""
+    return open_layers(task.work, layers, schema, task.number, task.plan.parts)
 
 
 def put_pieces(
@@ -42,6 +42,19 @@ def files_of(runs: Iterable[StoredRun]) -> Files:
 def put_table(task: EpochTask, table: str, pieces: Iterable[pa.RecordBatch]) -> tuple[StoredRun, ...]:
     """Store rows that come in the order of their hashes."""
     return put_pieces(task.work, task.plan.prefix, table, task.number, pieces)
+
+
+def layers_after(layers: Sequence[Layer], watermark: Instant, epoch: int, tops: Sequence[Stored]) -> tuple[Layer, ...]:
+    """The ``layers`` of a table after ``epoch``, of which tasks stored ``tops``: those that still count at
+    ``watermark``, and one more unless nothing was stored.
+    """
+    stored = [top for top in tops if top.files]
+    files = tuple(file for top in stored for file in top.files)
+    ends = [top.expires for top in stored]
+    left = layers[gone_from(layers, watermark) :]
+    if not files:
+        return tuple(left)
+    return (*left, Layer.of(files, epoch, epoch, None if NEVER in ends else int(max(ends))))
 
 
 def gone_from(layers: Sequence[Layer], watermark: Instant) -> int:

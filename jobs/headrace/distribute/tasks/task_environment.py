@@ -3,12 +3,11 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import pyarrow as pa
 
+from headrace.distribute.chain import Chain
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
@@ -16,15 +15,18 @@ from headrace.state.datafiles.cache import RowCache, default_cache
 from headrace.state.datafiles.chunks import CHUNK_ROWS
 from headrace.state.datafiles.files import ParquetWriter, put_rows
 from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.table_names import file_stem
 from headrace_snapshots.store import ObjectStore
 
 
 @dataclass(frozen=True)
 class TaskEnvironment:
-    """A pipeline in one process. ``cache`` holds rows of state; None: that of the process."""
+    """A pipeline in one process. ``chain``: its aggregations, compiled. ``cache`` holds rows of state; None: that of
+    the process.
+    """
 
     pipeline: Pipeline
-    stages: tuple[CompiledStage, ...]
+    chain: Chain
     store: ObjectStore
     landing: Landing
     cache: RowCache | None = None
@@ -34,7 +36,7 @@ class TaskEnvironment:
         cls, pipeline: Pipeline, store: ObjectStore, landing: Landing, cache: RowCache | None = None
     ) -> "TaskEnvironment":
         """``pipeline``, compiled."""
-        return cls(pipeline, tuple(CompiledStage(stage) for stage in pipeline.stages), store, landing, cache)
+        return cls(pipeline, Chain.of(pipeline), store, landing, cache)
 
     @property
     def rows(self) -> RowCache:
@@ -45,17 +47,7 @@ class TaskEnvironment:
     def arrives_in_turns(self) -> bool:
         """Whether the order of arrival counts in the first stage, and is not that of the tasks that read."""
         made = any(given.source.transform is not None for given in self.pipeline.inputs)
-        return self.stages[0].is_ordered and made
-
-    def goes_through_spark(self, stage: int) -> bool:
-        """Whether panes go through a user's own Spark code before they come to that stage."""
-        return self.pipeline.stages[stage].aggregation.transform is not None
-
-    def jobs(self) -> list[range]:
-        """The stages of each job of an epoch."""
-        count = len(self.stages)
-        begins = [0, *(stage for stage in range(1, count) if self.goes_through_spark(stage))]
-        return [range(begin, end) for begin, end in pairwise([*begins, count])]
+        return self.chain.stages[0].is_ordered and made
 
     def requests(self) -> dict[str, int]:
         """All requests so far, of every store."""
@@ -70,7 +62,7 @@ class TaskEnvironment:
 
 def file_name(prefix: str, table: str, task: int) -> str:
     """A name for files that no other run of a task uses."""
-    return f"{prefix}/{table}-{task:05}-{uuid.uuid4().hex[:12]}"
+    return f"{prefix}/{file_stem(table)}-{task:05}-{uuid.uuid4().hex[:12]}"
 
 
 @dataclass(frozen=True)
@@ -85,15 +77,17 @@ class EpochTask:
         """Store ``rows`` under names that no other run of the task uses; no file for no rows. Those that are ``keyed``
         as the first stage is are put in the order of their keys, once they are many.
         """
-        hashed = self.work.stages[0].hashes_of if keyed and rows is not None and rows.num_rows > CHUNK_ROWS else None
+        first = self.work.chain.stages[0]
+        hashed = first.hashes_of if keyed and rows is not None and rows.num_rows > CHUNK_ROWS else None
         name = file_name(self.plan.prefix, table, self.number)
         return put_rows(self.work.store, name, [] if rows is None else [rows], hashed)
 
     def putting(self, table: str) -> ParquetWriter:
         """To store panes of the last stage as they come."""
-        hashed = self.work.stages[-1].hashes_of
+        hashed = self.work.chain.stages[-1].hashes_of
         return ParquetWriter(self.work.store, file_name(self.plan.prefix, table, self.number), hashed)
 
     def behind(self, stage: int = 0) -> Instant:
         """The output watermark behind which elements of a stage give their panes no timestamp."""
-        return self.plan.stages[stage].output_watermark if self.work.stages[stage].stamps_elements else MIN_INSTANT
+        stamps = self.work.chain.stages[stage].stamps_elements
+        return self.plan.state.clocks[stage].output_watermark if stamps else MIN_INSTANT

@@ -33,7 +33,8 @@ from headrace.kernel.aggregates.sums import (
 from headrace.kernel.grouping import Ints, to_lists
 from headrace.kernel.types import ARROW_TYPES, arrow_type
 from headrace.model.combiners import Aggregate, Combiner
-from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.typing import input_type, output_type
 from headrace.model.expressions.value_types import PairsType
 
 Columns = Mapping[str, pa.Array]
@@ -64,11 +65,11 @@ class _Compiler:
         self.prefix, self.aggregate, self.schema, self.withdrawable = prefix, aggregate, schema, withdrawable
         self.takes_all = withdrawable or all_kept
         self.input = aggregate.input
-        self.result_type = arrow_type(aggregate.output_type(schema))
+        self.result_type = arrow_type(output_type(aggregate, schema))
 
     @property
     def kind(self) -> DataType:
-        return self.aggregate.input_type(self.schema)
+        return input_type(self.aggregate, self.schema)
 
     @property
     def accumulator(self) -> Accumulator:  # noqa: PLR0911 (a line for each combiner)
@@ -159,7 +160,7 @@ class _Compiler:
 
     def _pairs(self) -> Accumulator:
         aggregate = self.aggregate
-        kinds = aggregate.output_type(self.schema)
+        kinds = output_type(aggregate, self.schema)
         assert isinstance(kinds, PairsType)
         left = BagPart.of(f"{self.prefix}_left", aggregate.input, ARROW_TYPES[kinds.left])
         right = BagPart.of(f"{self.prefix}_right", aggregate.other, ARROW_TYPES[kinds.right])

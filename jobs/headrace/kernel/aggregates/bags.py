@@ -45,16 +45,16 @@ class BagPart(AccumulatorPart):
 
     def _made(self, values: pa.Array, times: Ints | None, groups: Groups) -> pa.Array:
         """A bag of the values of each group, ``times`` each (None: once)."""
-        found = coded(values)
-        order = in_order(groups.of_row, found.codes)
-        ids, codes = groups.of_row[order], found.codes[order]
+        coded_values = coded(values)
+        order = in_order(groups.of_row, coded_values.codes)
+        ids, codes = groups.of_row[order], coded_values.codes[order]
         starts = np.flatnonzero(changes(ids, codes))
         if times is None:
             totals = np.diff(np.append(starts, len(codes)))
         else:
             totals = np.add.reduceat(times[order], starts) if len(starts) else starts
             starts, totals = starts[totals != 0], totals[totals != 0]
-        fields = [found.values(codes[starts]).cast(self.type.value_type[0].type), pa.array(totals)]
+        fields = [coded_values.values(codes[starts]).cast(self.type.value_type[0].type), pa.array(totals)]
         entries = pa.StructArray.from_arrays(fields, fields=list(self.type.value_type))
         return to_lists(entries, of_ids(ids[starts], len(groups)), empty_is_null=True)
 

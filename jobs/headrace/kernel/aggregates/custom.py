@@ -12,7 +12,8 @@ from headrace.kernel.grouping import Groups, to_lists
 from headrace.kernel.types import TIMESTAMP, own_arrow_type
 from headrace.model.custom import check_fields, user_code
 from headrace.model.custom_combiners import Accumulator, CustomCombiner, accumulator_types, result_type
-from headrace.model.expressions.expr import DataType, Expr
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.value_types import ListType
 
 
@@ -69,9 +70,9 @@ class CombinerBatches:
             return right if left is None else left
         return self.combiner.merge(left, right)
 
-    def _accumulators(self, found: Iterable[Accumulator | None]) -> pa.Array:
+    def _accumulators(self, accumulators: Iterable[Accumulator | None]) -> pa.Array:
         types = self.combiner.accumulator_types
-        rows = list(found)
+        rows = list(accumulators)
         for row in rows:
             if row is not None:
                 check_fields(self.combiner, "an accumulator", row, types)
@@ -81,8 +82,8 @@ class CombinerBatches:
         return self.combiner.create() if accumulator is None else accumulator
 
     def _results(self, accumulators: Iterable[Accumulator | None]) -> pa.Array:
-        found = [self.combiner.extract(self._known(accumulator)) for accumulator in accumulators]
-        return pa.array(found, own_arrow_type(result_type(self.combiner)))
+        results = [self.combiner.extract(self._known(accumulator)) for accumulator in accumulators]
+        return pa.array(results, own_arrow_type(result_type(self.combiner)))
 
 
 def stored_type(combiner: CustomCombiner) -> pa.StructType:
@@ -123,8 +124,8 @@ class CustomPart(AccumulatorPart):
 def result_of_bag(combiner: CustomCombiner, bag: Bag) -> pa.Array:
     """What ``combiner``, which cannot take values back, makes of those that are there."""
     values, groups = bag.copies
-    found = CombinerBatches(combiner).extract_of(to_lists(_to_own(values), groups))
-    return _from_own(found, result_type(combiner))
+    results = CombinerBatches(combiner).extract_of(to_lists(_to_own(values), groups))
+    return _from_own(results, result_type(combiner))
 
 
 def _to_own(values: pa.Array) -> pa.Array:
@@ -132,10 +133,10 @@ def _to_own(values: pa.Array) -> pa.Array:
     return values.view(pa.int64()) if values.type == TIMESTAMP else values
 
 
-def _from_own(found: pa.Array, kind: DataType | ListType) -> pa.Array:
+def _from_own(values: pa.Array, kind: DataType | ListType) -> pa.Array:
     """Values, or lists, that a user's own object gave."""
     if kind is DataType.TIMESTAMP:
-        return found.cast(TIMESTAMP)
+        return values.cast(TIMESTAMP)
     if isinstance(kind, ListType) and kind.item is DataType.TIMESTAMP:
-        return found.cast(pa.list_(TIMESTAMP))
-    return found
+        return values.cast(pa.list_(TIMESTAMP))
+    return values

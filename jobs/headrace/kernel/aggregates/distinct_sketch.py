@@ -63,10 +63,10 @@ def _distinct(ids: Ints, items: Ints) -> tuple[Ints, Ints]:
     return ids[begins], items[begins]
 
 
-def _register(found: Ints) -> Ints:
+def _register(registers: Ints) -> Ints:
     """The register of a hash with its rank: the zeros before the first one of the other bits, and one more."""
-    _, used = np.frexp((found >> 12).astype(np.float64))
-    code: Ints = (found % REGISTERS << _RANK_BITS) + (_REST_BITS + 1 - used)
+    _, used = np.frexp((registers >> 12).astype(np.float64))
+    code: Ints = (registers % REGISTERS << _RANK_BITS) + (_REST_BITS + 1 - used)
     return ~code
 
 
@@ -77,12 +77,12 @@ def estimate(part: pa.Array) -> pa.Array:
     many = np.zeros(len(groups), np.bool_)
     filled = groups.sizes > 0
     many[filled] = codes[groups.offsets[:-1][filled]] < 0
-    found = groups.sizes.copy()
+    counts = groups.sizes.copy()
     if many.any():
         sums = add(np.exp2(-(~codes % 2**_RANK_BITS).astype(np.float64)), groups)[many]
         unused = 1.0 - groups.sizes[many] / REGISTERS
-        found[many] = np.rint(REGISTERS**2 / (2 * np.log(2) * (sums + REGISTERS * _sigma(unused)))).astype(np.int64)
-    return pa.array(found)
+        counts[many] = np.rint(REGISTERS**2 / (2 * np.log(2) * (sums + REGISTERS * _sigma(unused)))).astype(np.int64)
+    return pa.array(counts)
 
 
 def _sigma(part: Floats) -> Floats:

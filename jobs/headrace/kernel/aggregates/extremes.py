@@ -28,8 +28,8 @@ def extreme(values: pa.Array, groups: Groups, *, is_largest: bool) -> pa.Array:
     if pa.types.is_floating(values.type):
         numbers = groups.reduce(np.maximum if is_largest else np.fmin, values.to_numpy(), 0.0)
         return nullable(numbers + 0.0, groups)
-    found = coded(values)
-    return found.values(_extreme(found.codes, groups, is_largest), groups.sizes == 0)
+    codes = coded(values)
+    return codes.values(_extreme(codes.codes, groups, is_largest), groups.sizes == 0)
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class TimedPart(AccumulatorPart):
         return self._made(parts.field(0), parts.field(1), groups)
 
     def _made(self, at: pa.Array, value: pa.Array, groups: Groups) -> pa.Array:
-        times, found = at.to_numpy(), coded(value)
+        times, coded_values = at.to_numpy(), coded(value)
         chosen = _extreme(times, groups, self.is_latest)
         others = -LAST - 1 if self.is_latest else LAST
-        codes = np.where(times == np.repeat(chosen, groups.sizes), found.codes, others)
+        codes = np.where(times == np.repeat(chosen, groups.sizes), coded_values.codes, others)
         empty = groups.sizes == 0
-        fields = [pa.array(chosen), found.values(_extreme(codes, groups, self.is_latest), empty)]
+        fields = [pa.array(chosen), coded_values.values(_extreme(codes, groups, self.is_latest), empty)]
         return pa.StructArray.from_arrays(fields, fields=list(self.type), mask=pa.array(empty))
 
 
@@ -72,9 +72,9 @@ class TopPart(AccumulatorPart):
         return self._made(*groups.flattened(parts))
 
     def _made(self, values: pa.Array, groups: Groups) -> pa.Array:
-        found = coded(values)
+        coded_values = coded(values)
         top = Groups(np.append(0, np.cumsum(np.minimum(groups.sizes, self.k))))
         # the largest of a group stand at its end
         place = np.arange(top.offsets[-1]) - np.repeat(top.offsets[:-1], top.sizes)
         rows = np.repeat(groups.offsets[1:] - 1, top.sizes) - place
-        return to_lists(found.values(sorted_codes(found.codes, groups)[rows]), top, empty_is_null=True)
+        return to_lists(coded_values.values(sorted_codes(coded_values.codes, groups)[rows]), top, empty_is_null=True)

@@ -48,26 +48,26 @@ class Wide:
         return self + -other
 
     def __mul__(self, other: "Wide") -> "Wide":
-        found = np.zeros_like(self.limbs)
+        result = np.zeros_like(self.limbs)
         for i in range(_LIMBS):
             for j in range(_LIMBS - i):
                 product = self.limbs[i] * other.limbs[j]
-                found[i + j] += product & _MASK
+                result[i + j] += product & _MASK
                 if i + j + 1 < _LIMBS:
-                    found[i + j + 1] += product >> _SHIFT
-        return _carried(found)
+                    result[i + j + 1] += product >> _SHIFT
+        return _carried(result)
 
     def shifted(self, limbs: int) -> "Wide":
         """Times 2^32 to the power of ``limbs``."""
-        found = np.zeros_like(self.limbs)
-        found[limbs:] = self.limbs[: _LIMBS - limbs]
-        return Wide(found)
+        moved = np.zeros_like(self.limbs)
+        moved[limbs:] = self.limbs[: _LIMBS - limbs]
+        return Wide(moved)
 
     @property
     def is_negative(self) -> Bools:
         """Which are below zero."""
-        found: Bools = self.limbs[-1] >> np.uint64(31) == 1
-        return found
+        negative: Bools = self.limbs[-1] >> np.uint64(31) == 1
+        return negative
 
     def to_float(self) -> Floats:
         """The nearest floats, up to the last bit."""
@@ -139,19 +139,19 @@ def small(column: pa.Array) -> Ints | None:
 
 def to_int64(column: pa.Array) -> Ints:
     """Stored sums as 64-bit integers, NULL as 0. Raises IntegerOverflowError if one does not fit."""
-    found = small(column)
-    if found is None:
+    small_column = small(column)
+    if small_column is None:
         words = words_of(column)
         row = int(np.flatnonzero((words[:, 1:] != (words[:, :1] >> 63)).any(axis=1))[0])
         value = int.from_bytes(words[row].tobytes(), "little", signed=True)
         raise IntegerOverflowError(f"a sum is {value}, which leaves 64 bits")
-    return found
+    return small_column
 
 
 def to_float(column: pa.Array) -> Floats:
     """Stored integers as floats, NULL as 0."""
-    found = small(column)
-    return wide_of(column).to_float() if found is None else found.astype(np.float64)
+    small_column = small(column)
+    return wide_of(column).to_float() if small_column is None else small_column.astype(np.float64)
 
 
 def total(values: Ints, groups: Groups) -> Ints | Wide:
@@ -164,9 +164,9 @@ def total(values: Ints, groups: Groups) -> Ints | Wide:
 
 def total_of_stored(column: pa.Array, groups: Groups) -> Ints | Wide:
     """The sum of the stored integers of each group; none is NULL."""
-    found = small(column)
-    if found is not None:
-        return total(found, groups)
+    small_column = small(column)
+    if small_column is not None:
+        return total(small_column, groups)
     limbs = wide_of(column).limbs.view(np.int64)
     # the limb with the sign stands for all above it
     width = column.type.bit_width // _BITS
@@ -190,10 +190,10 @@ def total_of_squares(values: Ints, sign: Ints | None, groups: Groups) -> Ints | 
 
 def _sum(limbs: list[Ints], groups: Groups) -> Wide:
     """The sum of each group of numbers in signed limbs (of fewer than 34 bits, and 2^29 rows: no sum of them wraps)."""
-    found = wide(groups.reduce(np.add, limbs[0], 0))
+    summed = wide(groups.reduce(np.add, limbs[0], 0))
     for i, limb in enumerate(limbs[1:], start=1):
-        found += wide(groups.reduce(np.add, np.ascontiguousarray(limb), 0)).shifted(i)
-    return found
+        summed += wide(groups.reduce(np.add, np.ascontiguousarray(limb), 0)).shifted(i)
+    return summed
 
 
 def variance(number: Ints, sums: pa.Array, squares: pa.Array) -> Floats:
@@ -225,8 +225,8 @@ def _fits(near: Ints, number: Ints, sums: Ints, squares: Ints) -> bool:
 def _from_moments(apart: Floats, around: Floats, number: Ints) -> Floats:
     """The variance, of the sums of squared and of simple distances from a number near the mean."""
     off = around / number
-    found: Floats = apart / number - off * off
-    return found
+    squares: Floats = apart / number - off * off
+    return squares
 
 
 def _whole(values: Floats, bound: float = 2.0**63 - 2 * _STEP) -> Ints:

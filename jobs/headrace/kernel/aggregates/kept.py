@@ -44,8 +44,8 @@ def unpacked(kept: pa.Array, parts: Iterable[AccumulatorPart], field_of: Callabl
     elements, groups = of_lists(kept)
     has_times = elements.type.get_field_index(KEPT_AT) >= 0
     at = elements.field(KEPT_AT) if has_times else pa.nulls(len(elements), pa.int64())
-    found = {}
+    fields = {}
     for part in parts:
         value = None if part.input is None else elements.field(field_of(part.input))
-        found[part.name] = part.fold(Elements(value, at, None), groups)
-    return found
+        fields[part.name] = part.fold(Elements(value, at, None), groups)
+    return fields

@@ -45,8 +45,8 @@ def _moments(number: Ints, mean: Floats, apart: Floats, groups: Groups) -> pa.Ar
         off = add((mean - np.repeat(first, groups.sizes)) * number, groups) / np.where(empty, 1, numbers)
         means = first + off
         distance = mean - np.repeat(means, groups.sizes)
-        found = add(apart + distance * distance * number, groups)
-    fields = [pa.array(column) for column in (numbers, means, found)]
+        squares = add(apart + distance * distance * number, groups)
+    fields = [pa.array(column) for column in (numbers, means, squares)]
     return pa.StructArray.from_arrays(fields, fields=list(_TYPE), mask=pa.array(empty))
 
 

@@ -82,11 +82,11 @@ def _decimals(values: pa.Array) -> Coded:
 
 
 def _ranked(values: pa.Array) -> Coded:
-    found = values.dictionary_encode()
-    order = pc.array_sort_indices(found.dictionary)
+    encoded = values.dictionary_encode()
+    order = pc.array_sort_indices(encoded.dictionary)
     ranks = np.empty(len(order), np.int64)
     ranks[order.to_numpy()] = np.arange(len(order))
-    return Coded(ranks[found.indices.to_numpy()], values.type, found.dictionary.take(order))
+    return Coded(ranks[encoded.indices.to_numpy()], values.type, encoded.dictionary.take(order))
 
 
 def _pairs(values: pa.Array) -> Coded:
@@ -108,11 +108,11 @@ def distinct(first: Ints, second: Ints) -> tuple[Ints, Ints, Ints]:
 
 def changes(*columns: Ints) -> Bools:
     """Which rows differ from the one before; the first does."""
-    found = np.ones(len(columns[0]), np.bool_)
-    found[1:] = False
+    changed = np.ones(len(columns[0]), np.bool_)
+    changed[1:] = False
     for column in columns:
-        found[1:] |= column[1:] != column[:-1]
-    return found
+        changed[1:] |= column[1:] != column[:-1]
+    return changed
 
 
 def in_order(major: Ints, minor: Ints) -> Ints:

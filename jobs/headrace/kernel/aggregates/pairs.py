@@ -19,12 +19,12 @@ def pairs(left: Bag, right: Bag, outer: Outer | None, kind: pa.ListType) -> pa.A
         number_left = np.where(no_left & ~no_right, 1, number_left)
     if outer in (Outer.LEFT, Outer.BOTH):
         number_right = np.where(no_right & ~no_left, 1, number_right)
-    found = Groups(np.append(0, np.cumsum(number_left * number_right)))
-    group = found.of_row
-    place = np.arange(len(group)) - found.offsets[group]
+    paired = Groups(np.append(0, np.cumsum(number_left * number_right)))
+    group = paired.of_row
+    place = np.arange(len(group)) - paired.offsets[group]
     i, j = np.divmod(place, number_right[group]) if len(group) else (place, place)
     sides = [
         values.take(pa.array(groups.offsets[group] + at, mask=nobody[group]))
         for values, groups, at, nobody in ((lefts, of_left, i, no_left), (rights, of_right, j, no_right))
     ]
-    return to_lists(pa.StructArray.from_arrays(sides, fields=list(kind.value_type)), found)
+    return to_lists(pa.StructArray.from_arrays(sides, fields=list(kind.value_type)), paired)

@@ -44,12 +44,12 @@ class QuantileSketchPart(AccumulatorPart):
         return self._made(items.field(0), items.field(1).cast(pa.int64()).to_numpy(), inner)
 
     def _made(self, values: pa.Array, levels: Ints, groups: Groups) -> pa.Array:
-        found, ids = coded(values), groups.of_row
-        codes = found.codes
+        coded_values, ids = coded(values), groups.of_row
+        codes = coded_values.codes
         if groups.sizes.max(initial=0) > CAPACITY:
             ids, levels, codes = _compacted(ids, levels, codes, len(groups))
         order = in_order(ids * 64 + levels, codes)
-        fields = [found.values(codes[order]), pa.array(levels[order]).cast(_LEVEL)]
+        fields = [coded_values.values(codes[order]), pa.array(levels[order]).cast(_LEVEL)]
         items = pa.StructArray.from_arrays(fields, fields=list(self.type.value_type))
         return to_lists(items, of_ids(ids, len(groups)), empty_is_null=True)
 
@@ -99,8 +99,8 @@ def _sides(codes: Ints, groups: Groups) -> NDArray[np.int64]:
 def quantile(part: pa.Array, q: float) -> pa.Array:
     """The value at rank ``q``; NULL of nothing."""
     items, groups = of_lists(part)
-    found = coded(items.field(0))
-    order = in_order(groups.of_row, found.codes)
+    codes = coded(items.field(0))
+    order = in_order(groups.of_row, codes.codes)
     weights = np.left_shift(1, items.field(1).cast(pa.int64()).to_numpy()[order])
     rows = nearest_rank(weights, groups, q)
     empty = groups.sizes == 0

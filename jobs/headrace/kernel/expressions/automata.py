@@ -15,19 +15,19 @@ def walked(states: pa.Array, codes: pa.Array, moves: Ints) -> pa.Array:
     leads.
     """
     items, groups = of_lists(codes)
-    seen = items.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    return pa.array(_walk(states.to_numpy().copy(), seen, groups, moves))
+    symbols = items.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return pa.array(_walk(states.to_numpy().copy(), symbols, groups, moves))
 
 
-def _walk(at: Ints, seen: Ints, groups: Groups, moves: Ints) -> Ints:
+def _walk(at: Ints, symbols: Ints, groups: Groups, moves: Ints) -> Ints:
     """One code of every list after another; of long lists whole pieces, of which is known where each state leads."""
     longest = int(groups.sizes.max(initial=0))
     if longest <= _SHORT:
-        return _steps(at, groups, lambda states, items: moves[states, seen[items]])
+        return _steps(at, groups, lambda states, items: moves[states, symbols[items]])
     piece = int(np.sqrt(longest))
     pieces, numbers = _cut(groups, piece)
     every = np.tile(np.arange(len(moves), dtype=np.int64), (len(pieces), 1))
-    leads = _steps(every, pieces, lambda states, items: moves[states, seen[items][:, None]])
+    leads = _steps(every, pieces, lambda states, items: moves[states, symbols[items][:, None]])
     return _steps(at, numbers, lambda states, items: leads[items, states])
 
 
@@ -47,6 +47,6 @@ def _steps(at: Ints, groups: Groups, step: Callable[[Ints, Ints], Ints]) -> Ints
     for i in range(int(sizes.max(initial=0))):
         rows = int(np.searchsorted(-sizes, -i, side="left"))
         at[:rows] = step(at[:rows], starts[:rows] + i)
-    found = np.empty_like(at)
-    found[longest_first] = at
-    return found
+    states = np.empty_like(at)
+    states[longest_first] = at
+    return states

@@ -12,7 +12,7 @@ from headrace.kernel.expressions.dates import date_of
 from headrace.kernel.expressions.text_casts import read_text, spelled
 from headrace.kernel.expressions.utf8 import text_of
 from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.data_types import DataType
 
 Datum = Any
 """A ``pa.Array``, or a ``pa.Scalar`` that stands for a column of equal values."""
@@ -97,11 +97,11 @@ def cased(change: Callable[[str], str], of_ascii: Callable[[pa.Array], pa.Array]
 
     def whole_text(known: pa.Array) -> pa.Array:
         lists = pa.ListArray.from_arrays(np.array([0, len(known)], np.int32), known)
-        seen = pc.binary_join(lists, "")[0].as_py()
-        if (part := next((c for c in map(chr, _PRIVATE) if c not in seen), None)) is not None:
+        all_text = pc.binary_join(lists, "")[0].as_py()
+        if (part := next((c for c in map(chr, _PRIVATE) if c not in all_text), None)) is not None:
             text = pa.scalar(change(pc.binary_join(lists, part)[0].as_py()))
             return pc.split_pattern(text, part).values
         half = len(known) // 2  # all of these characters are in them
-        return pa.concat_arrays(map(whole_text, (known[:half], known[half:]))) if half else pa.array([change(seen)])
+        return pa.concat_arrays(map(whole_text, (known[:half], known[half:]))) if half else pa.array([change(all_text)])
 
     return changed

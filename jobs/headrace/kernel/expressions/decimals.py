@@ -120,14 +120,14 @@ def _divisor(right: pa.Array) -> pa.Array:
 def _cut(left: pa.Array, divisor: pa.Array) -> pa.Array:
     """The quotient cut to 13 digits after the point."""
     known = pc.coalesce(divisor, pa.scalar(Decimal(1), _WIDE))
-    found = pc.divide(_claimed(left, 50), _claimed(known, _CLAIM))
-    assert found.type.scale == _CUT
-    return pc.if_else(divisor.is_valid(), found, pa.scalar(None, found.type))
+    shortened = pc.divide(_claimed(left, 50), _claimed(known, _CLAIM))
+    assert shortened.type.scale == _CUT
+    return pc.if_else(divisor.is_valid(), shortened, pa.scalar(None, shortened.type))
 
 
 def _product(cut: pa.Array, divisor: pa.Array) -> pa.Array:
-    found = pc.multiply(_claimed(cut, 35, _CUT), _claimed(divisor, 40))
-    return _claimed(found, 76, _CUT + SCALE)
+    product = pc.multiply(_claimed(cut, 35, _CUT), _claimed(divisor, 40))
+    return _claimed(product, 76, _CUT + SCALE)
 
 
 # --- other numbers
@@ -187,8 +187,8 @@ def _whole(values: pa.Array) -> pa.Array:
 
 def of_billionths(numbers: NDArray[np.int64], absent: NDArray[np.bool_] | None) -> pa.Array:
     """Billionths as decimals, NULL where they are ``absent``."""
-    found = pa.array(numbers, mask=absent).cast(pa.decimal128(PRECISION, 0))
-    return pa.Array.from_buffers(DECIMAL, len(found), found.buffers(), offset=found.offset)
+    billionths = pa.array(numbers, mask=absent).cast(pa.decimal128(PRECISION, 0))
+    return pa.Array.from_buffers(DECIMAL, len(billionths), billionths.buffers(), offset=billionths.offset)
 
 
 def words_of(column: pa.Array) -> NDArray[np.int64]:

@@ -23,7 +23,8 @@ from headrace.kernel.expressions.string_bytes import crc32
 from headrace.kernel.expressions.text_casts import BLANKS
 from headrace.kernel.firing.custom_triggers import TriggerBatches
 from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP
-from headrace.model.expressions.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, render
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.regex import compile_regex
 from headrace.model.expressions.typing import type_of
 from headrace.program.lets import FROM, Call
@@ -60,23 +61,23 @@ def evaluate(expr: Expr, rows: Rows) -> Datum:
 
 def column(expr: Expr, rows: Rows, schema: Schema, length: int) -> pa.Array:
     """``expr`` as a column of ``length`` rows, of the type that it has over ``schema``."""
-    found = evaluate(expr, rows)
+    values = evaluate(expr, rows)
     kind = type_of(expr, schema)
-    target = found.type if kind is None else ARROW_TYPES[kind]
-    if found.type != target:
-        found = _as_float(found) if target == _FLOAT else found.cast(target)
-    return pa.repeat(found, length) if isinstance(found, pa.Scalar) else found
+    target = values.type if kind is None else ARROW_TYPES[kind]
+    if values.type != target:
+        values = _as_float(values) if target == _FLOAT else values.cast(target)
+    return pa.repeat(values, length) if isinstance(values, pa.Scalar) else values
 
 
 def _applied(expr: Expr, function: Callable[..., Datum], operands: list[Datum]) -> Datum:
     try:
-        with decimals.overflowing(render(expr)):
-            return function(*operands)
+        return function(*operands)
     except OverflowError:
         raise DateOverflowError(f"{render(expr)} leaves the years 1 to 9999") from None
     except pa.ArrowInvalid as error:
-        if "overflow" not in str(error):
-            raise
+        with decimals.overflowing(render(expr)):
+            if "overflow" not in str(error):
+                raise
         raise IntegerOverflowError(f"{render(expr)} leaves 64 bits{OPERANDS}") from None
 
 
@@ -183,8 +184,8 @@ def _nans(value: Datum) -> Datum | None:
     """Where ``value`` is NaN; None if it is nowhere."""
     if value.type != _FLOAT:
         return None
-    found = pc.is_nan(value)
-    return found if pc.any(found).as_py() else None
+    nans = pc.is_nan(value)
+    return nans if pc.any(nans).as_py() else None
 
 
 def _either(left: Datum, right: Datum | None) -> Datum:
@@ -197,8 +198,8 @@ def _equal(left: Datum, right: Datum) -> Datum:
 
 
 def _less(left: Datum, right: Datum) -> Datum:
-    other, found = _nans(right), pc.less(left, right)
-    return found if other is None else pc.or_(found, pc.and_(other, pc.invert(pc.is_nan(left))))
+    other, less = _nans(right), pc.less(left, right)
+    return less if other is None else pc.or_(less, pc.and_(other, pc.invert(pc.is_nan(left))))
 
 
 def _less_equal(left: Datum, right: Datum) -> Datum:
@@ -245,14 +246,14 @@ def _is_in(*operands: Datum) -> Datum:
     if value.type == TIMESTAMP:
         value, values = value.cast(_INT), [v.cast(_INT) for v in values]
     known, kind = [v.as_py() for v in values], value.type
-    found = _is_float_in(value, known) if kind == _FLOAT else pc.is_in(value, value_set=pa.array(known, kind))
-    return pc.if_else(pc.is_valid(value), found, pa.scalar(None, _BOOL))
+    members = _is_float_in(value, known) if kind == _FLOAT else pc.is_in(value, value_set=pa.array(known, kind))
+    return pc.if_else(pc.is_valid(value), members, pa.scalar(None, _BOOL))
 
 
 def _is_float_in(value: Datum, known: list[float]) -> Datum:
     """0.0 and -0.0 are equal, and so is every NaN."""
-    found = pc.is_in(pc.add(value, 0.0), value_set=pa.array([v + 0.0 for v in known]))
-    return pc.or_(found, pc.is_nan(value)) if any(map(math.isnan, known)) else found
+    members = pc.is_in(pc.add(value, 0.0), value_set=pa.array([v + 0.0 for v in known]))
+    return pc.or_(members, pc.is_nan(value)) if any(map(math.isnan, known)) else members
 
 
 def _part(name: str, time: Datum, zone: str) -> Datum:

@@ -18,11 +18,11 @@ def round_to(values: pa.Array, digits: int) -> pa.Array:
     power = 10.0**digits
     with np.errstate(all="ignore"):
         scaled = numbers * power
-        found = np.rint(scaled) / power
+        rounded = np.rint(scaled) / power
         from_middle = np.abs(np.abs(scaled - np.trunc(scaled)) - 0.5)
         is_sure = (np.abs(scaled) < _WHOLE) & (from_middle > np.abs(scaled) * 2.0**-52)
         is_fraction = np.abs(numbers) < _WHOLE
-    found = np.where(is_fraction, found, numbers)
+    rounded = np.where(is_fraction, rounded, numbers)
     for place in np.flatnonzero(is_fraction & ~is_sure):
-        found[place] = round(float(numbers[place]), digits)
-    return pa.array(found, mask=values.is_null().to_numpy(zero_copy_only=False))
+        rounded[place] = round(float(numbers[place]), digits)
+    return pa.array(rounded, mask=values.is_null().to_numpy(zero_copy_only=False))

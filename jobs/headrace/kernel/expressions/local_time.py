@@ -41,8 +41,8 @@ def part(name: str, time: Datum, zone: str) -> Datum:
         shown, known = _local(at, known, zone)
         return pa.array(PARTS[name](shown), pa.int64(), mask=~known)
 
-    found: Datum = each(of)(time)
-    return found
+    value: Datum = each(of)(time)
+    return value
 
 
 def truncate(time: Datum, unit: str, zone: str) -> Datum:
@@ -60,8 +60,8 @@ def truncate(time: Datum, unit: str, zone: str) -> Datum:
             known &= is_in_calendar
         return pa.array(start, pa.int64(), mask=~known).cast(TIMESTAMP)
 
-    found: Datum = each(of)(time)
-    return found
+    truncated: Datum = each(of)(time)
+    return truncated
 
 
 def _instants(times: pa.Array) -> tuple[Ints, Bools]:
@@ -113,13 +113,13 @@ def _changes(zone: str, year: int) -> list[tuple[int, int]]:
         return (moment.astimezone(clock).utcoffset() or timedelta()) // _MICROSECOND
 
     begin = (datetime(year, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
-    found = [(begin, offset(begin))]
+    changes = [(begin, offset(begin))]
     for day in range(begin, begin + (365 + isleap(year)) * _DAY, _DAY):
         after = offset(day + _DAY)
-        if after != found[-1][1]:
+        if after != changes[-1][1]:
             when = bisect_left(range(day, day + _DAY), True, key=lambda at: offset(at) == after)
-            found.append((day + when, after))
-    return found
+            changes.append((day + when, after))
+    return changes
 
 
 def _year(shown: Ints) -> Ints:
@@ -132,8 +132,8 @@ def _month(shown: Ints) -> Ints:
 
 def _day(shown: Ints) -> Ints:
     moment = shown.view("M8[us]")
-    found: Ints = (moment.astype("M8[D]") - moment.astype("M8[M]").astype("M8[D]")).astype(np.int64) + 1
-    return found
+    days: Ints = (moment.astype("M8[D]") - moment.astype("M8[M]").astype("M8[D]")).astype(np.int64) + 1
+    return days
 
 
 PARTS: Mapping[str, Callable[[Ints], Ints]] = {

@@ -28,15 +28,15 @@ class Octets:
 
     def behind(self, rows: Ints, offset: int) -> Words:
         """The eight bytes from ``offset`` on of the strings of ``rows``, which go further; zeros after their ends."""
-        found: Words = self.words[self.starts[rows] + offset]
-        found &= _ONES >> self._missing(rows, offset)
-        return found
+        words: Words = self.words[self.starts[rows] + offset]
+        words &= _ONES >> self._missing(rows, offset)
+        return words
 
     def before(self, rows: Ints, offset: int) -> Words:
         """The eight bytes that end ``offset`` bytes before the end, as ``behind``; zeros before the beginning."""
-        found: Words = self.words[self.starts[rows] + self.lengths[rows] - offset - 8]
-        found &= _ONES << self._missing(rows, offset)
-        return found
+        words: Words = self.words[self.starts[rows] + self.lengths[rows] - offset - 8]
+        words &= _ONES << self._missing(rows, offset)
+        return words
 
     def _missing(self, rows: Ints, offset: int) -> Words:
         """How many of 64 bits from ``offset`` bytes on are not of the string any more."""
@@ -88,10 +88,10 @@ def crc32(strings: pa.Array) -> pa.Array:
     for left in range(int(words.max(initial=0)), 0, -1):
         rows = longest_first[: np.searchsorted(fewer, -left, side="right")]
         word = text.before(rows, 8 * (left - 1)) ^ register[rows]
-        found = tables[0][word & np.uint64(0xFFFF)]
+        crc = tables[0][word & np.uint64(0xFFFF)]
         for i in (1, 2, 3):
-            found ^= tables[i][(word >> np.uint64(16 * i)) & np.uint64(0xFFFF)]
-        register[rows] = found
+            crc ^= tables[i][(word >> np.uint64(16 * i)) & np.uint64(0xFFFF)]
+        register[rows] = crc
     lengths, which = np.unique(text.lengths, return_inverse=True)
     of_zeros = np.array([zlib.crc32(bytes(int(length))) for length in lengths], np.uint32)
     values = (register ^ of_zeros[which]).astype(np.int64)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headrace.kernel.expressions import decimals
 from headrace.kernel.expressions.dates import date_of, in_calendar
 from headrace.kernel.types import DATE, DECIMAL, TIMESTAMP
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.data_types import DataType
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
 
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())  # all there are: what Python's strip takes away
@@ -47,10 +47,10 @@ def read_text(text: pa.Array, kind: DataType) -> pa.Array:
     if kind is DataType.STRING:
         return text
     try:
-        found = _CLEAN[kind](text)
+        values = _CLEAN[kind](text)
     except pa.ArrowInvalid:
-        found = None
-    return _JUDGED[kind](pc.utf8_trim(text, characters=BLANKS)) if found is None else found
+        values = None
+    return _JUDGED[kind](pc.utf8_trim(text, characters=BLANKS)) if values is None else values
 
 
 def _has(text: pa.Array, characters: str) -> bool:
@@ -61,21 +61,21 @@ def _has(text: pa.Array, characters: str) -> bool:
 
 
 def _clean_integers(text: pa.Array) -> pa.Array | None:
-    found = pc.cast(text, pa.int64())
-    return None if _has(text, "xX") else found
+    integers = pc.cast(text, pa.int64())
+    return None if _has(text, "xX") else integers
 
 
 def _clean_floats(text: pa.Array) -> pa.Array | None:
-    found = pc.cast(text, pa.float64())
-    return None if _has(text, "(") else found
+    floats = pc.cast(text, pa.float64())
+    return None if _has(text, "(") else floats
 
 
 def _clean_instants(text: pa.Array) -> pa.Array | None:
     known = text.drop_null()
     zoned = len(known) > 0 and pc.match_substring_regex(known[:1], _WITH_ZONE)[0].as_py()
-    found = pc.cast(text, TIMESTAMP if zoned else pa.timestamp("us")).cast(pa.int64())
-    earliest = pc.min(found).as_py()
-    return found.cast(TIMESTAMP) if earliest is None or earliest > _FIRST_DAYS else None  # Arrow knows a year 0
+    instants = pc.cast(text, TIMESTAMP if zoned else pa.timestamp("us")).cast(pa.int64())
+    earliest = pc.min(instants).as_py()
+    return instants.cast(TIMESTAMP) if earliest is None or earliest > _FIRST_DAYS else None  # Arrow knows a year 0
 
 
 def _clean_dates(text: pa.Array) -> pa.Array:
@@ -180,9 +180,9 @@ def _with_scientific(text: pa.Array, chosen: pa.Array) -> pa.Array:
     if not pc.any(chosen).as_py():
         return text
     pattern = r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?(?:e(?P<exponent>[+-]?[0-9]+))?$"
-    found = pc.extract_regex(text.filter(chosen), pattern)
+    parts = pc.extract_regex(text.filter(chosen), pattern)
     sign, whole, fraction, exponent = (
-        pc.struct_field(found, part) for part in ("sign", "whole", "fraction", "exponent")
+        pc.struct_field(parts, part) for part in ("sign", "whole", "fraction", "exponent")
     )
     digits = pc.binary_join_element_wise(whole, fraction, "")
     significant = pc.ascii_ltrim(digits, characters="0")

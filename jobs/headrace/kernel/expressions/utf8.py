@@ -33,8 +33,8 @@ def are_text(values: pa.Array) -> NDArray[np.bool_]:
     offsets = np.frombuffer(joined.buffers()[1], np.int32)[joined.offset : joined.offset + len(joined) + 1]
     octets = np.frombuffer(joined.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]  # a zero ends each value
     wrong = np.concatenate([_wrong(octets), [False]])
-    found: NDArray[np.bool_] = ~np.logical_or.reduceat(wrong, offsets[:-1] - offsets[0]) if len(values) else wrong[:0]
-    return found
+    valid: NDArray[np.bool_] = ~np.logical_or.reduceat(wrong, offsets[:-1] - offsets[0]) if len(values) else wrong[:0]
+    return valid
 
 
 def _wrong(octets: _Octets) -> NDArray[np.bool_]:

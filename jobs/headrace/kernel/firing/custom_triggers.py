@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from headrace.kernel.types import own_arrow_type
 from headrace.model.custom import user_code
-from headrace.model.custom_triggers import (
+from headrace.model.time import Instant
+from headrace.model.triggers.custom import (
     CustomTrigger,
     Progress,
     TriggerElement,
@@ -23,7 +24,6 @@ from headrace.model.custom_triggers import (
     checked_state,
     state_types,
 )
-from headrace.model.time import Instant
 from headrace.model.windows import Window
 from headrace.program.triggers.custom import AT, DEADLINE, FINISHED, RECORD, state_field
 
@@ -43,8 +43,8 @@ class TriggerBatches:
         def heard(progress: Progress, moment: TriggerMoment, elements: list[dict[str, Any]]) -> Progress:
             state, finished = progress
             for element in elements:
-                seen = TriggerElement(element[RECORD], Instant(element[AT]))
-                state = self.trigger.on_element(state, seen, moment)
+                trigger_element = TriggerElement(element[RECORD], Instant(element[AT]))
+                state = self.trigger.on_element(state, trigger_element, moment)
             return Progress(checked_state(self.trigger, state), finished)
 
         return self._changed("look at an element", heard, columns)
@@ -89,17 +89,17 @@ class TriggerBatches:
     def ready(self, *columns: pa.Array) -> pa.Array:
         """Whether it fires."""
         with user_code(self.trigger, "say whether it is ready"):
-            found = [
+            answers = [
                 bool(self.trigger.ready(call[0].state, call[1])) if call else False for call in self._calls(columns)
             ]
-            return pa.array(found, pa.bool_())
+            return pa.array(answers, pa.bool_())
 
     def _changed(self, doing: str, change: Callable[..., Progress], columns: tuple[pa.Array, ...]) -> pa.Array:
         with user_code(self.trigger, doing):
-            found = [self._row(change(*call)) if call else None for call in self._calls(columns)]
+            states = [self._row(change(*call)) if call else None for call in self._calls(columns)]
             kinds = [own_arrow_type(kind) for kind in state_types(self.trigger).values()]
             fields = list(zip(self._fields, kinds, strict=True))
-            return pa.array(found, pa.struct([*fields, (FINISHED, pa.bool_()), (DEADLINE, pa.int64())]))
+            return pa.array(states, pa.struct([*fields, (FINISHED, pa.bool_()), (DEADLINE, pa.int64())]))
 
     def _row(self, progress: Progress) -> dict[str, Any]:
         values = {state_field(i): progress.state[name] for i, name in enumerate(self.trigger.state_types)}

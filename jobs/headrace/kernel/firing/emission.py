@@ -94,18 +94,18 @@ class _Emitting:
 
     def _withdrawn(self, moment: int, rows: Ints) -> "list[_Records]":
         """The retractions of what windows that emit at a moment emitted before."""
-        found = []
+        withdrawn = []
         before = rows[self.live_at[rows] == _LIVE]
         if len(before):
             panes, groups = of_lists(self.rows[c.LIVE].take(pa.array(before)))
             row = before[groups.of_row]
-            found.append(_Records(row, moment, np.arange(len(row)), panes, is_retraction=True))
+            withdrawn.append(_Records(row, moment, np.arange(len(row)), panes, is_retraction=True))
         for earlier, made in enumerate(self.panes):
             again = rows[self.live_at[rows] == earlier]
             if len(again):
                 panes = made.panes.take(pa.array(np.searchsorted(made.row, again)))
-                found.append(_Records(again, moment, np.zeros(len(again), np.int64), panes, is_retraction=True))
-        return found
+                withdrawn.append(_Records(again, moment, np.zeros(len(again), np.int64), panes, is_retraction=True))
+        return withdrawn
 
     def _live(self) -> pa.Array:
         """The live panes of each window."""

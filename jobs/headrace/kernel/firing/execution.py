@@ -80,15 +80,15 @@ class Fired:
 
     def of(self, expr: Expr, kind: pa.DataType | None = None) -> pa.Array:
         """A result of the program as a column."""
-        found = evaluate(expr, self.known)
-        if isinstance(found, pa.Scalar):
-            found = pa.repeat(found, self.length)
-        return found if kind is None or found.type == kind else found.cast(kind)
+        values = evaluate(expr, self.known)
+        if isinstance(values, pa.Scalar):
+            values = pa.repeat(values, self.length)
+        return values if kind is None or values.type == kind else values.cast(kind)
 
     def flags(self, expr: Expr) -> Any:
         """A result as a numpy array of booleans; NULL is FALSE."""
-        found = self.of(expr, pa.bool_())
-        return (found.fill_null(False) if found.null_count else found).to_numpy(zero_copy_only=False)
+        values = self.of(expr, pa.bool_())
+        return (values.fill_null(False) if values.null_count else values).to_numpy(zero_copy_only=False)
 
     @property
     def panes(self) -> tuple[PaneColumns, ...]:

@@ -65,9 +65,9 @@ class _Combining:
         start = self.sides.state.column(c.WINDOW_START).to_numpy()[rows]
         end = self.sides.state.column(c.WINDOW_END).to_numpy()[rows]
         same = (start == self.matched.start[group]) & (end == self.matched.end[group])
-        found = np.full(len(self.open), -1, np.int64)
-        found[group[same]] = rows[same]
-        return found
+        places = np.full(len(self.open), -1, np.int64)
+        places[group[same]] = rows[same]
+        return places
 
     def combined(self) -> Combined:
         stage, sides = self.stage, self.sides
@@ -108,41 +108,41 @@ class _Combining:
     def _counters(self) -> dict[str, pa.Array]:
         """Counts, holds and dues of open windows folded; pane counters survive only in a window that is a source."""
         latest = self.stage.how.timestamp is TimestampCombiner.LATEST
-        found = {
+        counters = {
             c.NEW: self._or_initial(self._fold(ColumnMerge.SUM, self.open, c.NEW), 0),
             c.HOLD: self._fold(ColumnMerge.MAX if latest else ColumnMerge.MIN, self.open, c.HOLD),
         }
         for name in (c.DUE_EVENT, c.DUE_TIME):
-            found[name] = self._or_initial(self._fold(ColumnMerge.MIN, self.open, name), int(NEVER))
+            counters[name] = self._or_initial(self._fold(ColumnMerge.MIN, self.open, name), int(NEVER))
         itself = pa.array(self.itself, mask=self.itself < 0)
         for name in (c.INDEX, c.NONSPECULATIVE):
-            found[name] = self.sides.state.column(name).take(itself).fill_null(0)
-        return found
+            counters[name] = self.sides.state.column(name).take(itself).fill_null(0)
+        return counters
 
     def _trigger_state(self) -> dict[str, pa.Array]:
         trigger = self.stage.trigger
-        found = {}
+        merged = {}
         for field in trigger.fields:
             folded = self._fold(field.fold, self.open, field.name)
             initial = column(field.initial, {}, {}, len(folded)).cast(ARROW_TYPES[field.type])
-            found[field.name] = pc.if_else(pa.array(self.has), folded, initial)
+            merged[field.name] = pc.if_else(pa.array(self.has), folded, initial)
         for sources in trigger.sources:
             columns = {name: self._of(self.open, stored) for name, stored in sources.fields.items()}
             items = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
-            found[sources.name] = to_lists(items, self.open)
-        return found
+            merged[sources.name] = to_lists(items, self.open)
+        return merged
 
     def _carried(self) -> dict[str, pa.Array]:
         stage = self.stage
-        found = {measure.name: self._measure(measure) for measure in stage.trigger.measures}
+        carried = {measure.name: self._measure(measure) for measure in stage.trigger.measures}
         if c.HELD in stage.carried:
             latest = stage.how.timestamp is TimestampCombiner.LATEST
-            found[c.HELD] = self._fold(ColumnMerge.MAX if latest else ColumnMerge.MIN, self.new, c.HELD)
+            carried[c.HELD] = self._fold(ColumnMerge.MAX if latest else ColumnMerge.MIN, self.new, c.HELD)
         if c.TIMES in stage.carried:
-            found[c.HELD] = self._held()
+            carried[c.HELD] = self._held()
         if c.RETRACTED in stage.carried:
-            found[c.RETRACTED] = self._fold(ColumnMerge.SUM, self.new, c.RETRACTED).fill_null(0)
-        return found
+            carried[c.RETRACTED] = self._fold(ColumnMerge.SUM, self.new, c.RETRACTED).fill_null(0)
+        return carried
 
     def _measure(self, measure: Measure) -> pa.Array:
         if measure.fold is not ColumnMerge.LIST:

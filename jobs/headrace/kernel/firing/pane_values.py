@@ -23,8 +23,8 @@ def results(
     empty = pa.array(cleared) if cleared.any() else None
     contents = {}
     for part in stage.parts:
-        found = rows[part.name] if taken is None else rows[part.name].take(taken)
-        contents[part.name] = found if empty is None else pc.if_else(empty, pa.scalar(None, found.type), found)
+        stored = rows[part.name] if taken is None else rows[part.name].take(taken)
+        contents[part.name] = stored if empty is None else pc.if_else(empty, pa.scalar(None, stored.type), stored)
     if stage.how.keep_last is not None:
         contents = unpacked(contents[c.KEPT], stage.aggregated, stage.input_column)
     named = {column: rows[column] for column in stage.identity if column in rows}
@@ -65,8 +65,8 @@ def same(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
         equal = truths(pc.equal(left, right))
     if pa.types.is_floating(kind):
         equal = equal | truths(pc.and_(pc.is_nan(left), pc.is_nan(right)))
-    found: NDArray[np.bool_] = ~(known ^ valid(right)) & (~known | equal)
-    return found
+    unchanged: NDArray[np.bool_] = ~(known ^ valid(right)) & (~known | equal)
+    return unchanged
 
 
 def _same_lists(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:

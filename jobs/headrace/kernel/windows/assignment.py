@@ -15,10 +15,11 @@ from headrace.kernel.keys import grouped
 from headrace.kernel.windows.calendar import calendar_windows
 from headrace.kernel.windows.custom import assigned_windows, merged_custom
 from headrace.kernel.windows.custom import output_times as custom_output_times
-from headrace.model.expressions.expr import Literal, Schema, coalesce
+from headrace.model.calendar import CalendarWindows
+from headrace.model.expressions.data_types import Schema
+from headrace.model.expressions.expr import Literal, coalesce
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
 from headrace.model.windows import (
-    CalendarWindows,
     CustomWindows,
     FixedWindows,
     GlobalWindows,
@@ -58,9 +59,9 @@ def assigned(
     """
     match where:
         case ShiftedOutputTime(inner, shift):
-            found = assigned(inner, times, keys, key_types, records)
-            stamp = times.fill_null(0).to_numpy()[found.row] if found.stamp is None else found.stamp
-            return replace(found, stamp=stamp + int(shift))
+            windows = assigned(inner, times, keys, key_types, records)
+            stamp = times.fill_null(0).to_numpy()[windows.row] if windows.stamp is None else windows.stamp
+            return replace(windows, stamp=stamp + int(shift))
         case CustomWindows():
             counts, start, end, stamp = assigned_windows(where, times, records)
             row = np.repeat(np.arange(len(times), dtype=np.int64), counts)

@@ -9,9 +9,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.grouping import Ints
-from headrace.model.calendar import number_of, start_of
+from headrace.model.calendar import CalendarWindows, number_of, start_of
 from headrace.model.time import GLOBAL_WINDOW_END
-from headrace.model.windows import CalendarWindows
 
 _DAY = 86_400_000_000
 _EPOCH = date(1970, 1, 1).toordinal()

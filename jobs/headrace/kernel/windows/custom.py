@@ -20,12 +20,12 @@ def assigned_windows(where: CustomWindows, times: pa.Array, records: pa.Array | 
     """
     known = [{}] * len(times) if records is None else records.to_pylist()
     with user_code(where, "assign windows to an element"):
-        found = [
+        placed = [
             [] if at is None else _windows_of(where, Instant(at), record)
             for at, record in zip(times.to_pylist(), known, strict=True)
         ]
-    counts = np.array([len(windows) for windows in found], np.int64)
-    rows = np.array([window for windows in found for window in windows], np.int64).reshape(-1, 3)
+    counts = np.array([len(windows) for windows in placed], np.int64)
+    rows = np.array([window for windows in placed for window in windows], np.int64).reshape(-1, 3)
     return counts, rows[:, 0], rows[:, 1], rows[:, 2]
 
 
@@ -50,8 +50,8 @@ def merged_custom(where: CustomWindows, key: Ints, start: Ints, end: Ints) -> tu
         windows = [_window(*ends) for ends in zip(start[a:b].tolist(), end[a:b].tolist(), strict=True)]
         results = _results(where, list(dict.fromkeys(windows)))
         if results:
-            found = np.array([results.get(window, window) for window in windows], np.int64)
-            result[0][a:b], result[1][a:b] = found[:, 0], found[:, 1]
+            merged = np.array([results.get(window, window) for window in windows], np.int64)
+            result[0][a:b], result[1][a:b] = merged[:, 0], merged[:, 1]
     return result
 
 
@@ -59,14 +59,14 @@ def _results(where: CustomWindows, windows: Collection[Window]) -> Mapping[Windo
     """What became of each window that merged. Raises PipelineError if the function breaks its contract (2.6)."""
     with user_code(where, "merge windows of a key"):
         groups = [MergeGroup(frozenset(sources), result) for sources, result in where.merge(windows)]
-    found: dict[Window, Window] = {}
+    results: dict[Window, Window] = {}
     for sources, result in groups:
-        if not sources.isdisjoint(found) or not sources <= set(windows):
+        if not sources.isdisjoint(results) or not sources <= set(windows):
             raise PipelineError(f"{where!r} merged a window twice, or one that it was not given: {sorted(sources)}")
         if result in windows and result not in sources:
             raise PipelineError(f"{where!r} merged {sorted(sources)} into {result}, another window of the key")
-        found.update(dict.fromkeys(sources, result))
-    return found
+        results.update(dict.fromkeys(sources, result))
+    return results
 
 
 def _window(start: int, end: int) -> Window:

@@ -60,16 +60,16 @@ class Sides:
         return self._has_status(c.CLOSED)
 
     def _has_status(self, status: int) -> NDArray[np.bool_]:
-        found = np.zeros(self.state.num_rows + self.delta.num_rows, np.bool_)
-        found[: self.state.num_rows] = self.state.column(c.STATUS).to_numpy() == status
-        return found
+        flags = np.zeros(self.state.num_rows + self.delta.num_rows, np.bool_)
+        flags[: self.state.num_rows] = self.state.column(c.STATUS).to_numpy() == status
+        return flags
 
     @cached_property
     def is_new(self) -> NDArray[np.bool_]:
         """Which rows are of the delta."""
-        found = np.ones(self.state.num_rows + self.delta.num_rows, np.bool_)
-        found[: self.state.num_rows] = False
-        return found
+        flags = np.ones(self.state.num_rows + self.delta.num_rows, np.bool_)
+        flags[: self.state.num_rows] = False
+        return flags
 
 
 @dataclass(frozen=True)

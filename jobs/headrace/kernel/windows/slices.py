@@ -37,9 +37,9 @@ class InWindows:
 
     def standing(self, which: Flags | None) -> Flags:
         """The rows that are in any of those windows; None: of all."""
-        found = np.zeros(self.rows, np.bool_)
-        found[self.windows.row if which is None else self.windows.row[which]] = True
-        return found
+        flags = np.zeros(self.rows, np.bool_)
+        flags[self.windows.row if which is None else self.windows.row[which]] = True
+        return flags
 
     def each(self, which: Flags) -> Assigned:
         """Rows in those windows."""
@@ -72,9 +72,9 @@ class InSlices:
 
     def standing(self, which: Flags | None) -> Flags:
         """The rows that are in any of those windows; None: of all."""
-        found = np.zeros(len(self.starts) + 1, np.bool_)
-        found[self.windows.row if which is None else self.windows.row[which]] = True
-        return found[self.place]
+        flags = np.zeros(len(self.starts) + 1, np.bool_)
+        flags[self.windows.row if which is None else self.windows.row[which]] = True
+        return flags[self.place]
 
     def each(self, which: Flags) -> Assigned:
         """Rows in those windows."""
@@ -102,9 +102,9 @@ def in_windows(stage: CompiledStage, delta: pa.RecordBatch, watermark: Instant) 
     windows = windows.where(~stage.expired(windows.end, watermark))
     row = pa.array(windows.row)
     keys = [delta.column(name).take(row) for name in stage.keys]
-    found = grouped(delta.column(c.HASH).to_numpy()[windows.row], keys, windows.start, windows.end)
-    first = found.first_rows
-    groups = Groups(found.offsets, windows.row if found.order is None else windows.row[found.order])
+    keyed = grouped(delta.column(c.HASH).to_numpy()[windows.row], keys, windows.start, windows.end)
+    first = keyed.first_rows
+    groups = Groups(keyed.offsets, windows.row if keyed.order is None else windows.row[keyed.order])
     columns = {name: groups.first(delta.column(name)) for name in (c.HASH, *stage.keys)}
     columns |= {c.WINDOW_START: pa.array(windows.start[first]), c.WINDOW_END: pa.array(windows.end[first])}
     for part in stage.parts:

@@ -1,11 +1,11 @@
 """Expressions as users write them, where the name of a column may stand for it."""
 
-import re
 from collections.abc import Collection, Mapping
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, columns_of, render
+from headrace.model.suggestions import as_expression
 
 Read = Expr | str
 """What is read of a record: an expression, or the name of a column."""
@@ -22,23 +22,7 @@ def expression(given: Arguments, name: str, value: object) -> Expr:
     """An expression. Text is refused: it could mean a column or a constant."""
     if isinstance(value, Expr):
         return value
-    raise given.wrong(name, value, f"not an expression; write {_as_expression(value)}")
-
-
-_NAME = re.compile(r"\w+")
-_COMPARISON = re.compile(r"(\w+)\s*(==?|!=|<>|<=?|>=?)\s*(-?\d+(?:\.\d+)?|'[^']*'|\"[^\"]*\")")
-_OPERATORS = {"=": "==", "<>": "!="}
-
-
-def _as_expression(value: object) -> str:
-    """The expression that ``value`` may have meant, as users write it."""
-    text = value.strip() if isinstance(value, str) else ""
-    if _NAME.fullmatch(text):
-        return f'hr.col("{text}")'
-    if written := _COMPARISON.fullmatch(text):
-        column, operator, constant = written.groups()
-        return f'hr.col("{column}") {_OPERATORS.get(operator, operator)} {constant}'
-    return 'one such as hr.col("price") > 10'
+    raise given.wrong(name, value, f"not an expression; write {as_expression(value)}")
 
 
 def read(given: Arguments, name: str, value: object) -> Expr:

@@ -10,44 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from enum import StrEnum
 from typing import Any, ClassVar, NoReturn
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, shown
 from headrace.model.expressions.aggregate_methods import Aggregations
+from headrace.model.expressions.data_types import DataType, Scalar, is_text
 from headrace.model.expressions.decimals import DIGITS, billionths, of_billionths, spelled
+from headrace.model.expressions.schemas import data_type
 from headrace.model.expressions.text_methods import TextMethods
 from headrace.model.expressions.time_methods import TimeMethods
 from headrace.model.suggestions import Suggesting, called, did_you_mean, keywords, method_keywords
 from headrace.model.time import LONGEST, UNITS, instant
 
-
-class DataType(StrEnum):
-    """The types of columns. Integers are 64-bit, floats are doubles, timestamps are microseconds UTC; dates are days of
-    the years 1 to 9999; decimals have 38 digits, 9 of them after the point (``model.expressions.decimals``).
-
-    >>> hr.json("landing", {"price": hr.DataType.DECIMAL}).schema["price"].value
-    'decimal'
-    """
-
-    STRING = "string"
-    INT = "int"
-    FLOAT = "float"
-    BOOL = "bool"
-    TIMESTAMP = "timestamp"
-    DATE = "date"
-    BYTES = "bytes"
-    DECIMAL = "decimal"
-
-
 MOST_DIGITS = 15
 """Digits after the point that a number can be rounded to."""
-
-NUMERIC = (DataType.INT, DataType.FLOAT, DataType.DECIMAL)
-type_names = ", ".join(t.value for t in DataType)
-Schema = Mapping[str, DataType]
-Scalar = str | int | float | bool | date | bytes | Decimal | None
 
 
 def _refused(what: str, write: str) -> Callable[..., NoReturn]:
@@ -145,6 +122,9 @@ class Expr(Aggregations, TextMethods, TimeMethods, Suggesting):
     def __hash__(self) -> int:
         return hash(repr(self))
 
+    def __str__(self) -> str:
+        return render(self)
+
     __bool__ = _refused(
         "Python cannot tell the truth of",
         "& | ~ instead of and, or, not, with parentheses around each comparison; hr.if_else() instead of if; .is_in() "
@@ -181,8 +161,6 @@ class Expr(Aggregations, TextMethods, TimeMethods, Suggesting):
         and strings are each other's UTF-8. A float as a decimal is the number that it is written as, rounded half to
         even; a string must say a decimal exactly.
         """
-        from headrace.model.expressions.schemas import data_type  # which names types of this module
-
         return Function(f"cast_{data_type(Arguments('cast'), 'to', to).value}", (self,))
 
     def is_in(self, values: "Iterable[Scalar | datetime]") -> "Expr":
@@ -363,11 +341,6 @@ def lit(value: object) -> Literal:
                 raise PipelineError(f"{value!r} has half of a surrogate pair, which is not a character")
             return Literal(str.__str__(value))
     raise PipelineError(f"{shown(value)} cannot stand in an expression: write {_OPERANDS}")
-
-
-def is_text(value: str) -> bool:
-    """Whether ``value`` has characters alone: no half of a surrogate pair, which no file can hold."""
-    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 _OPERANDS = (

@@ -5,7 +5,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from headrace.model.arguments import Arguments
-from headrace.model.expressions.expr import DataType, is_text
+from headrace.model.expressions.data_types import DataType, is_text
 
 Columns = Mapping[str, type | DataType]
 """Types of columns by name."""

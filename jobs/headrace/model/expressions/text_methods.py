@@ -7,7 +7,8 @@ from headrace.model.expressions.regex import RegexError, compile_regex
 from headrace.model.suggestions import method_keywords
 
 if TYPE_CHECKING:
-    from headrace.model.expressions.expr import Expr, Scalar
+    from headrace.model.expressions.data_types import Scalar
+    from headrace.model.expressions.expr import Expr
 
 
 @method_keywords

@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 
 from headrace.errors import PipelineError
-from headrace.model.expressions.expr import NUMERIC, Binary, Column, DataType, Expr, Function, Literal, Schema, render
+from headrace.model.combiners import TRAITS, Aggregate, Combiner, ResultType
+from headrace.model.custom_combiners import result_type
+from headrace.model.expressions.data_types import NUMERIC, DataType, Schema
+from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
+from headrace.model.expressions.value_types import ListType, PairsType, ValueType
 from headrace.model.suggestions import did_you_mean
 
 _B, _I, _F, _S, _T = DataType.BOOL, DataType.INT, DataType.FLOAT, DataType.STRING, DataType.TIMESTAMP
@@ -150,3 +154,53 @@ _SIGNATURES: dict[str, tuple[tuple[DataType, ...], Kind]] = {
     "plus_days": ((_T, _D), None),
 }
 """What each function takes, and gives; None is the type of its first argument."""
+
+
+def output_type(aggregate: Aggregate, schema: Schema) -> ValueType:  # noqa: PLR0911 (a line for each kind of result)
+    """Type of the result of ``aggregate`` over elements of ``schema``. Raises PipelineError if its input does not
+    fit.
+    """
+    combiner, traits = aggregate.combiner, TRAITS[aggregate.combiner]
+    if combiner is Combiner.COUNT and aggregate.input is None:
+        return DataType.INT
+    kind = input_type(aggregate, schema)
+    if traits.numeric and kind not in NUMERIC:
+        raise PipelineError(f"{combiner}({aggregate.input!s}) needs a number, found {kind}")
+    match traits.gives:
+        case ResultType.INT:
+            return DataType.INT
+        case ResultType.INPUT:
+            return kind
+        case ResultType.FRACTION:
+            return kind if kind is DataType.DECIMAL else DataType.FLOAT
+        case ResultType.FLOAT:
+            if kind is DataType.DECIMAL:
+                raise PipelineError(f"the {combiner} of decimals does not fit a decimal; cast them to float")
+            return DataType.FLOAT
+        case ResultType.LIST:
+            return ListType(kind)
+        case ResultType.PAIRS:
+            return PairsType(kind, _type(combiner, aggregate.other, schema))
+        case ResultType.DECLARED:
+            assert aggregate.custom is not None
+            return result_type(aggregate.custom)
+
+
+def input_type(aggregate: Aggregate, schema: Schema) -> DataType:
+    """Type of the input of ``aggregate`` over ``schema``. Raises PipelineError if it has none."""
+    return _type(aggregate.combiner, aggregate.input, schema)
+
+
+def _type(combiner: Combiner, expr: Expr | None, schema: Schema) -> DataType:
+    if expr is None:
+        raise PipelineError(f"{combiner} needs an expression to read")
+    kind = type_of(expr, schema)
+    if kind is None:
+        raise PipelineError(f"{combiner} of a bare NULL has no type; name a column")
+    return kind
+
+
+def readable_types(what: Mapping[str, Aggregate], schema: Schema) -> Schema:
+    """Types of the results of ``what`` over elements of ``schema``, without the lists, which no expression reads."""
+    kinds = {name: output_type(aggregate, schema) for name, aggregate in what.items()}
+    return {name: kind for name, kind in kinds.items() if isinstance(kind, DataType)}

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from types import GenericAlias
 
 from headrace.model.arguments import Arguments
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.schemas import data_type
 from headrace.model.suggestions import keywords
+from headrace.model.vocabulary import REQUIRED, word
 
 
+@word("list", item=REQUIRED)
 @keywords
 @dataclass(frozen=True)
 class ListType:

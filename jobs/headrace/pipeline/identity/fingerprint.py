@@ -23,12 +23,12 @@ def meaning(pipeline: Pipeline) -> dict[str, Any]:
     """What a fingerprint is made of, as JSON: inputs, event time, splits, duplicates, and of each aggregation its key,
     filter, where, when, how and what.
 
-    Sources' batch sizes, expectations, schedules, backfills, retention, executors and descriptions may change freely.
-    What is not used does not count.
+    Batch sizes, expectations, schedules, backfills, retention, executors, options of Airflow and descriptions may
+    change freely. What is not used does not count.
     """
     return {
         "format": FORMAT,
-        "inputs": [_input(each) for each in pipeline.inputs],
+        "inputs": [_input(given) for given in pipeline.inputs],
         **_used(deduplicate=pipeline.deduplicate),
         "stages": [_stage(stage.aggregation) for stage in pipeline.stages],
     }
@@ -36,24 +36,24 @@ def meaning(pipeline: Pipeline) -> dict[str, Any]:
 
 def definition(pipeline: Pipeline) -> dict[str, Any]:
     """``meaning`` as a manifest records it: floats that are not finite are texts."""
-    found: dict[str, Any] = json.loads(json.dumps(meaning(pipeline)), parse_constant=str)
-    return found
+    meant: dict[str, Any] = json.loads(json.dumps(meaning(pipeline)), parse_constant=str)
+    return meant
 
 
 def parts(said: Mapping[str, Any]) -> dict[str, str]:
     """Digests of the parts of a ``definition``, by their names: they say which part of a pipeline has changed where its
     fingerprint has.
     """
-    found: dict[str, Any] = {"format": said["format"], "inputs": [each["name"] for each in said["inputs"]]}
-    for each in said["inputs"]:
-        found |= {f"inputs/{each['name']}/{part}": value for part, value in each.items() if part != "name"}
+    named: dict[str, Any] = {"format": said["format"], "inputs": [given["name"] for given in said["inputs"]]}
+    for given in said["inputs"]:
+        named |= {f"inputs/{given['name']}/{part}": value for part, value in given.items() if part != "name"}
     if "deduplicate" in said:
-        found["deduplicate"] = said["deduplicate"]
+        named["deduplicate"] = said["deduplicate"]
     for number, stage in enumerate(said["stages"], start=1):
-        found |= {f"stages/{number}/{part}": value for part, value in stage.items()}
-        found |= {f"stages/{number}/what/{name}": value for name, value in stage["what"]}
-        found[f"stages/{number}/what"] = [name for name, _ in stage["what"]]
-    return {name: _digest(value)[:16] for name, value in found.items()}
+        named |= {f"stages/{number}/{part}": value for part, value in stage.items()}
+        named |= {f"stages/{number}/what/{name}": value for name, value in stage["what"]}
+        named[f"stages/{number}/what"] = [name for name, _ in stage["what"]]
+    return {name: _digest(value)[:16] for name, value in named.items()}
 
 
 def _digest(value: Any) -> str:

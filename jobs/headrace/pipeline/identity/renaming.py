@@ -41,14 +41,14 @@ class Renamed:
 def renamed(pipeline: Pipeline, before: Mapping[str, Any]) -> Renamed:
     """The definition ``before`` (``fingerprint.definition``) with the names that ``pipeline`` declares."""
     said: list[dict[str, Any]] = [*before["stages"]]
-    found: list[Formerly] = []
+    stages: list[Formerly] = []
     above: Mapping[str, str] = {}
     for number, (stage, old) in enumerate(zip(pipeline.stages, before["stages"], strict=False)):
         formerly = _formerly(stage, old)
         said[number] = _stage_renamed(old, formerly, above)
-        found.append(formerly)
+        stages.append(formerly)
         above = formerly.renamed
-    return Renamed({**before, "stages": said}, found)
+    return Renamed({**before, "stages": said}, stages)
 
 
 def _formerly(stage: Stage, old: Mapping[str, Any]) -> Formerly:
@@ -78,7 +78,7 @@ def _reading(said: Any, names: Mapping[str, str]) -> Any:
         case ["column", str(name)]:
             return ["column", names.get(name, name)]
         case list():
-            return [_reading(each, names) for each in said]
+            return [_reading(part, names) for part in said]
         case dict():
             return {part: _reading(each, names) for part, each in said.items()}
     return said

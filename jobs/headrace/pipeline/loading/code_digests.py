@@ -22,11 +22,11 @@ from headrace.pipeline.sources import SparkFunction
 
 def code_of(pipeline: Pipeline) -> dict[str, str]:
     """Digests by ``module:name``; nothing for code whose source is not to be had. Imports the named functions."""
-    found = {}
+    digests = {}
     for module, name in _own(pipeline):
         if text := _Reached(module).text(name):
-            found[f"{plain_name(module.__name__)}:{name}"] = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return dict(sorted(found.items()))
+            digests[f"{plain_name(module.__name__)}:{name}"] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return dict(sorted(digests.items()))
 
 
 def changed_code(pipeline: Pipeline, recorded: Mapping[str, str]) -> list[str]:
@@ -173,18 +173,18 @@ def _defined(statement: ast.stmt) -> set[str]:
     """The names that a statement of the top level gives, changes, or calls a method of."""
     if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         return {statement.name}
-    found = set()
+    names = set()
     for node in ast.walk(statement):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                found.add(name)
+                names.add(name)
             case ast.Name(id=name, ctx=ast.Store()):
-                found.add(name)
+                names.add(name)
             case (
                 ast.Attribute(ctx=ast.Store(), value=ast.Name(id=name))
                 | ast.Subscript(ctx=ast.Store(), value=ast.Name(id=name))
             ):
-                found.add(name)
+                names.add(name)
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))):
-                found.add(name)
-    return found
+                names.add(name)
+    return names

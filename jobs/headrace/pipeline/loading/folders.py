@@ -127,8 +127,8 @@ def _is_beside(folder: Path, top: str) -> bool:
     """
     if top in _FIRST:
         return False
-    found = FileFinder(str(folder), (_Loader, SOURCE_SUFFIXES)).find_spec(top)
-    return found is not None and (found.loader is not None or PathFinder.find_spec(top) is None)
+    spec = FileFinder(str(folder), (_Loader, SOURCE_SUFFIXES)).find_spec(top)
+    return spec is not None and (spec.loader is not None or PathFinder.find_spec(top) is None)
 
 
 def _importer(package: str) -> Callable[..., ModuleType]:
@@ -145,7 +145,7 @@ def _importer(package: str) -> Callable[..., ModuleType]:
         top = name.partition(".")[0]
         if level or not is_beside(top):
             return builtins.__import__(name, of, local, fromlist or (), level)
-        found = builtins.__import__(f"{package}.{name}", of, local, fromlist or (), 0)
-        return found if fromlist else sys.modules[f"{package}.{top}"]
+        module = builtins.__import__(f"{package}.{name}", of, local, fromlist or (), 0)
+        return module if fromlist else sys.modules[f"{package}.{top}"]
 
     return import_

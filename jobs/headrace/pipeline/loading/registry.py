@@ -87,9 +87,9 @@ def registered_files() -> RegisteredFiles:
     Raises ImportLimitError.
     """
     broken: dict[Path, str] = {}
-    found = dict(_usable(_files(broken), broken))
+    loaded = dict(_usable(_files(broken), broken))
     defining: dict[str, list[Path]] = defaultdict(list)
-    for file, pipelines in found.items():
+    for file, pipelines in loaded.items():
         for pipeline in pipelines:
             defining[pipeline.name].append(file)
     repeated: dict[str, tuple[Path, Path]] = {}
@@ -102,7 +102,7 @@ def registered_files() -> RegisteredFiles:
             repeated.setdefault(name, (first, other))
     usable = {
         pipeline.name: Registered(pipeline, file)
-        for file, pipelines in found.items()
+        for file, pipelines in loaded.items()
         if file not in broken
         for pipeline in pipelines
     }
@@ -131,16 +131,16 @@ def resolve(reference: str) -> Pipeline:
         found_there = _from_file(Path(path), name)
         REFERENCES[found_there.name] = reference
         return found_there
-    found = registered_files()
-    if reference in found.repeated:
-        first, second = found.repeated[reference]
+    known = registered_files()
+    if reference in known.repeated:
+        first, second = known.repeated[reference]
         raise UnknownPipelineError(f"pipeline {reference} is defined in {first} and in {second}; rename one")
-    if reference not in found.pipelines:
+    if reference not in known.pipelines:
         raise UnknownPipelineError(
-            f"there is no pipeline {reference!r}; registered: {', '.join(found.pipelines) or 'none'}; "
-            f"or give a file (path/to/file.py[:name]), or set {VARIABLE} to its folder{_unusable(found.broken)}"
+            f"there is no pipeline {reference!r}; registered: {', '.join(known.pipelines) or 'none'}; "
+            f"or give a file (path/to/file.py[:name]), or set {VARIABLE} to its folder{_unusable(known.broken)}"
         )
-    return found.pipelines[reference].pipeline
+    return known.pipelines[reference].pipeline
 
 
 def in_file(file: Path) -> list[Registered]:
@@ -152,10 +152,10 @@ def in_file(file: Path) -> list[Registered]:
 
 
 def _from_file(file: Path, name: str) -> Pipeline:
-    found = [each.pipeline for each in in_file(file)]
-    pipelines = [p for p in found if not name or p.name == name]
+    defined = [loaded.pipeline for loaded in in_file(file)]
+    pipelines = [p for p in defined if not name or p.name == name]
     if len(pipelines) != 1:
-        names = ", ".join(p.name for p in found) or "none"
+        names = ", ".join(p.name for p in defined) or "none"
         raise UnknownPipelineError(f"{file} holds these pipelines: {names}; name one as {file}:NAME")
     return pipelines[0]
 

@@ -1,7 +1,11 @@
 """Triggers made of other triggers."""
 
-from headrace.model.expressions.expr import DataType, Expr
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr
+from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
 from headrace.program.lets import FALSE, Program, all_of, any_of, choose, negate
+from headrace.program.triggers.compilation import TriggerPlace, compile_children, compile_trigger
+from headrace.program.triggers.leaves import WatermarkNode
 from headrace.program.triggers.node import Bundle, ColumnMerge, Field, Moment, Node, State
 
 
@@ -20,6 +24,11 @@ class RepeatedlyNode(Node):
         fired = child.on_fire(program, state, when, moment)
         done = program.let("restart", all_of(when, child.finished(fired)))
         return child.reset(fired, done)
+
+
+@compile_trigger.register
+def _(trigger: Repeatedly, at: TriggerPlace) -> Node:
+    return RepeatedlyNode(at.path, (compile_trigger(trigger.trigger, at.below("r")),))
 
 
 class EarlyLateNode(Node):
@@ -76,6 +85,15 @@ class EarlyLateNode(Node):
         return {**state, self._late_phase: late_phase}
 
 
+@compile_trigger.register
+def _(trigger: AfterWatermark, at: TriggerPlace) -> Node:
+    if not trigger.children:
+        return WatermarkNode(at.path)
+    early = None if trigger.early is None else compile_trigger(trigger.early, at.below("e"))
+    late = None if trigger.late is None else compile_trigger(trigger.late, at.below("l"))
+    return EarlyLateNode(at.path, early, late, at.merging)
+
+
 class _FinishingNode(Node):
     """A composite that finishes independently of its children (semantics 4.1)."""
 
@@ -114,6 +132,11 @@ class AnyNode(_FinishingNode):
         return self._finish(program, state, any_of(*(child.finished(state) for child in self.children)))
 
 
+@compile_trigger.register
+def _(trigger: AfterAny, at: TriggerPlace) -> Node:
+    return AnyNode(at.path, compile_children(trigger.triggers, at))
+
+
 class AllNode(_FinishingNode):
     """AfterAll: fires when every child is ready or finished at the same evaluation."""
 
@@ -135,6 +158,11 @@ class AllNode(_FinishingNode):
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         state = super().after_merge(program, state, moment)
         return self._finish(program, state, all_of(*(child.finished(state) for child in self.children)))
+
+
+@compile_trigger.register
+def _(trigger: AfterAll, at: TriggerPlace) -> Node:
+    return AllNode(at.path, compile_children(trigger.triggers, at))
 
 
 class EachNode(_FinishingNode):
@@ -191,6 +219,11 @@ class EachNode(_FinishingNode):
         return self._finish(program, state, self._over(program, state))
 
 
+@compile_trigger.register
+def _(trigger: AfterEach, at: TriggerPlace) -> Node:
+    return EachNode(at.path, compile_children(trigger.triggers, at), at.merging)
+
+
 class OrFinallyNode(_FinishingNode):
     """OrFinally: main until ``until`` fires, which keeps its progress while main fires."""
 
@@ -213,3 +246,8 @@ class OrFinallyNode(_FinishingNode):
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         state = super().after_merge(program, state, moment)
         return self._finish(program, state, any_of(*(child.finished(state) for child in self.children)))
+
+
+@compile_trigger.register
+def _(trigger: OrFinally, at: TriggerPlace) -> Node:
+    return OrFinallyNode(at.path, compile_children(trigger.children, at))

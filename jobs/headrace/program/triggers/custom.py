@@ -1,11 +1,15 @@
 """Triggers that users write (semantics 9.3): their states are columns, their methods calls."""
 
+from collections.abc import Mapping
 from decimal import Decimal
+from typing import Any
 
-from headrace.model.custom_triggers import CustomTrigger, state_types
-from headrace.model.expressions.expr import Column, DataType, Expr, Function, Literal, coalesce, lit
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Column, Expr, Function, Literal, coalesce, lit
+from headrace.model.triggers.custom import CustomTrigger, state_types
 from headrace.program import columns as c
 from headrace.program.lets import FALSE, Call, Program, any_of, choose, is_literal
+from headrace.program.triggers.compilation import TriggerPlace, compile_trigger
 from headrace.program.triggers.node import Bundle, ColumnMerge, Field, Measure, Moment, Node, Sources, State
 
 AT, RECORD = "at", "record"
@@ -45,6 +49,12 @@ class CustomNode(Node):
 
     def finished(self, state: State) -> Expr:
         return state[self._fields[FINISHED].name]
+
+    def progress(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The state by the names that users gave it, and the deadline."""
+        own = super().progress(row)
+        names = state_types(self._trigger)
+        return {"state": {name: own[state_field(i)] for i, name in enumerate(names)}, DEADLINE: own[DEADLINE]}
 
     def clear(self, program: Program, state: State, when: Expr) -> State:
         if type(self._trigger).clear is CustomTrigger.clear:
@@ -100,6 +110,11 @@ class CustomNode(Node):
         window = (Column(c.WINDOW_START), Column(c.WINDOW_END), moment.now, moment.passed_end)
         values = [state[field.name] for name, field in self._fields.items() if name not in (FINISHED, DEADLINE)]
         return Call(method, (when, *window, self.finished(state), *values, *argument), self._trigger)
+
+
+@compile_trigger.register
+def _(trigger: CustomTrigger, at: TriggerPlace) -> Node:
+    return CustomNode(at.path, trigger)
 
 
 def _stored(kind: DataType) -> DataType:

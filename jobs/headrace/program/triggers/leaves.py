@@ -2,21 +2,25 @@
 
 from decimal import Decimal
 
-from headrace.model.combiners import Aggregate, Combiner, readable_types
-from headrace.model.expressions.expr import (
-    Column,
-    DataType,
-    Expr,
-    Function,
-    Literal,
-    Scalar,
-    Schema,
-    coalesce,
-    greatest,
-    least,
+from headrace.model.combiners import Aggregate, Combiner
+from headrace.model.expressions.data_types import DataType, Scalar, Schema
+from headrace.model.expressions.expr import Column, Expr, Function, Literal, coalesce, greatest, least
+from headrace.model.expressions.typing import input_type, readable_types
+from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
+from headrace.model.triggers.leaves import (
+    AfterBytes,
+    AfterCount,
+    AfterPercentileWatermark,
+    AfterProcessingTime,
+    AfterSignal,
+    AfterSynchronizedProcessingTime,
+    Always,
+    Default,
+    Never,
 )
-from headrace.model.triggers import AfterPattern, AfterProcessingTime, DataDriven
+from headrace.program import columns as c
 from headrace.program.lets import FALSE, TRUE, Program, all_of, any_of, choose, settled, substitute
+from headrace.program.triggers.compilation import TriggerPlace, compile_trigger
 from headrace.program.triggers.node import Bundle, ColumnMerge, Field, Measure, Moment, Node, State
 
 NO_DEADLINE = Literal(None, DataType.INT)
@@ -38,11 +42,21 @@ class DefaultNode(_Memoryless):
         return moment.passed_end
 
 
+@compile_trigger.register
+def _(trigger: Default, at: TriggerPlace) -> Node:
+    return DefaultNode(at.path)
+
+
 class NeverNode(_Memoryless):
     """Never ready."""
 
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return FALSE
+
+
+@compile_trigger.register
+def _(trigger: Never, at: TriggerPlace) -> Node:
+    return NeverNode(at.path)
 
 
 class AlwaysNode(_Memoryless):
@@ -52,6 +66,11 @@ class AlwaysNode(_Memoryless):
 
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return TRUE
+
+
+@compile_trigger.register
+def _(trigger: Always, at: TriggerPlace) -> Node:
+    return AlwaysNode(at.path)
 
 
 class WatermarkNode(Node):
@@ -89,6 +108,11 @@ class PercentileNode(WatermarkNode):
 
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return moment.percentiles[self._percentile]
+
+
+@compile_trigger.register
+def _(trigger: AfterPercentileWatermark, at: TriggerPlace) -> Node:
+    return PercentileNode(at.path, trigger.percentile)
 
 
 class GatheringNode(Node):
@@ -137,6 +161,22 @@ class ThresholdNode(GatheringNode):
         return state[self._total] >= self._threshold
 
 
+@compile_trigger.register
+def _(trigger: AfterCount, at: TriggerPlace) -> Node:
+    return ThresholdNode(at.path, trigger.count)
+
+
+@compile_trigger.register
+def _(trigger: AfterBytes, at: TriggerPlace) -> Node:
+    return ThresholdNode(at.path, trigger.size, Column(c.SIZE))
+
+
+@compile_trigger.register
+def _(trigger: AfterPunctuation, at: TriggerPlace) -> Node:
+    is_one = coalesce(trigger.predicate, False)
+    return ThresholdNode(at.path, 1, Function("if", (is_one, Literal(1), Literal(0))))
+
+
 class DataNode(GatheringNode):
     """DataDriven: ready once a predicate holds of aggregates over the elements since the last reset (semantics 12.7).
 
@@ -163,7 +203,7 @@ class DataNode(GatheringNode):
         if value is None:
             return self._total(f"{path}_count", DataType.INT, None, ColumnMerge.SUM)
         known = Function("if", (value.is_null(), Literal(0), Literal(1)))
-        kind = aggregate.input_type(schema)
+        kind = input_type(aggregate, schema)
         match aggregate.combiner:
             case Combiner.COUNT:
                 return self._total(f"{path}_count", DataType.INT, known, ColumnMerge.SUM)
@@ -203,6 +243,11 @@ class DataNode(GatheringNode):
         return program.let("ready", coalesce(substitute(self._ready_if, values), False))
 
 
+@compile_trigger.register
+def _(trigger: DataDriven, at: TriggerPlace) -> Node:
+    return DataNode(at.path, trigger, at.schema)
+
+
 def _added(total: Field) -> str:
     return f"{total.name}_added"
 
@@ -233,6 +278,11 @@ class PatternNode(GatheringNode):
         return self.clear(program, state, TRUE)
 
 
+@compile_trigger.register
+def _(trigger: AfterPattern, at: TriggerPlace) -> Node:
+    return PatternNode(at.path, trigger)
+
+
 class SignalNode(GatheringNode):
     """AfterSignal: ready once the signal came since the last reset."""
 
@@ -247,6 +297,11 @@ class SignalNode(GatheringNode):
 
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return state[self._came]
+
+
+@compile_trigger.register
+def _(trigger: AfterSignal, at: TriggerPlace) -> Node:
+    return SignalNode(at.path, trigger.name)
 
 
 class ProcessingTimeNode(Node):
@@ -285,3 +340,14 @@ class ProcessingTimeNode(Node):
 
     def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         return {**self.clear(program, state, when), self._done: any_of(state[self._done], when)}
+
+
+@compile_trigger.register
+def _(trigger: AfterProcessingTime, at: TriggerPlace) -> Node:
+    return ProcessingTimeNode(at.path, trigger)
+
+
+@compile_trigger.register
+def _(trigger: AfterSynchronizedProcessingTime, at: TriggerPlace) -> Node:
+    # what was in flight upstream of a bundle has arrived when the bundle has
+    return ProcessingTimeNode(at.path, AfterProcessingTime())

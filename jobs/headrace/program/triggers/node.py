@@ -9,8 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
-from headrace.model.expressions.expr import Column, DataType, Expr, Literal
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Column, Expr, Literal
 from headrace.program.lets import FALSE, Program, all_of, choose
 
 State = Mapping[str, Expr]
@@ -130,6 +132,10 @@ class Node(ABC):
     def ready_past_end(self) -> bool:
         """Whether a fresh node is ready whenever the watermark is past the end, whatever came before."""
         return False
+
+    def progress(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of its own state columns in a row of state, by their names without the path."""
+        return {f.name.removeprefix(f"{self.path}_"): row[f.name] for f in self.own}
 
     def finished(self, state: State) -> Expr:
         """Whether the node has finished."""

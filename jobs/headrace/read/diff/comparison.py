@@ -27,12 +27,11 @@ from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.compaction import GONE, PLACE
 from headrace.read.views.database import database, sql_types, working_folder
 from headrace.read.views.sources import NamedFile, brought
-from headrace.state.tables import IDS
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import IDS, INPUTS, UNNAMED
 
-CURRENT = "current"
 _PANE = ("pane_time", "timing", "pane_index", "nonspeculative_index", "is_first", "is_last", "epoch")
 """What a row of ``current`` says of its pane."""
 
@@ -45,17 +44,17 @@ def diff(catalog: Catalog, before: Manifest | None, after: Manifest | None, *, l
     ReadResourcesError.
     """
     ancestor = _ancestor(catalog, before, after)
-    progress = [None if each is None else StoredProgress.of(each) for each in (before, after)]
-    read = Pair(*(None if each is None else inputs_read(each) for each in (before, after)))
+    progress = [None if side is None else StoredProgress.of(side) for side in (before, after)]
+    read = Pair(*(None if side is None else inputs_read(side) for side in (before, after)))
     with _Tables.opened(catalog, before, after) as tables:
         return SnapshotDiff(
             pipeline=catalog.pipeline,
-            snapshots=Pair(*(None if each is None else SnapshotName.of(each) for each in (before, after))),
+            snapshots=Pair(*(None if side is None else SnapshotName.of(side) for side in (before, after))),
             ancestor=None if ancestor is None else SnapshotName.of(ancestor),
-            definition=Pair(*(None if each is None else each.fingerprint for each in (before, after))),
+            definition=Pair(*(None if side is None else side.fingerprint for side in (before, after))),
             code=code_that_differs(before, after),
             clocks=clocks_between(*progress),
-            inputs=inputs_between(read, *(_inputs_since(catalog, each, ancestor) for each in (before, after))),
+            inputs=inputs_between(read, *(_inputs_since(catalog, side, ancestor) for side in (before, after))),
             stages=tuple(
                 tables.stage(number, *watermarks) for number, watermarks in enumerate(watermarks_between(*progress))
             ),
@@ -78,7 +77,7 @@ def _inputs_since(catalog: Catalog, manifest: Manifest | None, ancestor: Manifes
     """The files that were read up to ``manifest`` and not by ``ancestor``."""
     if manifest is None:
         return []
-    records = catalog.files(manifest.logs["inputs"], None if ancestor is None else ancestor.epoch)
+    records = catalog.files(manifest.logs[INPUTS], None if ancestor is None else ancestor.epoch)
     return [file for record in records for file in record.files if isinstance(file, InputFile)]
 
 
@@ -95,8 +94,8 @@ class _Tables:
     @contextmanager
     def opened(cls, catalog: Catalog, before: Manifest | None, after: Manifest | None) -> Iterator["_Tables"]:
         """With all files verified."""
-        sides = [each for each in (before, after) if each is not None]
-        files = {file.path: file for each in sides for name in each.tables for file in _files(each, name)}
+        sides = [side for side in (before, after) if side is not None]
+        files = {file.path: file for side in sides for name in side.tables for file in _files(side, name)}
         with working_folder() as folder:
             local = dict(zip(files, brought(catalog, [*files.values()], folder), strict=True))
             with database(folder, [*local.values()]) as connection:
@@ -104,7 +103,7 @@ class _Tables:
 
     def stage(self, number: int, input_watermark: Pair[str], output_watermark: Pair[str]) -> StageDiff:
         """Stage ``number``, whose state is a table: key and window, the epoch that wrote the row, what it holds."""
-        table = f"state_{number}" if number else "state"
+        table = UNNAMED.state(number)
         rows, is_comparable = self._state(table, f"{c.STATUS} = {c.DELETED}")
         return StageDiff(table, input_watermark, output_watermark, rows, is_comparable)
 
@@ -125,7 +124,7 @@ class _Tables:
 
     def output(self, limit: int) -> OutputDiff:
         """``current``."""
-        schemas = [ViewColumns.from_json(each.schema) for each in (self.before, self.after) if each is not None]
+        schemas = [ViewColumns.from_json(side.schema) for side in (self.before, self.after) if side is not None]
         if not schemas:
             return OutputDiff(RowCounts())
         left, right = schemas[0], schemas[-1]
@@ -155,7 +154,7 @@ class _Tables:
         columns = ViewColumns.from_json(manifest.schema)
         return [
             NamedFile.of(self.local[file.path], columns.names(View.CURRENT, layer.last_epoch), [*fold.types])
-            for layer in manifest.tables.get(CURRENT, ())
+            for layer in manifest.tables.get(UNNAMED.current, ())
             for file in layer.files
         ]
 
@@ -176,8 +175,8 @@ def _fold_of_state(names: Sequence[str], gone: str) -> RecordFold:
 def _columns_apart(left: ViewColumns, right: ViewColumns) -> ColumnsDiff:
     """Columns with their types that only one side has."""
     own, other = (
-        {name: str(each.schema(View.CURRENT).field(name).type) for name in (*each.keys, *each.values)}
-        for each in (left, right)
+        {name: str(side.schema(View.CURRENT).field(name).type) for name in (*side.keys, *side.values)}
+        for side in (left, right)
     )
     return ColumnsDiff(
         {name: kind for name, kind in own.items() if other.get(name) != kind},

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from headrace.model.time import NEVER, Instant, render
 from headrace.read.diff.row_changes import RowChange, RowCounts
 from headrace.read.snapshots.progress import InputRead, StoredProgress
+from headrace.read.views.columns import LOG_OF_VIEW
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
 
@@ -177,10 +178,10 @@ class SnapshotDiff:
             "definition": self.definition.to_json(),
             "code": [*self.code],
             "clocks": {name: pair.to_json() for name, pair in self.clocks.items()},
-            "inputs": {name: each.to_json() for name, each in self.inputs.items()},
+            "inputs": {name: difference.to_json() for name, difference in self.inputs.items()},
             "stages": [stage.to_json() for stage in self.stages],
             "ids": self.ids.to_json(),
-            "logs": {name: each.to_json() for name, each in self.logs.items()},
+            "logs": {name: difference.to_json() for name, difference in self.logs.items()},
             "output": self.output.to_json(),
         }
 
@@ -193,7 +194,7 @@ class SnapshotDiff:
 
 def code_that_differs(before: Manifest | None, after: Manifest | None) -> tuple[str, ...]:
     """The names of users' own code that only one has, or has otherwise."""
-    left, right = ({} if each is None else each.code for each in (before, after))
+    left, right = ({} if side is None else side.code for side in (before, after))
     return tuple(sorted(name for name in {*left, *right} if left.get(name) != right.get(name)))
 
 
@@ -207,8 +208,8 @@ def clocks_between(before: StoredProgress | None, after: StoredProgress | None) 
             "watermark": render(progress.watermark),
             "processing_time": render(progress.processing_time),
             "newest_event_time": None if progress.newest is None else render(progress.newest),
-            "next_event_time_deadline": _deadline(progress.due_event),
-            "next_processing_time_deadline": _deadline(progress.due_time),
+            "next_event_time_deadline": _deadline(progress.chain.due_event),
+            "next_processing_time_deadline": _deadline(progress.chain.due_time),
         }
 
     left, right = said(before), said(after)
@@ -223,7 +224,7 @@ def watermarks_between(
     def said(progress: StoredProgress | None) -> list[tuple[str, str]]:
         if progress is None:
             return []
-        every = [render(each) for each in (progress.watermark, *progress.output_watermarks)]
+        every = [render(mark) for mark in (progress.watermark, *progress.chain.output_watermarks)]
         return [*pairwise(every)]
 
     none = (None, None)
@@ -239,17 +240,17 @@ def inputs_between(
     """``before`` and ``after``: the files that each read since the common ancestor."""
     left, right = ({(file.input, file.path): file for file in files} for files in (before, after))
     counts = read.before or {}, read.after or {}
-    found = {}
+    inputs = {}
     for name in {**counts[0], **counts[1]}:
         ours, theirs = ({path for at, path in side if at == name} for side in (left, right))
         other = (path for path in ours & theirs if not _is_same(left[name, path], right[name, path]))
-        found[name] = InputDiff(
+        inputs[name] = InputDiff(
             Pair(counts[0].get(name), counts[1].get(name)),
             tuple(sorted(ours - theirs)),
             tuple(sorted(theirs - ours)),
             tuple(sorted(other)),
         )
-    return found
+    return inputs
 
 
 def logs_between(before: Manifest | None, after: Manifest | None, ancestor: Manifest | None) -> dict[str, LogDiff]:
@@ -259,11 +260,11 @@ def logs_between(before: Manifest | None, after: Manifest | None, ancestor: Mani
         log = None if manifest is None else manifest.logs.get(name)
         return None if log is None else log.rows
 
-    found = {}
-    for name in ("panes", "late", "rejected"):
+    logs = {}
+    for view, name in LOG_OF_VIEW.items():
         pair, shared = Pair(rows(before, name), rows(after, name)), rows(ancestor, name) or 0
-        found[name] = LogDiff(pair, max(0, (pair.before or 0) - shared), max(0, (pair.after or 0) - shared))
-    return found
+        logs[str(view)] = LogDiff(pair, max(0, (pair.before or 0) - shared), max(0, (pair.after or 0) - shared))
+    return logs
 
 
 def _is_same(one: InputFile, other: InputFile) -> bool:

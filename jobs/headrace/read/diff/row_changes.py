@@ -91,8 +91,8 @@ class RecordFold:
         if not files:
             return 0
         query = number_of(self.rows(files), self.identity, place=self.place, gone=self.gone)
-        ((found,),) = connection.sql(query).fetchall()
-        return int(found)
+        ((rows,),) = connection.sql(query).fetchall()
+        return int(rows)
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ class ComparedTable:
             f"from {self.fold.rows(sorted(apart, key=str))}"
         )
         connection.execute(f"create temp table differing as {self._differing()}")
-        found = connection.sql(f"select {_KIND}, count(*) from differing group by all").fetchall()
-        return RowCounts(before, after, **dict(found))
+        kinds = connection.sql(f"select {_KIND}, count(*) from differing group by all").fetchall()
+        return RowCounts(before, after, **dict(kinds))
 
     def first(self, connection: duckdb.DuckDBPyConnection, limit: int, order: Sequence[str]) -> list[RowChange]:
         """The first ``limit`` of the rows that were added, removed or changed, once they are counted."""

@@ -6,8 +6,9 @@ from enum import StrEnum
 from typing import Any
 
 from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, NEVER, Instant, is_finite, render
+from headrace.model.triggers.words import ASKED
 from headrace.model.windows import Window
-from headrace.read.explain.waiting import ASKED, TriggerCondition
+from headrace.read.explain.waiting import TriggerCondition
 
 
 class WindowStatus(StrEnum):
@@ -73,9 +74,12 @@ class WindowExplained:
                 gives = ": it gives what no pane has shown by then; elements after that are late"
                 yield f"expires {expires}{'' if self.expiry >= NEVER else gives}"
             case WindowStatus.CLOSED:
-                yield f"its trigger has finished: whatever comes for it is dropped, and it is forgotten {expires}"
+                yield (
+                    "its trigger has finished: elements that still come for it are dropped, and it is forgotten "
+                    f"{expires}"
+                )
             case WindowStatus.EXPIRED:
-                yield f"the watermark has passed {self._expires()}: whatever comes for it is late"
+                yield f"the watermark has passed {self._expires()}: elements that still come for it are late"
             case WindowStatus.MERGED:
                 yield "it is part of a larger window now"
             case WindowStatus.ABSENT:
@@ -188,13 +192,13 @@ def _held(holding: Holding) -> Iterator[str]:
         yield f"  waits for {ASKED}"
 
 
-def _tree(found: TriggerCondition) -> Iterator[str]:
+def _tree(condition: TriggerCondition) -> Iterator[str]:
     """A node and its parts: [x] is met, [ ] is not."""
-    part = f"{found.part}: " if found.part else ""
-    yield f"[{'x' if found.is_met else ' '}] {part}{found.condition}"
-    if found.waits_for is not None and not found.parts:
-        yield f"    waits for {found.waits_for}"
-    for each in found.parts:
+    part = f"{condition.part}: " if condition.part else ""
+    yield f"[{'x' if condition.is_met else ' '}] {part}{condition.condition}"
+    if condition.waits_for is not None and not condition.parts:
+        yield f"    waits for {condition.waits_for}"
+    for each in condition.parts:
         yield from (f"    {line}" for line in _tree(each))
 
 

@@ -18,7 +18,8 @@ from headrace.kernel.keys import hashes
 from headrace.kernel.state import lookup
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.arguments import shown
-from headrace.model.expressions.expr import DataType, Expr, col, lit
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr, col, lit
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, parse
 from headrace.model.windows import GLOBAL_WINDOW, CustomWindows, Window
@@ -34,6 +35,7 @@ from headrace.read.views.sources import OutputFiles
 from headrace.reference.windows import assign, phase_of
 from headrace.state.key_groups import KeyGroupRange, groups_of
 from headrace.state.layer_reader import some_of
+from headrace_snapshots.format.table_names import REJECTED
 
 Given = Any
 """The key that is asked about: a value, several in the order of the key's columns, by their names, or None."""
@@ -78,10 +80,10 @@ class _Asked:
 
     def explanation(self) -> Explanation:
         state, manifest = self.state, self.state.manifest
-        windows = sorted(self._windows(), key=lambda each: (each.window.end, each.window.start))
-        over = [each for each in windows if each.status in (WindowStatus.EXPIRED, WindowStatus.MERGED)]
+        windows = sorted(self._windows(), key=lambda window: (window.window.end, window.window.start))
+        over = [window for window in windows if window.status in (WindowStatus.EXPIRED, WindowStatus.MERGED)]
         earlier = over[:-SHOWN_WINDOWS] if self.at is None else []
-        rejected = manifest.logs.get(View.REJECTED)
+        rejected = manifest.logs.get(REJECTED)
         return Explanation(
             pipeline=state.pipeline.name,
             snapshot=manifest.snapshot_id,
@@ -93,7 +95,7 @@ class _Asked:
             held_since=state.held_since,
             processing_time=state.clocks.processing_time,
             rejected=0 if rejected is None else rejected.rows,
-            windows=[each for each in windows if each not in earlier],
+            windows=[window for window in windows if window not in earlier],
             earlier=len(earlier),
         )
 
@@ -101,7 +103,7 @@ class _Asked:
         """Windows of the state, and windows that are gone."""
         known = [*self._known()]
         yield from known
-        there = [each.window for each in known]
+        there = [window.window for window in known]
         late = [window for window in self._late_windows if not any(_contains(each, window) for each in there)]
         gone = {*self._panes, *late, *self._assigned()} - {*there}
         yield from (self._gone(window) for window in gone if self._is_asked(window))
@@ -159,7 +161,9 @@ class _Asked:
         groups = groups_of(hashed)
         assert groups is not None
         held = [
-            rows for each in state.layers for rows in some_of(state.catalog.store, schema, each, KeyGroupRange(*groups))
+            rows
+            for layer in state.layers
+            for rows in some_of(state.catalog.store, schema, layer, KeyGroupRange(*groups))
         ]
         rows = lookup(stage, held, np.asarray(hashed))
         for name, value in zip(self.key, columns, strict=True):
@@ -180,22 +184,22 @@ class _Asked:
             return {}
         names = [*self.state.stage.stage.value_types]
         info = [WINDOW_START, WINDOW_END, "timing", "pane_index", "is_retraction", "epoch"]
-        found: dict[Window, list[dict[str, Any]]] = {}
+        panes: dict[Window, list[dict[str, Any]]] = {}
         for row in self._view(View.PANES, [*info, *names]):
             values = {name: row.pop(name) for name in names}
-            found.setdefault(_window(row), []).append({**row, "values": values})
-        return found
+            panes.setdefault(_window(row), []).append({**row, "values": values})
+        return panes
 
     @cached_property
     def _late_windows(self) -> dict[Window, int]:
         """How many elements of the key were dropped as late, by their windows."""
         if self.state.number > 1:
             return {}
-        found: dict[Window, int] = {}
+        counts: dict[Window, int] = {}
         for row in self._view(View.LATE, [WINDOW_START, WINDOW_END]):
             window = _window(row)
-            found[window] = found.get(window, 0) + 1
-        return found
+            counts[window] = counts.get(window, 0) + 1
+        return counts
 
     def _view(self, view: View, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """The rows of the key in a view of the snapshot."""

@@ -5,7 +5,9 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from headrace.distribute.clocks import StageClocks, source_clocks, stage_clocks
+from headrace.distribute.chain import Chain
+from headrace.distribute.input_clocks import source_clocks
+from headrace.distribute.stage_clocks import StageClocks
 from headrace.errors import FixConfigError
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import newest, there
@@ -16,10 +18,10 @@ from headrace.read.snapshots.progress import StoredProgress, progress_of
 from headrace.state.datafiles.cache import RowCache
 from headrace.state.key_groups import KeyGroupRange, parts
 from headrace.state.layer_reader import open_rows
-from headrace.state.tables import state_tables
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import UNNAMED
 
 PART_ROWS, PART_BYTES = 200_000, 16 * 2**20
 """Rows, and bytes of their files, that are looked at at a time."""
@@ -58,8 +60,8 @@ class StageState:
     def clocks(self) -> StageClocks:
         """Its clocks behind the snapshot's epoch."""
         progress = progress_of(self.catalog, self.manifest)
-        stages = [CompiledStage(stage) for stage in self.pipeline.stages]
-        return stage_clocks(progress, stages, source_clocks(self.pipeline, progress.inputs))[self.number - 1]
+        inputs = source_clocks(self.pipeline, progress.inputs)
+        return Chain.of(self.pipeline).clocks(progress, inputs)[self.number - 1]
 
     @cached_property
     def progress(self) -> StoredProgress:
@@ -69,7 +71,7 @@ class StageState:
     @property
     def layers(self) -> tuple[Layer, ...]:
         """Its table, oldest layer first."""
-        return self.manifest.tables.get(state_tables(self.pipeline)[self.number - 1], ())
+        return self.manifest.tables.get(UNNAMED.state(self.number - 1), ())
 
     @property
     def bytes(self) -> int:
@@ -91,7 +93,7 @@ class StageState:
     @property
     def held_back(self) -> str | None:
         """Who holds the watermark of the aggregation back, in words; None where nobody is known to."""
-        outputs = self.progress.output_watermarks
+        outputs = self.progress.chain.output_watermarks
         watermarks = (self.progress.watermark, *outputs)
         for number in range(self.number, 1, -1):  # of aggregation n it is what n - 1 lets through
             if outputs and watermarks[number - 1] < watermarks[number - 2]:
@@ -102,7 +104,7 @@ class StageState:
         holder = self.progress.held_back_by
         if holder is None:
             return None
-        (event_time,) = [each.event_time for each in self.pipeline.inputs if each.name == holder.input]
+        (event_time,) = [given.event_time for given in self.pipeline.inputs if given.name == holder.input]
         split = "" if holder.split is None or event_time.split is None else f"split {holder.split!r} of "
         return f"{split}input {holder.input!r}"
 

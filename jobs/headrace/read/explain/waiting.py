@@ -10,42 +10,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.describe.triggers import condition as condition_of
-from headrace.distribute.clocks import StageClocks
+from headrace.distribute.stage_clocks import StageClocks
 from headrace.kernel.expressions.evaluation import evaluate
 from headrace.kernel.stage import CompiledStage
-from headrace.model.custom_triggers import CustomTrigger, state_types
 from headrace.model.expressions.expr import Expr, coalesce, col
-from headrace.model.expressions.expr import render as render_expr
-from headrace.model.time import GLOBAL_WINDOW_END, Instant, render
-from headrace.model.triggers import (
-    AfterAll,
-    AfterAny,
-    AfterBytes,
-    AfterCount,
-    AfterEach,
-    AfterPattern,
-    AfterPercentileWatermark,
-    AfterProcessingTime,
-    AfterPunctuation,
-    AfterSignal,
-    AfterSynchronizedProcessingTime,
-    AfterWatermark,
-    Always,
-    DataDriven,
-    Default,
-    Never,
-    OrFinally,
-    Repeatedly,
-    Trigger,
-)
+from headrace.model.time import Instant
+from headrace.model.triggers import Trigger
+from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
+from headrace.model.triggers.words import ASKED, PASSED, TriggerProgress, missing
+from headrace.model.triggers.words import condition as condition_of
 from headrace.program import columns as c
 from headrace.program.lets import Program
 from headrace.program.triggers import Moment, Node, columns
-from headrace.program.triggers.custom import state_field
 from headrace.program.triggers.leaves import DataNode
-
-ASKED = "another element: the trigger is ready, and the next epoch that brings one gives a pane"
 
 _WORDS: Mapping[type[Trigger], str] = {
     AfterWatermark: "around the end of the window",
@@ -101,15 +78,14 @@ class WindowFacts:
 
     @property
     def passed_end(self) -> bool:
-        """Whether the watermark has passed it."""
+        """Whether the watermark has passed the end of the window."""
         return self.clocks.watermark > self.end - 1
 
-    def passing(self, watermark: str, stands: Instant) -> str:
-        """What is missing until ``watermark``, which ``stands`` there, has passed the window."""
-        at = f"it stands at {render(stands)}{self.held}"
-        if self.end >= GLOBAL_WINDOW_END:
-            return f"{watermark} to come to the end of the input ({at})"
-        return f"{watermark} to pass {render(self.end)} ({at})"
+    def of(self, node: Node) -> TriggerProgress:
+        """What is known of ``node``."""
+        clocks = self.clocks
+        times = (self.end, clocks.watermark, clocks.processing_time, clocks.percentiles)
+        return TriggerProgress(node.progress(self.row), self.totals.get(node.path, {}), *times, self.held)
 
 
 @dataclass(frozen=True)
@@ -145,7 +121,7 @@ class Readiness:
     @property
     def _decisive(self) -> list[str]:
         """The columns that all answers depend on."""
-        return [c.WINDOW_START, c.WINDOW_END, *(each.name for each in self.stage.trigger.fields)]
+        return [c.WINDOW_START, c.WINDOW_END, *(field.name for field in self.stage.trigger.fields)]
 
     def words(self, rows: pa.RecordBatch, clocks: StageClocks) -> list[str]:
         """What each of ``rows``, which are state of open windows, waits for; worked out once for all that are alike."""
@@ -153,8 +129,10 @@ class Readiness:
         first: dict[tuple[Any, ...], int] = {}
         for number, each in enumerate(alike):
             first.setdefault(each, number)
-        found = self.facts(rows.select([*self._decisive, c.NEW]).take(pa.array([*first.values()], pa.int64())), clocks)
-        said = dict(zip(first, (waits_for(self.condition(facts)) for facts in found), strict=True))
+        window_facts = self.facts(
+            rows.select([*self._decisive, c.NEW]).take(pa.array([*first.values()], pa.int64())), clocks
+        )
+        said = dict(zip(first, (waits_for(self.condition(facts)) for facts in window_facts), strict=True))
         return [said[each] for each in alike]
 
     def facts(self, rows: pa.RecordBatch, clocks: StageClocks, held: str = "") -> Iterator[WindowFacts]:
@@ -163,7 +141,7 @@ class Readiness:
         known: dict[str, Any] = {name: rows.column(name) for name in rows.schema.names}
         times = {c.WATERMARK_AFTER: clocks.watermark, c.PROCESSING_TIME: clocks.processing_time}
         for i, q in enumerate(sorted(self.stage.trigger.percentiles)):
-            times[f"{c.PERCENTILE_AFTER}{i}"] = _percentile(clocks, q)
+            times[f"{c.PERCENTILE_AFTER}{i}"] = max(clocks.percentiles.get(q, clocks.watermark), clocks.watermark)
         known |= {name: pa.scalar(int(at), pa.int64()) for name, at in times.items()}
         for name, expr in asked.program.lets.items():
             known[name] = evaluate(expr, known)
@@ -176,120 +154,34 @@ class Readiness:
         ready, finished = answered(_settled(asked.ready)), answered(_settled(asked.finished))
         totals = {path: answered(results) for path, results in asked.totals.items()}
         for number, row in enumerate(rows.select([*self._decisive, c.NEW]).to_pylist()):
-            seen = {path: each[number] for path, each in totals.items()}
-            yield WindowFacts(row, clocks, ready[number], finished[number], seen, held)
+            totals_here = {path: each[number] for path, each in totals.items()}
+            yield WindowFacts(row, clocks, ready[number], finished[number], totals_here, held)
 
     def condition(self, facts: WindowFacts) -> TriggerCondition:
         """The whole trigger of a window."""
         return condition(self.stage.stage.when, self.stage.trigger, facts)
 
 
-def waits_for(found: TriggerCondition) -> str:
+def waits_for(tree: TriggerCondition) -> str:
     """What a whole trigger waits for."""
-    return found.waits_for or ASKED
+    return tree.waits_for or ASKED
 
 
 @singledispatch
 def condition(trigger: Trigger, node: Node, facts: WindowFacts) -> TriggerCondition:
     """``trigger``, compiled to ``node``, in a window of which ``facts`` are known."""
     is_met = facts.ready[node.path] or facts.finished[node.path]
-    return TriggerCondition(condition_of(trigger), is_met, None if is_met else missing(trigger, node, facts))
-
-
-@singledispatch
-def missing(trigger: Trigger, node: Node, facts: WindowFacts) -> str:
-    """What a trigger without children that is not ready waits for."""
-    return condition_of(trigger)
-
-
-@missing.register
-def _(trigger: Never, node: Node, facts: WindowFacts) -> str:
-    return "nothing: what the window holds is emitted when it expires"
-
-
-@missing.register
-def _(trigger: Always, node: Node, facts: WindowFacts) -> str:
-    return ASKED
-
-
-@missing.register(Default)
-@missing.register(AfterWatermark)
-def _(trigger: Default | AfterWatermark, node: Node, facts: WindowFacts) -> str:
-    return facts.passing("the watermark", facts.clocks.watermark)
-
-
-@missing.register
-def _(trigger: AfterPercentileWatermark, node: Node, facts: WindowFacts) -> str:
-    watermark = f"the watermark of the fastest {trigger.percentile:g} % of the input"
-    return facts.passing(watermark, _percentile(facts.clocks, trigger.percentile))
-
-
-@missing.register
-def _(trigger: AfterCount, node: Node, facts: WindowFacts) -> str:
-    total = facts.row[f"{node.path}_total"]
-    more = trigger.count - total
-    return f"{more:,} more element{'s' if more > 1 else ''} ({total:,} of {trigger.count:,} so far)"
-
-
-@missing.register
-def _(trigger: AfterBytes, node: Node, facts: WindowFacts) -> str:
-    total = facts.row[f"{node.path}_total"]
-    return f"elements of {trigger.size - total:,} more bytes ({total:,} of {trigger.size:,} so far)"
-
-
-@missing.register
-def _(trigger: AfterPunctuation, node: Node, facts: WindowFacts) -> str:
-    return f"an element for which {render_expr(trigger.predicate)}"
-
-
-@missing.register
-def _(trigger: DataDriven, node: Node, facts: WindowFacts) -> str:
-    seen = ", ".join(f"{name} = {value}" for name, value in facts.totals[node.path].items())
-    return f"{render_expr(trigger.ready_if)} (so far {seen})"
-
-
-@missing.register
-def _(trigger: AfterPattern, node: Node, facts: WindowFacts) -> str:
-    begun = "a match has begun" if facts.row[f"{node.path}_at"] else "no match has begun"
-    return f"elements in their order of arrival that match {trigger.pattern!r} ({begun})"
-
-
-@missing.register
-def _(trigger: AfterSignal, node: Node, facts: WindowFacts) -> str:
-    return f"the signal {trigger.name!r} (headrace run --signal {trigger.name})"
-
-
-@missing.register
-def _(trigger: AfterProcessingTime, node: Node, facts: WindowFacts) -> str:
-    deadline = facts.row[f"{node.path}_deadline"]
-    if deadline is None:
-        return f"an element (none has arrived since the last firing), and then that {condition_of(trigger)}"
-    ran = f"the newest epoch ran at {render(facts.clocks.processing_time)}, and the first run from then on looks again"
-    return f"processing time {render(Instant(deadline))} ({ran})"
-
-
-@missing.register
-def _(trigger: AfterSynchronizedProcessingTime, node: Node, facts: WindowFacts) -> str:
-    return "an element"
-
-
-@missing.register
-def _(trigger: CustomTrigger, node: Node, facts: WindowFacts) -> str:
-    names = state_types(trigger)
-    state = {name: facts.row[f"{node.path}_{state_field(i)}"] for i, name in enumerate(names)}
-    deadline = facts.row[f"{node.path}_deadline"]
-    due = "" if deadline is None else f", and it is asked at {render(Instant(deadline))}"
-    return f"{trigger!r}, a trigger of your own, to be ready; its state is {state}{due}"
+    return TriggerCondition(condition_of(trigger), is_met, None if is_met else missing(trigger, facts.of(node)))
 
 
 @condition.register
 def _(trigger: AfterWatermark, node: Node, facts: WindowFacts) -> TriggerCondition:
     if not trigger.children:
         is_met = facts.ready[node.path] or facts.finished[node.path]
-        return TriggerCondition(condition_of(trigger), is_met, None if is_met else missing(trigger, node, facts))
+        return TriggerCondition(condition_of(trigger), is_met, None if is_met else missing(trigger, facts.of(node)))
     has_passed = bool(facts.row[f"{node.path}_late_phase"])
-    end = None if has_passed or facts.passed_end else missing(trigger, node, facts)
-    on_time = TriggerCondition("the watermark passes the end of the window", facts.passed_end, end, part="on time")
+    end = None if has_passed or facts.passed_end else missing(trigger, facts.of(node))
+    on_time = TriggerCondition(PASSED, facts.passed_end, end, part="on time")
     nodes = iter(node.children)
     parts = [on_time]
     if trigger.early is not None:
@@ -339,7 +231,7 @@ def _(trigger: AfterEach, node: Node, facts: WindowFacts) -> TriggerCondition:
 def _of_several(
     trigger: Trigger, node: Node, facts: WindowFacts, triggers: Iterable[Trigger], joint: str
 ) -> TriggerCondition:
-    parts = tuple(condition(part, each, facts) for part, each in zip(triggers, node.children, strict=True))
+    parts = tuple(condition(part, child, facts) for part, child in zip(triggers, node.children, strict=True))
     waiting = joint.join(part.waits_for for part in parts if part.waits_for)
     return _whole(trigger, node, facts, waiting, parts)
 
@@ -351,14 +243,14 @@ def _whole(
     return TriggerCondition(_WORDS[type(trigger)], is_met, None if is_met else waiting or None, parts)
 
 
-def _of(found: TriggerCondition, part: str, *, is_asked: bool) -> TriggerCondition:
-    """``found`` as a part of the node above it; what nobody asks now waits for nothing."""
-    return replace(found if is_asked else _silent(found), part=part)
+def _of(tree: TriggerCondition, part: str, *, is_asked: bool) -> TriggerCondition:
+    """``tree`` as a part of the node above it; what nobody asks now waits for nothing."""
+    return replace(tree if is_asked else _silent(tree), part=part)
 
 
-def _silent(found: TriggerCondition) -> TriggerCondition:
-    """``found``, and its parts, without what they wait for."""
-    return replace(found, waits_for=None, parts=tuple(map(_silent, found.parts)))
+def _silent(tree: TriggerCondition) -> TriggerCondition:
+    """``tree``, and its parts, without what they wait for."""
+    return replace(tree, waits_for=None, parts=tuple(map(_silent, tree.parts)))
 
 
 def _settled(questions: Mapping[str, Expr]) -> dict[str, Expr]:
@@ -372,10 +264,5 @@ def _nodes(root: Node) -> Iterator[Node]:
         yield from _nodes(child)
 
 
-def _percentile(clocks: StageClocks, q: float) -> Instant:
-    """The watermark of the fastest ``q`` %, which is never below the watermark."""
-    return Instant(max(clocks.percentiles.get(q, clocks.watermark), clocks.watermark))
-
-
-def _listed(found: Any, length: int) -> list[Any]:
-    return [found.as_py()] * length if isinstance(found, pa.Scalar) else list(found.to_pylist())
+def _listed(value: Any, length: int) -> list[Any]:
+    return [value.as_py()] * length if isinstance(value, pa.Scalar) else list(value.to_pylist())

@@ -24,6 +24,7 @@ from headrace.read.views.sources import NamedFile, brought, rows_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import UNNAMED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,8 +84,8 @@ def differing(catalog: Catalog, compared: Compared) -> "Iterator[PatchRows]":
     ReadResourcesError.
     """
     sides = (compared.main, compared.branch)
-    tables = ["current", compared.table] if compared.merging is not None else ["current"]
-    files = {file.path: file for each in sides for name in tables for file in _files(each, name)}
+    tables = [UNNAMED.current, *([compared.table] if compared.merging is not None else [])]
+    files = {file.path: file for side in sides for name in tables for file in _files(side, name)}
     with working_folder() as folder:
         local = dict(zip(files, brought(catalog, [*files.values()], folder), strict=True))
         with database(folder, [*local.values()]) as connection:
@@ -118,7 +119,7 @@ class PatchRows:
         """Fill the table ``differing``: identity, what becomes of the row (its fate) and the kind of change, and the
         record of main and that which the patch would write, of which either may be NULL.
         """
-        main, branch = (self._current(each) for each in (self.compared.main, self.compared.branch))
+        main, branch = (self._current(side) for side in (self.compared.main, self.compared.branch))
         apart = sorted({*main} ^ {*branch}, key=str)
         self.connection.execute(
             f"create temp table touched as select distinct {quoted(self._identity)} from {self._rows(apart)}"
@@ -211,7 +212,7 @@ class PatchRows:
         columns = ViewColumns.from_json(manifest.schema)
         return [
             NamedFile.of(self.local[file.path], columns.names(View.CURRENT, layer.last_epoch), [*self._types])
-            for layer in manifest.tables.get("current", ())
+            for layer in manifest.tables.get(UNNAMED.current, ())
             for file in layer.files
         ]
 

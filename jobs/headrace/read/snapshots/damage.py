@@ -1,4 +1,4 @@
-"""An object that is not what was written: which snapshots do without it, and so how a person gets on."""
+"""Damaged objects: which snapshots do without one, and so what a person can do."""
 
 import re
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from headrace_snapshots.catalog import Catalog, Head, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import IndexRef
+from headrace_snapshots.format.table_names import INPUTS
 from headrace_snapshots.patches import warned
 from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, SNAPSHOT, TAGS
 
 _DAMAGE = (BrokenObjectError, MissingSnapshotError)
 _COMMAND = "`headrace rollback"
-_INPUTS = "inputs"
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ def advice(catalog: Catalog, ref: str | None, message: str) -> str | None:
 
 def _going_back(catalog: Catalog, head: Head, branch: str, since: _Since) -> str:
     pipeline, refs = catalog.pipeline, head.refs
-    anew = (
+    replay = (
         f"`headrace backfill {pipeline}` (or the backfill DAG): it replays all input into a new branch, and readers "
         "stay where they are until its cut-over"
     )
     before = _before(catalog, refs[branch], since.link)
     if before is None:
-        return f"{since.why}, and no snapshot before that is kept. Without a backup, run {anew}"
+        return f"{since.why}, and no snapshot before that is kept. Without a backup, run {replay}"
     published = refs.get(PUBLISHED)
     is_readers = branch in (MAIN, PUBLISHED)
     has_been_read = published is not None and catalog.ancestor_at(published, since.link.epoch) == since.link.snapshot_id
@@ -72,7 +72,7 @@ def _going_back(catalog: Catalog, head: Head, branch: str, since: _Since) -> str
     readers = ", and readers with it" if is_readers and has_been_read else ""
     text = f"{since.why}: `{back}` goes back to before that{readers}, and the next run reads again what came after"
     text += warned(catalog, refs[branch], None if before == BEGINNING else before) if is_readers else ""
-    return f"{text}. Or run {anew}" if since.replays else text
+    return f"{text}. Or run {replay}" if since.replays else text
 
 
 def _since(catalog: Catalog, head: str, message: str) -> _Since | None:
@@ -86,12 +86,12 @@ def _since(catalog: Catalog, head: str, message: str) -> _Since | None:
         return None
     if named["node"] is not None:
         return _since_node(catalog, head, named["node"])
-    found = _link(catalog, named["writer"] or named["manifest"])
-    if found is None or catalog.ancestor_at(head, found.epoch) != found.snapshot_id:
+    link = _link(catalog, named["writer"] or named["manifest"])
+    if link is None or catalog.ancestor_at(head, link.epoch) != link.snapshot_id:
         return None
     is_data = named["writer"] is not None
-    why = f"Epoch {found.epoch} wrote it" if is_data else f"It is the snapshot of epoch {found.epoch}"
-    return _Since(found, why, replays=is_data)
+    why = f"Epoch {link.epoch} wrote it" if is_data else f"It is the snapshot of epoch {link.epoch}"
+    return _Since(link, why, replays=is_data)
 
 
 def _since_node(catalog: Catalog, head: str, node: str) -> _Since | None:
@@ -104,9 +104,9 @@ def _since_node(catalog: Catalog, head: str, node: str) -> _Since | None:
         for ref in _refs(catalog, [*log.refs]):
             if ref.id == node:
                 at = catalog.ancestor_at(head, ref.last_epoch)
-                found = None if at is None else _link(catalog, at)
+                link = None if at is None else _link(catalog, at)
                 why = f"It says which files of {name} there are up to epoch {ref.last_epoch}"
-                return None if found is None else _Since(found, why, replays=name != _INPUTS)
+                return None if link is None else _Since(link, why, replays=name != INPUTS)
     return None
 
 

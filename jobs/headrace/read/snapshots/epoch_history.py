@@ -16,10 +16,11 @@ from headrace.sources.progress import WatermarkHold
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile, LoggedFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import INPUTS
 
 
 class ExpiredError(FixConfigError):
-    """Epochs are asked for of which nothing is kept any more."""
+    """The epochs that are asked for have expired."""
 
     code = "config.expired"
 
@@ -52,8 +53,9 @@ def recorded_epochs(catalog: Catalog, snapshot_id: str, until: str | None = None
     first = 0 if until is None else catalog.manifest(until).epoch + 1
     if manifests and (expired := max(manifests) + 1 - first - len(manifests)):
         raise ExpiredError(
-            f"{expired} of the epochs up to snapshot {snapshot_id} of {catalog.pipeline} have expired, and what they "
-            "recorded with them: replay what has landed, under a clock of your own (--clock), or run a backfill"
+            f"{expired} of the epochs up to snapshot {snapshot_id} of {catalog.pipeline} have expired, with their "
+            "records of files, clocks and signals: replay what has landed, under a clock of your own (--clock), or "
+            "run a backfill"
         )
     return [
         _recorded(manifests[epoch], files.get(epoch, {}))
@@ -67,14 +69,14 @@ def what_was_read(catalog: Catalog, snapshot_id: str, until: str | None = None) 
     kept; where that ended nobody knows. Raises MissingSnapshotError, BrokenObjectError.
     """
     manifests, files = _recorded_since(catalog, snapshot_id, until)
-    found: list[RecordedEpoch] = []
+    epochs: list[RecordedEpoch] = []
     for epoch in sorted({*manifests, *files}, reverse=True):
         if epoch in manifests:
             if not manifests[epoch].is_patch:
-                found.append(_recorded(manifests[epoch], files.get(epoch, {})))
-        elif found:
-            found.append(RecordedEpoch(files[epoch], found[-1].processing_time))
-    return found[::-1]
+                epochs.append(_recorded(manifests[epoch], files.get(epoch, {})))
+        elif epochs:
+            epochs.append(RecordedEpoch(files[epoch], epochs[-1].processing_time))
+    return epochs[::-1]
 
 
 def _recorded_since(
@@ -85,16 +87,16 @@ def _recorded_since(
     if not manifests:
         return {}, {}
     since = -1 if until is None else catalog.manifest(until).epoch
-    records = catalog.files(manifests[max(manifests)].logs["inputs"], since_epoch=since)
+    records = catalog.files(manifests[max(manifests)].logs[INPUTS], since_epoch=since)
     return manifests, {record.epoch: _by_input(record.files) for record in records}
 
 
 def _by_input(files: Iterable[LoggedFile]) -> ByInput:
-    found: dict[str, list[LandedFile]] = {}
+    by_input: dict[str, list[LandedFile]] = {}
     for file in files:
         if isinstance(file, InputFile):
-            found.setdefault(file.input, []).append(input_file(file))
-    return found
+            by_input.setdefault(file.input, []).append(input_file(file))
+    return by_input
 
 
 def _recorded(manifest: Manifest, files: ByInput) -> RecordedEpoch:

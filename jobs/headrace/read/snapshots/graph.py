@@ -45,11 +45,11 @@ class SnapshotGraph:
     @cached_property
     def reached(self) -> frozenset[str]:
         """Snapshots that a branch or a tag points to or comes from."""
-        found = {*self.refs.values()}
+        reachable = {*self.refs.values()}
         for row in self.rows:  # children stand before their parents
-            if row.snapshot in found and row.parent is not None:
-                found.add(row.parent)
-        return frozenset(found)
+            if row.snapshot in reachable and row.parent is not None:
+                reachable.add(row.parent)
+        return frozenset(reachable)
 
     def lines(self) -> Iterator[str]:
         """The graph as ``git log --graph`` draws it: ``*`` is a snapshot, ``o`` one that no branch and no tag leads to

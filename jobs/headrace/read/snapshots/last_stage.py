@@ -10,6 +10,7 @@ from headrace.model.accumulation import Accumulation
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, Duration, Instant
 from headrace.read.snapshots.progress import StoredProgress
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import UNNAMED
 
 OWN = "own"
 """What stands for the name of a class of the user's own in a definition."""
@@ -48,7 +49,7 @@ class LastStage:
             _lateness([stage["how"] for stage in stages]),
             merging,
             where.get(OWN),
-            f"state_{len(stages) - 1}" if len(stages) > 1 else "state",
+            UNNAMED.state(len(stages) - 1),
             len(stages) == 1,
         )
 
@@ -56,8 +57,9 @@ class LastStage:
         """Windows that end no later than that have expired (semantics 5.2): no element can change them any more."""
         assert self.lateness is not None
         progress = StoredProgress.of(manifest)
-        above = len(progress.output_watermarks) - 2  # the last aggregation reads what the one above it gives
-        watermark = progress.output_watermarks[above] if above >= 0 else progress.watermark
+        outputs = progress.chain.output_watermarks
+        above = len(outputs) - 2  # the last aggregation reads what the one above it gives
+        watermark = outputs[above] if above >= 0 else progress.watermark
         return MAX_INSTANT if watermark >= GLOBAL_WINDOW_END else Instant(watermark - self.lateness)
 
 
@@ -68,5 +70,5 @@ def _inner(where: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _lateness(hows: list[Mapping[str, Any]]) -> Duration | None:
     """The lateness of the last aggregation: downstream it never shrinks (5.2). Zero where none is written."""
-    found = [how.get("allowed_lateness", 0) for how in hows]
-    return None if None in found else Duration(max(found))
+    bounds = [how.get("allowed_lateness", 0) for how in hows]
+    return None if None in bounds else Duration(max(bounds))

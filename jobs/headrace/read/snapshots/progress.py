@@ -15,6 +15,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, MalformedError
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import INPUTS
 
 
 @dataclass(frozen=True)
@@ -109,29 +110,29 @@ def unread_files(
     progress: PipelineProgress,
     *,
     full_sweep: bool,
-    told: Callable[[Set[str]], None] = lambda paths: None,
+    on_unknown: Callable[[Set[str]], None] = lambda paths: None,
 ) -> dict[str, list[LandedFile]]:
     """What has landed and was not read by ``manifest`` or before, to which ``progress`` has come; ``full_sweep``: also
-    where nobody looks any more. ``told``: is told the paths of files of records that landed again of which nobody knows
-    whether they are input, if there are any.
+    where nobody looks any more. ``on_unknown`` receives the paths of landed copies of which nobody
+    knows whether they are input, if there are any.
     """
     read = None
     if full_sweep and manifest is not None:
-        records = catalog.files(manifest.logs["inputs"])
+        records = catalog.files(manifest.logs[INPUTS])
         read = [file for record in records for file in record.files if isinstance(file, stored.InputFile)]
-    return without_copies(catalog, manifest, landing.new_files(progress.offsets, read), told)
+    return without_copies(catalog, manifest, landing.new_files(progress.offsets, read), on_unknown)
 
 
 def without_copies(
     catalog: Catalog,
     manifest: Manifest | None,
     files: ByInput,
-    told: Callable[[Set[str]], None] = lambda paths: None,
+    on_unknown: Callable[[Set[str]], None] = lambda paths: None,
 ) -> dict[str, list[LandedFile]]:
-    """``files`` but for copies of records that who continues from ``manifest`` reads where they came from."""
+    """``files`` without copies of records whose original files a run that continues from ``manifest`` reads."""
     copies = left_out(catalog, manifest, (file.path for some in files.values() for file in some))
     if copies.unknown:
-        told(copies.unknown)
+        on_unknown(copies.unknown)
     rest = {name: [file for file in some if file.path not in copies] for name, some in files.items()}
     return {name: some for name, some in rest.items() if some}
 
@@ -149,7 +150,7 @@ def _readable(manifest: Manifest) -> Iterator[Fields]:
     except MalformedError as error:
         raise BrokenObjectError(
             f"snapshot {manifest.snapshot_id} of {manifest.pipeline} (epoch {manifest.epoch}) does not say how far it "
-            f"has come: {error}. Go on from an older snapshot, or with the version of Headrace that wrote it"
+            f"has come: {error}. Continue from an older snapshot, or use the version of Headrace that wrote this one"
         ) from error
 
 
@@ -157,12 +158,12 @@ def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence
     """The files after the mark of each input, by name. Reads the log of inputs back until it has them all."""
     marks = StoredProgress.of(manifest).marks
     missing = sum(mark.recent for mark in marks.values())
-    found: dict[str, list[LandedFile]] = {name: [] for name in marks}
-    records = catalog.newest_files(manifest.logs["inputs"]) if missing else ()
+    recent: dict[str, list[LandedFile]] = {name: [] for name in marks}
+    records = catalog.newest_files(manifest.logs[INPUTS]) if missing else ()
     for record in records:
         for file in record.files:
             if isinstance(file, stored.InputFile) and file.path > marks[file.input].path:
-                found[file.input].append(input_file(file))
+                recent[file.input].append(input_file(file))
                 missing -= 1
         if not missing:
             break
@@ -171,7 +172,7 @@ def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence
             f"snapshot {manifest.snapshot_id} of {catalog.pipeline} (epoch {manifest.epoch}) remembers {missing} files "
             "more than its log of inputs names: continue from an older snapshot"
         )
-    return {name: sorted(files, key=lambda file: file.path) for name, files in found.items()}
+    return {name: sorted(files, key=lambda file: file.path) for name, files in recent.items()}
 
 
 def signal_to_json(signal: Signal) -> JSON:

@@ -16,20 +16,20 @@ from headrace_snapshots.datafiles import look
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import INPUTS, UNNAMED
 from headrace_snapshots.refs import MAIN
 
 FILES, NODES = 16, 4
 """How many a run looks at: files of ``current``, and nodes of the logs of panes, late records and dead letters."""
 
-_INPUTS = "inputs"
 _READERS = 8
 Looked = TypeVar("Looked")
 
 
 def damage_under(catalog: Catalog, manifest: Manifest) -> list[str]:
     """What is wrong with objects that readers of ``manifest`` need, of those whose turn it is, and what to do."""
-    files = [file for layer in manifest.tables.get("current", ()) for file in layer.files]
-    logs = (log for name, log in manifest.logs.items() if name != _INPUTS)
+    files = [file for layer in manifest.tables.get(UNNAMED.current, ()) for file in layer.files]
+    logs = (log for name, log in manifest.logs.items() if name != INPUTS)
     nodes = [ref.id for log in logs for ref in log.refs]
     problems = [
         *_found(partial(_file_problem, catalog), _turn(files, FILES, manifest.epoch)),
@@ -47,7 +47,7 @@ def _turn(all_: Sequence[Looked], some: int, epoch: int) -> list[Looked]:
 
 def _found(problem: "partial[str | None]", objects: Sequence[Looked]) -> Iterator[str]:
     with ThreadPoolExecutor(_READERS, thread_name_prefix="underneath") as pool:
-        return iter([found for found in pool.map(problem, objects) if found is not None])
+        return iter([text for text in pool.map(problem, objects) if text is not None])
 
 
 def _file_problem(catalog: Catalog, file: DataFile) -> str | None:

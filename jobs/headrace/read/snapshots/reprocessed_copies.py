@@ -1,11 +1,12 @@
-"""Files of late records and dead letters that were landed again where the pipeline reads: for whom they are input.
+"""Files of late records and dead letters that were landed again where the pipeline reads: which runs read them as
+input.
 
 The original files hold these records as well. So a copy is input only for a run that continues from the snapshot that
-dropped its records. A backfill, batch or rollback reads the original files and ignores the copies: each record counts
-once, whatever is read again, and whoever else reads there.
+dropped its records. A backfill, batch or rollback reads the original files and ignores the copies, and so does any
+other pipeline that reads there: each record counts once.
 
-Which snapshots dropped what, the log of the view says. An expiry lets it go up to the oldest snapshot that is kept,
-whose own log still says it. Once that has expired too, nobody can say whether such a file is input.
+The log of the view says which snapshots dropped what. An expiry removes that log up to the oldest kept snapshot, whose
+own log still has it. Once that snapshot has expired too, nobody can say whether such a file is input.
 """
 
 import re
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Self
 
-from headrace.read.views.columns import View
+from headrace.read.views.columns import LOG_OF_VIEW, View
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -23,7 +24,7 @@ from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 
 AGAIN = "again-"
-"""How names of such files begin where the pipeline reads; elsewhere whoever reads them has no other file of them."""
+"""How names of such files begin where the pipeline reads. Elsewhere they are the only files of their records."""
 
 _NAME = re.compile(rf"({AGAIN})?({View.LATE}|{View.REJECTED})-(\d{{8}}-[0-9a-f]{{16}})")
 
@@ -36,12 +37,12 @@ def landed_from(path: str, view: View) -> str | None:
 
 def dropped(catalog: Catalog, manifest: Manifest | None, view: View) -> dict[str, list[DataFile]]:
     """The files of the ``view`` by epoch and snapshot (as data files are named), oldest first."""
-    found: dict[str, list[DataFile]] = {}
-    for record in () if manifest is None else catalog.files(manifest.logs[view]):
+    files: dict[str, list[DataFile]] = {}
+    for record in () if manifest is None else catalog.files(manifest.logs[LOG_OF_VIEW[view]]):
         for file in record.files:
             if isinstance(file, DataFile):
-                found.setdefault(PurePosixPath(file.path).parent.name, []).append(file)
-    return found
+                files.setdefault(PurePosixPath(file.path).parent.name, []).append(file)
+    return files
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,14 @@ class DroppedBefore:
         """Files with records of the ``view`` up to ``manifest``. Files that its log has let go count, too, as far as
         the oldest kept snapshot of its line names them.
         """
-        found, horizon = set(dropped(catalog, manifest, view)), catalog.head().horizon
+        names, horizon = set(dropped(catalog, manifest, view)), catalog.head().horizon
         if horizon is None or not horizon.floor:
-            return cls(found)
+            return cls(names)
         oldest = catalog.ancestor_at(manifest.snapshot_id, horizon.floor)
         if oldest is not None:
             with suppress(BrokenObjectError, MissingSnapshotError):  # then nobody can tell
-                found |= set(dropped(catalog, catalog.manifest(oldest), view))
-        return cls(found, min([horizon.floor, *map(_epoch, found)]))
+                names |= set(dropped(catalog, catalog.manifest(oldest), view))
+        return cls(names, min([horizon.floor, *map(_epoch, names)]))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class AtError(FixConfigError):
 
 
 class NoSnapshotError(FixConfigError):
-    """There was nothing to read then."""
+    """There is no snapshot at that name or time."""
 
     code = "config.no_snapshot"
 
@@ -140,14 +140,14 @@ def _entry_at(catalog: Catalog, when: datetime) -> Entry | None:
     """
     head = catalog.head()
     low, high = head.base, head.entry + 1
-    found: Entry | None = None
+    newest: Entry | None = None
     while low < high:
         middle = (low + high) // 2
         entry = next(catalog.entries(middle + 1), None)
         if entry is None or entry.number < low:  # those from low to middle are lost
             low = middle + 1
         elif datetime.fromisoformat(entry.at) <= when:
-            found, low = entry, middle + 1
+            newest, low = entry, middle + 1
         else:
             high = entry.number
     lost = next(catalog.history(high), None) if high > head.base else None
@@ -156,4 +156,4 @@ def _entry_at(catalog: Catalog, when: datetime) -> Entry | None:
             f"what readers of {catalog.pipeline} saw at {when.isoformat()} may stand in entry {lost.number} of its "
             f"log, and {lost.problem}. Bring it back from a backup, or name a snapshot or a tag"
         )
-    return found
+    return newest

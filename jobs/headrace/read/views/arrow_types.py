@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.decimals import PRECISION, SCALE
-from headrace.model.expressions.expr import DataType
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType
 from headrace.model.time import BEGIN_OF_CALENDAR, END_OF_CALENDAR, iso_8601
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.pipeline.identity.renaming import Formerly
 from headrace.pipeline.pipeline import Pipeline
 from headrace_snapshots.format.record import JsonRecord
+from headrace_snapshots.format.table_names import REJECTED, UNNAMED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +37,9 @@ class View(StrEnum):
     LATE = "late"
     REJECTED = "rejected"
 
+
+LOG_OF_VIEW: Mapping[View, str] = {View.PANES: UNNAMED.panes, View.LATE: UNNAMED.late, View.REJECTED: REJECTED}
+"""The logs whose files have the rows of views. ``current`` is a table of layers."""
 
 STATE = "state"
 """The name of the view of windows that are still open (``read.open_windows``), which is no result."""
@@ -92,11 +96,11 @@ def _differing(names: "Names") -> "Names":
 
 def _through(names: "Names", later: "Names") -> "Names":
     """What columns are called by ``names``, which go by what ``later`` calls them."""
-    found: dict[str, str | None] = {}
+    through: dict[str, str | None] = {}
     for name in {*names, *later}:
         between = later.get(name, name)
-        found[name] = None if between is None else names.get(between, between)
-    return found
+        through[name] = None if between is None else names.get(between, between)
+    return through
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ class ViewColumns:
             "values": _to_json(self.values),
             "late_keys": _to_json(self.late_keys),
         }
-        return {**own, "before": [each.to_json() for each in self.before]} if self.before else own
+        return {**own, "before": [older.to_json() for older in self.before]} if self.before else own
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "ViewColumns":
@@ -138,14 +142,14 @@ class ViewColumns:
         """These, of a definition that continues from a snapshot of epoch ``until`` with columns ``earlier``."""
         last = EarlierColumns.of(until, stages, self)
         renamed = (last,) if last.panes or last.late else ()
-        return replace(self, before=(*(each.under(last) for each in earlier.before), *renamed))
+        return replace(self, before=(*(older.under(last) for older in earlier.before), *renamed))
 
     def names(self, view: View, epoch: int) -> "Names":
         """What columns of ``view`` are called in a file that ``epoch`` wrote."""
-        found = next((each for each in self.before if epoch <= each.until), None)
-        if found is None or view is View.REJECTED:
+        older = next((entry for entry in self.before if epoch <= entry.until), None)
+        if older is None or view is View.REJECTED:
             return {}
-        return found.late if view is View.LATE else found.panes
+        return older.late if view is View.LATE else older.panes
 
     @property
     def identity(self) -> list[str]:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.errors import HeadraceError, PipelineError
 from headrace.model.arguments import shown
-from headrace.model.expressions.expr import DataType, Expr, columns_of, render, to_json
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr, columns_of, render, to_json
 from headrace.model.expressions.tree_size import too_large
 from headrace.model.expressions.typing import type_of
 from headrace.model.expressions.value_types import ValueType
-from headrace.read.views.database import quoted
+from headrace.read.views.database import quoted, without_rows
 from headrace.read.views.pruning import ColumnBounds, said_by
 from headrace.read.views.sql import ParsedCondition, QueryError, condition
 
@@ -66,10 +67,8 @@ class RowCondition:
                 'col("flights") > 30'
             )
         else:
-            import duckdb
-
             with (
-                duckdb.connect(config={"enable_external_access": "false"}) as connection,
+                without_rows() as connection,
                 explained(self.source.column_names, asked=f"where={shown(self.where)}"),
             ):
                 self.applied(connection, self.source.no_rows(connection)).fetchall()

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import FixConfigError
+from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.decimals import PRECISION, SCALE
-from headrace.model.expressions.expr import DataType
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType
 from headrace.sizes import shown, size_in
 
@@ -58,6 +58,23 @@ def database(folder: Path, files: Sequence[Path] = ()) -> "Iterator[duckdb.DuckD
         # joins keep the side that the statement names second: in ``compaction`` the narrow one, whatever DuckDB guesses
         connection.execute("set disabled_optimizers = 'build_side_probe_side'")
         yield connection
+
+
+@contextmanager
+def without_rows() -> "Iterator[duckdb.DuckDBPyConnection]":
+    """A database for questions about SQL alone. It opens no file; a process makes one, since that takes as long as
+    twenty questions.
+    """
+    with _empty(os.getpid()).cursor() as connection:
+        yield connection
+
+
+@cache
+def _empty(_process: int) -> "duckdb.DuckDBPyConnection":
+    """The database of a process. It has no threads, which a process that is forked would lack."""
+    import duckdb
+
+    return duckdb.connect(config={"enable_external_access": "false", "threads": "1"})
 
 
 def in_utc(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
@@ -103,9 +120,9 @@ def check_room(needed: int, folder: Path) -> None:
     room = int(shutil.disk_usage(folder).free * _OF_WHAT_IS_FREE) if stated is None else stated
     if needed > room:
         raise ReadResourcesError(
-            f"what is to be read is copied to the local disk first: {shown(needed)}, and it may take {shown(room)} "
-            f"under {folder.parent} ({DISK_VARIABLE} allows more or less, TMPDIR names another folder). Engines of "
-            "your own read the files where they are: files() names them"
+            f"this read copies {shown(needed)} to the local disk first, and may use {shown(room)} under "
+            f"{folder.parent} ({DISK_VARIABLE} sets another limit, TMPDIR names another folder). Engines of your own "
+            "read the files where they are: files() names them"
         )
 
 
@@ -117,8 +134,8 @@ def _resources(limit: int, folder: Path) -> Iterator[None]:
         yield
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
         raise ReadResourcesError(
-            f"reading ran out of room: {str(error).splitlines()[0]}. It may take {limit:,} bytes of memory "
-            f"({MEMORY_VARIABLE} says so), and puts what is more under {folder.parent} (TMPDIR names another folder)"
+            f"reading ran out of room: {str(error).splitlines()[0]}. It may use {limit:,} bytes of memory "
+            f"({MEMORY_VARIABLE} sets the limit), and spills to {folder.parent} (TMPDIR names another folder)"
         ) from error
 
 

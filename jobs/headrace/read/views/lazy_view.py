@@ -9,7 +9,7 @@ from headrace.model.arguments import Arguments, shown
 from headrace.model.expressions.expr import Expr
 from headrace.read.html import html_note
 from headrace.read.views.conditions import RowCondition
-from headrace.read.views.database import database, identifier, in_utc, kept, quoted, working_folder
+from headrace.read.views.database import database, identifier, in_utc, kept, quoted, without_rows, working_folder
 from headrace.read.views.rows_shown import RowsShown
 from headrace.read.views.sources import OutputFiles, Source
 from headrace.read.views.sql import QueryError, order_by
@@ -92,8 +92,8 @@ class LazyView:
         Arguments("first").whole("limit", limit, least=0)
         parsed = self._checked(order)
         with self._opened() as rows, self._condition.explained(order):
-            found = self._fetched(rows, parsed, limit)
-            return found, len(found) if len(found) < limit else _counted(rows)
+            fetched = self._fetched(rows, parsed, limit)
+            return fetched, len(fetched) if len(fetched) < limit else _counted(rows)
 
     def head(self, n: int = 5) -> RowsShown:
         """The first ``n`` rows in the order of ``batches``, with Python's values; a notebook shows them as a table.
@@ -103,9 +103,9 @@ class LazyView:
         n = Arguments("head").whole("n", n, least=0)
         source = self._beginning(n)
         with self._opened(source) as rows, self._condition.explained():
-            found = self._fetched(rows, None, n)
+            fetched = self._fetched(rows, None, n)
         known = self._source.rows if self._condition.where is None else None
-        return RowsShown(self.columns, tuple(found), known if len(found) == n else len(found), self._named())
+        return RowsShown(self.columns, tuple(fetched), known if len(fetched) == n else len(fetched), self._named())
 
     def count(self) -> int:
         """How many rows there are; without a condition manifests know it of all views but ``current``."""
@@ -137,8 +137,8 @@ class LazyView:
     def to_pandas(self) -> "pd.DataFrame":
         """All rows, in memory, ordered as in ``batches``."""
         require_library("pandas", "a pandas DataFrame")
-        found: pd.DataFrame = self.to_arrow().to_pandas()
-        return found
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
 
     def to_polars(self) -> "pl.DataFrame":
         """All rows, in memory, ordered as in ``batches``. Raises NotInstalledError without polars."""
@@ -182,18 +182,18 @@ class LazyView:
                 'col("flights") > 30, or filter the DataFrame'
             )
         named = [(file, source.names[file.path]) for file in source.data_files]
-        found = view_frames.of_files(spark, source.catalog.store, named, source.columns, source.identity)
+        frame = view_frames.of_files(spark, source.catalog.store, named, source.columns, source.identity)
         if where is not None:
-            found = view_frames.filtered(spark, found, source.columns, where)
-        return found.select(*map(view_frames.column_named, self._columns))
+            frame = view_frames.filtered(spark, frame, source.columns, where)
+        return frame.select(*map(view_frames.column_named, self._columns))
 
     def files(self, *, verify: bool = False) -> list[str]:
         """Paths (of a local root) or URIs of the Parquet files, oldest first, whatever the condition.
 
         Those of ``current`` hold panes still to be folded: the newest of a key and window counts. ``verify`` holds each
         against its length and checksum first: reads all of them, and raises BrokenObjectError for one that is damaged.
-        Raises QueryError where files are from before columns were renamed or added, which whoever reads them as they
-        are would not see.
+        Raises QueryError if files are older than a renamed or added column: a reader of the files as they are would
+        miss it.
         """
         if verify:
             self._source.verify()
@@ -235,8 +235,8 @@ class LazyView:
                 yield kept
 
     def _fetched(self, rows: "duckdb.DuckDBPyRelation", order: str | None, limit: int) -> list[dict[str, Any]]:
-        found = self._ordered(rows, _zoneless(rows, self._columns), order, limit).fetchall()
-        return [dict(zip(self._columns, row, strict=True)) for row in found]
+        fetched = self._ordered(rows, _zoneless(rows, self._columns), order, limit).fetchall()
+        return [dict(zip(self._columns, row, strict=True)) for row in fetched]
 
     def _ordered(
         self, rows: "duckdb.DuckDBPyRelation", selected: str, order: str | None, limit: int | None
@@ -252,19 +252,17 @@ class LazyView:
             return None
         if not isinstance(order, str) or not order.strip():
             raise QueryError(f"order={shown(order)} is not an order: write SQL such as 'delay desc'")
-        import duckdb
-
         parsed = order_by(order, self._source.column_names)
-        with duckdb.connect(config={"enable_external_access": "false"}) as connection, self._condition.explained(order):
+        with without_rows() as connection, self._condition.explained(order):
             self._ordered(self._source.no_rows(connection), quoted(self._columns), parsed, None).fetchall()
         return parsed
 
 
 def _query(rows: "duckdb.DuckDBPyRelation", statement: str) -> "duckdb.DuckDBPyRelation":
     """``statement`` over ``rows``, which it calls ``view``."""
-    found = rows.query("view", statement)
-    assert found is not None  # it selects
-    return found
+    relation = rows.query("view", statement)
+    assert relation is not None  # it selects
+    return relation
 
 
 def _zoneless(rows: "duckdb.DuckDBPyRelation", columns: Sequence[str]) -> str:
@@ -279,8 +277,8 @@ def _zoneless(rows: "duckdb.DuckDBPyRelation", columns: Sequence[str]) -> str:
 
 
 def _counted(rows: "duckdb.DuckDBPyRelation") -> int:
-    ((found,),) = _query(rows, "select count(*) from view").fetchall()
-    return int(found)
+    ((count,),) = _query(rows, "select count(*) from view").fetchall()
+    return int(count)
 
 
 def _chosen(columns: Sequence[str] | None, there: Sequence[str]) -> list[str]:

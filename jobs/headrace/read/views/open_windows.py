@@ -1,5 +1,5 @@
-"""The view ``state``: what windows that are still open hold, have emitted, and wait for. No result: readers who rely on
-it would rely on what may still change.
+"""The view ``state``: what open windows hold, have emitted, and wait for. No result: readers who rely on it would rely
+on what may still change.
 """
 
 from collections.abc import Sequence
@@ -78,8 +78,8 @@ def values_so_far(stage: CompiledStage, windows: pa.RecordBatch) -> dict[str, pa
     """The aggregates of what open ``windows`` hold: in discarding mode, of what came since the last pane."""
     rows = {name: windows.column(name) for name in windows.schema.names}
     every = np.arange(windows.num_rows)
-    found = results(stage, rows, every, np.zeros(len(every), np.bool_))
-    return {name: values.cast(stage.pane_type.field(name).type) for name, values in found.items()}
+    so_far = results(stage, rows, every, np.zeros(len(every), np.bool_))
+    return {name: values.cast(stage.pane_type.field(name).type) for name, values in so_far.items()}
 
 
 @dataclass(frozen=True)
@@ -170,9 +170,9 @@ class OpenWindows:
     def _shown(self, windows: pa.RecordBatch) -> pa.RecordBatch:
         assert self.state is not None
         stage = self.state.stage
-        found = {name: windows.column(name) for name in stage.keys}
-        found |= values_so_far(stage, windows)
-        found |= {
+        columns = {name: windows.column(name) for name in stage.keys}
+        columns |= values_so_far(stage, windows)
+        columns |= {
             WINDOW_START: timestamps(windows.column(c.WINDOW_START)),
             WINDOW_END: timestamps(windows.column(c.WINDOW_END)),
             STAGE: pa.repeat(pa.scalar(self.number, pa.int64()), windows.num_rows),
@@ -185,7 +185,7 @@ class OpenWindows:
             EPOCH: windows.column(c.EPOCH),
         }
         return pa.RecordBatch.from_arrays(
-            [found[name].cast(self.columns.field(name).type) for name in self.columns.names], schema=self.columns
+            [columns[name].cast(self.columns.field(name).type) for name in self.columns.names], schema=self.columns
         )
 
 

@@ -1,5 +1,5 @@
-"""Which rows a condition can be true for, as far as its comparisons of keys, windows and epochs with constants say, so
-that files and chunks that can have none of them are not read.
+"""Pruning: a condition's comparisons of keys, windows and epochs with constants say which files and chunks can have
+rows for which it is true. No others are read.
 
 It must never leave out a row that would be found. So a comparison counts only if all rows must fulfil it (it stands
 alone, or between ANDs), and only if the constant is of the type of the column, where equal values have equal hashes.
@@ -20,8 +20,9 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
+from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.decimals import SCALE
-from headrace.model.expressions.expr import Binary, Column, DataType, Expr, Function, Literal
+from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.panes import WINDOW_END, WINDOW_START
 
@@ -79,10 +80,10 @@ ALL: Final = Needed()
 
 def needed(said: Iterable[ColumnBounds], keys: Mapping[str, DataType]) -> Needed:
     """Where rows are for which all is true that is ``said``; ``keys`` are the columns of the key, in order."""
-    found = list(said)
-    windows = [_interval(each) for each in found if each.column in (WINDOW_START, WINDOW_END)]
-    epochs = [_interval(each) for each in found if each.column == _EPOCH]
-    return Needed(_groups(found, keys), reduce(_narrower, windows, _ANY), reduce(_narrower, epochs, _ANY))
+    bounds = list(said)
+    windows = [_interval(each) for each in bounds if each.column in (WINDOW_START, WINDOW_END)]
+    epochs = [_interval(each) for each in bounds if each.column == _EPOCH]
+    return Needed(_groups(bounds, keys), reduce(_narrower, windows, _ANY), reduce(_narrower, epochs, _ANY))
 
 
 def _groups(said: Sequence[ColumnBounds], keys: Mapping[str, DataType]) -> frozenset[int] | None:
@@ -127,19 +128,19 @@ def fitting(value: Any, kind: ValueType | None) -> Any | None:
     """``value`` as a value of a column of that ``kind``, which is none of floats: they are no keys. None if it is not
     surely one.
     """
-    found: Any | None = None
+    fitted: Any | None = None
     match kind, value:
         case (DataType.INT, int()) if not isinstance(value, bool) and _LEAST <= value <= _GREATEST:
-            found = value
+            fitted = value
         case (DataType.STRING, str()) | (DataType.BOOL, bool()) | (DataType.BYTES, bytes()):
-            found = value
+            fitted = value
         case (DataType.DATE, date()) if type(value) is date:
-            found = value
+            fitted = value
         case (DataType.DECIMAL, int()) if not isinstance(value, bool) and abs(value) < _DECIMALS:
-            found = Decimal(value)
+            fitted = Decimal(value)
         case (DataType.DECIMAL, Decimal()) if value.is_finite() and abs(value) < _DECIMALS:
-            found = value if int(value.as_tuple().exponent) >= -SCALE else None
-    return found
+            fitted = value if int(value.as_tuple().exponent) >= -SCALE else None
+    return fitted
 
 
 # --- expressions
@@ -161,7 +162,7 @@ def said_by(where: Expr, columns: Mapping[str, ValueType]) -> Iterator[ColumnBou
         case Binary(op, Literal(value, kind), Column(name)) if op in TURNED:
             yield from compared(name, TURNED[op], _value(value, kind, columns.get(name)))
         case Function("is_in", (Column(name), *constants)):
-            yield from among(name, [_constant(each, columns.get(name)) for each in constants])
+            yield from among(name, [_constant(constant, columns.get(name)) for constant in constants])
 
 
 def _constant(expr: Expr, column: ValueType | None) -> Any | None:

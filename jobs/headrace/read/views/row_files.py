@@ -37,8 +37,8 @@ def tables(
 
     def load(file: DataFile) -> "pa.Table":
         own = names.get(file.path, {})
-        found = pq.read_table(io.BytesIO(verify(store, file)), columns=names_there(columns, own))
-        return as_now(found, columns, own)
+        table = pq.read_table(io.BytesIO(verify(store, file)), columns=names_there(columns, own))
+        return as_now(table, columns, own)
 
     with ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers:
         yield from readers.map(load, named)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.model.time import Instant, is_finite
 from headrace.read.snapshots.damage import ways_out
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.columns import LOG_OF_VIEW, View, ViewColumns
 from headrace.read.views.compaction import newest_of
 from headrace.read.views.conditions import RowCondition, RowSchema
 from headrace.read.views.database import check_room, identifier, literal, no_rows, quoted, sql_types
@@ -22,6 +22,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.datafiles import put_under
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.refs import TAGS
 from headrace_snapshots.store import LocalStore, ObjectStore
 
@@ -161,9 +162,9 @@ class OutputFiles:
         others = [f"{name} is {then or 'not there'}" for name, then in renamed]
         if others:
             raise QueryError(
-                f"files of view {self.view} are from before the pipeline changed, and call columns otherwise "
-                f"({', '.join(sorted(others))}): a reader of these files would find NULL. Read the view, also "
-                "as a DuckDB relation or a Spark DataFrame; or have a backfill write them again"
+                f"files of view {self.view} were written before the pipeline changed, and have other names for "
+                f"columns ({', '.join(sorted(others))}): a reader of these files would find NULL. Read the view, also "
+                "as a DuckDB relation or a Spark DataFrame; or let a backfill write them again"
             )
         if isinstance(store, LocalStore):
             return [str(store.root / file.path) for file in self.data_files]
@@ -185,7 +186,7 @@ class OutputFiles:
             with ThreadPoolExecutor(_FETCHING, thread_name_prefix="read") as pool:
                 is_there = [*pool.map(partial(_put_some, self.catalog.store, self.needed), files, paths)]
             others = [(file, path) for file, path, done in zip(files, paths, is_there, strict=True) if not done]
-            put_files(self.catalog, *([*each] for each in zip(*others, strict=True)) if others else ([], []))
+            put_files(self.catalog, *([*column] for column in zip(*others, strict=True)) if others else ([], []))
         return paths
 
     def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
@@ -234,12 +235,12 @@ class OutputFiles:
         if self.manifest is None:
             return ()
         if self.view is View.CURRENT:
-            layers = self.manifest.tables.get("current", ())
+            layers = self.manifest.tables.get(UNNAMED.current, ())
             return [(layer.first_epoch, layer.last_epoch, layer.files) for layer in layers]
-        log = self.manifest.logs.get(self.view)
+        log = self.manifest.logs.get(LOG_OF_VIEW[self.view])
         with ways_out(self.catalog, self.ref or ""):
             records = [] if log is None else [*self.catalog.files(log)]
-        named = ((each.epoch, [file for file in each.files if isinstance(file, DataFile)]) for each in records)
+        named = ((record.epoch, [file for file in record.files if isinstance(file, DataFile)]) for record in records)
         return [(epoch, epoch, files) for epoch, files in named]
 
     @property
@@ -247,8 +248,8 @@ class OutputFiles:
         if self.manifest is None:
             return 0
         if self.view is View.CURRENT:
-            return sum(layer.rows for layer in self.manifest.tables.get("current", ()))
-        log = self.manifest.logs.get(self.view)
+            return sum(layer.rows for layer in self.manifest.tables.get(UNNAMED.current, ()))
+        log = self.manifest.logs.get(LOG_OF_VIEW[self.view])
         return 0 if log is None else log.rows
 
 
@@ -389,10 +390,10 @@ def _put_some(store: ObjectStore, needed: Needed, file: DataFile, path: Path) ->
 
     from headrace.state.datafiles.chunks import some_rows
 
-    found = some_rows(store, file, needed.may_be_in)
-    if found is not None:
-        pq.write_table(found, path, compression="none")
-    return found is not None
+    rows = some_rows(store, file, needed.may_be_in)
+    if rows is not None:
+        pq.write_table(rows, path, compression="none")
+    return rows is not None
 
 
 @dataclass(frozen=True)
@@ -436,7 +437,7 @@ def parquet(files: Sequence[Path]) -> str:
 
 def escaped(path: str) -> str:
     """``path`` for DuckDB, which takes some characters of a path for a pattern."""
-    return "".join(f"[{each}]" if each in "[*?" else each for each in path)
+    return "".join(f"[{character}]" if character in "[*?" else character for character in path)
 
 
 def _finite(instant: Instant) -> int | None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from headrace.errors import FixConfigError
 from headrace.model.arguments import shown
+from headrace.read.views.database import without_rows
 
 
 class QueryError(FixConfigError):
@@ -47,8 +48,8 @@ class ParsedCondition:
 
 def condition(text: str, columns: Sequence[str]) -> ParsedCondition:
     """``text``, parsed. Raises QueryError if it is not a condition."""
-    found, tree = _parsed(text, columns, _CONDITION)
-    return ParsedCondition(f"({found}\n)", tree)
+    clause, tree = _parsed(text, columns, _CONDITION)
+    return ParsedCondition(f"({clause}\n)", tree)
 
 
 def order_by(text: str, columns: Sequence[str]) -> str:
@@ -58,37 +59,35 @@ def order_by(text: str, columns: Sequence[str]) -> str:
 
 def _parsed(text: str, columns: Sequence[str], form: _Form) -> tuple[str, Any]:
     """``text``, names of columns quoted where DuckDB would take them for words of its language, and its syntax tree."""
-    import duckdb
-
     asked = f"{form.name}={shown(text)}"
     try:
-        found = text.encode()
+        encoded = text.encode()
     except UnicodeEncodeError as error:
         raise QueryError(f"{asked} is not text: some of it is no Unicode ({error.reason})") from error
     there = {name.lower() for name in columns}
     problem = ""
-    with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+    with without_rows() as connection:
         while True:
             statement = f"{_QUERY}{form.keyword} ".encode()
             ((answer,),) = connection.execute(
-                "select json_serialize_sql(?)", [(statement + found + b"\n").decode()]
+                "select json_serialize_sql(?)", [(statement + encoded + b"\n").decode()]
             ).fetchall()
             parsed = json.loads(answer)
             if not parsed["error"]:
                 break
             problem = problem or parsed["error_message"]
             at = int(parsed.get("position", 0)) - len(statement)
-            names = [word for word in _bare(found) if word.start() <= at and word.group().decode().lower() in there]
+            names = [word for word in _bare(encoded) if word.start() <= at and word.group().decode().lower() in there]
             if not names:
                 raise QueryError(f"{asked}: {problem}; the columns are {', '.join(columns)}")
             begin, end = names[-1].span()
-            found = b'%b"%b"%b' % (found[:begin], found[begin:end], found[end:])
+            encoded = b'%b"%b"%b' % (encoded[:begin], encoded[begin:end], encoded[end:])
     if not _is_only(parsed["statements"], form):
         raise QueryError(
-            f"{asked} is more than the {'condition' if form is _CONDITION else 'order'} that it has to be; the columns "
-            f"are {', '.join(columns)}"
+            f"{asked} must be one {'condition' if form is _CONDITION else 'order'} and nothing more; the columns are "
+            f"{', '.join(columns)}"
         )
-    return found.decode(), parsed["statements"][0]["node"][form.part]
+    return encoded.decode(), parsed["statements"][0]["node"][form.part]
 
 
 def _bare(text: bytes) -> "Iterator[re.Match[bytes]]":
@@ -107,6 +106,6 @@ def _is_only(statements: Sequence[dict[str, Any]], form: _Form) -> bool:
     own = {"type", "select_list", "from_table", form.part}
     if len(statements) > 1 or node["type"] != "SELECT_NODE" or not node[form.part]:
         return False
-    if form is _ORDER and [each["type"] for each in node["modifiers"]] != ["ORDER_MODIFIER"]:
+    if form is _ORDER and [modifier["type"] for modifier in node["modifiers"]] != ["ORDER_MODIFIER"]:
         return False
     return all(value in _EMPTY for name, value in node.items() if name not in own)

@@ -6,9 +6,9 @@ from decimal import Decimal
 from functools import reduce
 from typing import Any, Final
 
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ValueType
-from headrace.read.views.database import in_utc, literal
+from headrace.read.views.database import in_utc, literal, without_rows
 from headrace.read.views.pruning import TURNED, ColumnBounds, among, compared, either, fitting
 
 _OPERATORS: Final = {
@@ -42,9 +42,9 @@ def _said(tree: Tree, kinds: _Kinds) -> Iterator[ColumnBounds]:
             yield from reduce(lambda one, other: [*either(one, other)], [[*_said(each, kinds)] for each in children])
         case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in _OPERATORS:
             op = _OPERATORS[kind]
-            for column, constant, found in ((left, right, op), (right, left, TURNED[op])):
+            for column, constant, operator in ((left, right, op), (right, left, TURNED[op])):
                 for name, value_kind in _column(column, kinds):
-                    yield from compared(name, found, _value(constant, value_kind))
+                    yield from compared(name, operator, _value(constant, value_kind))
         case {"type": "COMPARE_BETWEEN", "input": column, "lower": lower, "upper": upper}:
             for name, value_kind in _column(column, kinds):
                 low, high = _value(lower, value_kind), _value(upper, value_kind)
@@ -65,19 +65,19 @@ def _column(tree: Tree, kinds: _Kinds) -> Sequence[tuple[str, ValueType]]:
 
 def _value(tree: Tree, kind: ValueType) -> Any | None:
     """The constant that ``tree`` is, as a value of that ``kind``; None if it is not surely one."""
-    found = None
+    value = None
     match kind, tree:
         case (DataType.TIMESTAMP | DataType.DATE, _):
-            found = _time(tree, kind)
+            value = _time(tree, kind)
         case (DataType.STRING, {"class": "CONSTANT", "literal": {"kind": "STRING", "text": text}}):
-            found = fitting(text, kind)
+            value = fitting(text, kind)
         case (DataType.BOOL, {"class": "CONSTANT", "literal": {"kind": "BOOLEAN", "text": text}}):
-            found = {"true": True, "false": False}.get(text)
+            value = {"true": True, "false": False}.get(text)
         case (_, {"class": "CONSTANT", "literal": {"kind": "INTEGER", "text": text}}) if _NUMBER.fullmatch(text):
-            found = fitting(int(text), kind)
+            value = fitting(int(text), kind)
         case (DataType.DECIMAL, {"class": "CONSTANT", "literal": {"kind": "NUMERIC", "text": text}}):
-            found = fitting(Decimal(text), kind) if _NUMBER.fullmatch(text) else None
-    return found
+            value = fitting(Decimal(text), kind) if _NUMBER.fullmatch(text) else None
+    return value
 
 
 def _time(tree: Tree, kind: DataType) -> Any | None:
@@ -99,9 +99,9 @@ def _asked(constant: str) -> Any | None:
     """What DuckDB takes ``constant`` for; None if it takes it for nothing that it knows."""
     import duckdb
 
-    with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+    with without_rows() as connection:
         try:
-            ((found,),) = in_utc(connection).execute(f"select {constant}").fetchall()
+            ((answer,),) = in_utc(connection).execute(f"select {constant}").fetchall()
         except duckdb.Error:
             return None  # the condition itself says what is wrong with it, when it is applied
-    return found
+    return answer

@@ -1,7 +1,7 @@
 """Branches that scheduled backfills have left behind, because they failed or were never promoted.
 
-The next one of the schedule computes its windows anew, so nobody goes on with them; but each holds what it leads to
-against expiry. The newest few stay, to be looked at.
+The next scheduled backfill computes its windows itself, so nobody continues these branches; but each keeps its
+snapshots from expiring. The newest few stay for people to look at.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ KEPT = 3
 """How many of the newest stay."""
 
 STILL = timedelta(days=1)
-"""A branch on which something was done since may still be worked on: a run that hangs, or a person."""
+"""Somebody may still work on a branch that has moved since: a run that hangs, or a person."""
 
 _ATTEMPTS = 5
 
@@ -49,12 +49,12 @@ def drop_abandoned(catalog: Catalog, own: str, now: datetime) -> list[DroppedBra
     for name in _old(catalog.head(), own):
         for _ in range(_ATTEMPTS):
             head = catalog.head()
-            found = DroppedBranch(name, head.refs.get(name), _moved_at(catalog, head, name))
-            if name not in head.generations or (found.moved_at is not None and found.moved_at > now - STILL):
+            abandoned = DroppedBranch(name, head.refs.get(name), _moved_at(catalog, head, name))
+            if name not in head.generations or (abandoned.moved_at is not None and abandoned.moved_at > now - STILL):
                 break
             with suppress(PublishConflictError):  # somebody did something meanwhile
                 catalog.drop(name, f"dropped {name}, which was never promoted", expected=head.entry)
-                dropped.append(found)
+                dropped.append(abandoned)
                 break
     return dropped
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from headrace.audit.range import seen
+from headrace.audit.range import last_published
 from headrace.model.windows import Window
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.roots import check_root
@@ -66,10 +66,9 @@ def backfill(
 ) -> RunResult:
     """Fork a branch (or go on with it), read all input there that it has not, audit what is new. Publishes nothing.
 
-    Raises MissingRootError when there is no such root, what would stand against the promotion that ``options`` say is
-    to follow, InputGoneError if input that main has read is not there any more
-    and RunOptionsError for a range that the branch does not begin with (all before anything moves), and what
-    ``process`` raises.
+    Before anything moves, it raises MissingRootError if there is no such root, and InputGoneError if input that main
+    has read is gone. It also raises RunOptionsError for a range that the branch does not begin with, and every reason
+    against the promotion that ``options`` ask for. Later it raises what ``process`` raises.
     """
     branch = branch_of(options)
     listener = watched(listener)
@@ -114,7 +113,7 @@ def _begin(catalog: Catalog, landing: Landing, branch: str, point: ForkPoint, sp
         catalog.fork(branch, point.snapshot)
         return point.snapshot
     head = now.refs.get(branch)
-    after = None if head is None else seen(catalog, head, now.refs.get(PUBLISHED))
+    after = None if head is None else last_published(catalog, head, now.refs.get(PUBLISHED))
     begun, wanted = (-1 if at is None else catalog.manifest(at).epoch for at in (after, point.snapshot))
     if span is not None and begun > wanted:
         raise RunOptionsError(

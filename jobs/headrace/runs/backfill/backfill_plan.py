@@ -1,6 +1,6 @@
-"""Reading again what main has read, as a backfill does: in the order in which main read it, at the processing times of
-then, with the same signals; only that several of its epochs become one. A recovery reads so what its branch had read,
-and a run that falls back to an older snapshot what the broken one had.
+"""Reading again what main has read, as a backfill does: in the order in which main read it, at the recorded processing
+times, with the same signals; but several of main's epochs may become one. A recovery reads in this way what its branch
+had read, and a run that falls back to an older snapshot what the broken one had.
 
 Records are judged under watermarks that main had for them, or older ones:
 
@@ -33,7 +33,7 @@ from headrace.pipeline.identity.fingerprint import definition, fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.epoch_history import RecordedEpoch, what_was_read
 from headrace.read.snapshots.progress import StoredProgress, watermarks_of
-from headrace.runs.commits import Committer
+from headrace.runs.epochs import PlannedEpoch
 from headrace.sources.file_planning import LandedFile
 from headrace.sources.landing import ByInput
 from headrace.sources.progress import WatermarkHold
@@ -53,20 +53,11 @@ class Rereading:
     epochs: tuple[RecordedEpoch, ...]
     rest: ByInput
 
-    def run(self, committer: Committer, take: Take, limit: int | None) -> int:
-        """Compute and submit the epochs, up to ``limit`` of them; how many there were."""
-        epochs = self.epochs[:limit]
-        for number, epoch in enumerate(epochs, start=1):
-            settles = number == limit or (number == len(self.epochs) and not self.rest)
-            computed = committer.engine.compute(
-                take(epoch.files),
-                epoch.processing_time,
-                signals=epoch.signals,
-                settles=settles,
-                hold=epoch.held_to,
-            )
-            committer.submit(computed)
-        return len(epochs)
+    def planned(self, take: Take, limit: int | None) -> Iterator[PlannedEpoch]:
+        """The epochs, up to ``limit`` of them."""
+        for number, epoch in enumerate(self.epochs[:limit], start=1):
+            is_last = number == limit or (number == len(self.epochs) and not self.rest)
+            yield PlannedEpoch(replace(epoch, files=take(epoch.files)), wait_for_merges=is_last)
 
 
 @dataclass(frozen=True)
@@ -112,8 +103,8 @@ class MainsReading:
             if link.snapshot_id == until:
                 break
             with suppress(BrokenObjectError, MissingSnapshotError):
-                found = what_was_read(self.catalog, link.snapshot_id, until)
-                return [replace(epoch, reached=self._held_to(epoch.reached)) for epoch in found]
+                epochs = what_was_read(self.catalog, link.snapshot_id, until)
+                return [replace(epoch, reached=self._held_to(epoch.reached)) for epoch in epochs]
         return []
 
     def begun(self, begin: Manifest | None) -> Begun:
@@ -128,17 +119,17 @@ class MainsReading:
     def _common(self, begin: Manifest | None) -> str | None:
         if begin is None:
             return None
-        found = self.catalog.common_ancestor(self.head.snapshot_id, begin.snapshot_id)
-        return found.snapshot_id if found is not None and self.catalog.is_kept(found.snapshot_id) else None
+        common = self.catalog.common_ancestor(self.head.snapshot_id, begin.snapshot_id)
+        return common.snapshot_id if common is not None and self.catalog.is_kept(common.snapshot_id) else None
 
-    def _held_to(self, found: WatermarkHold | None) -> WatermarkHold | None:
-        """``found`` of main, as far as it says anything of the watermarks of ``pipeline``."""
-        if found is None or self.head.fingerprint == fingerprint(self.pipeline):
-            return found
+    def _held_to(self, hold: WatermarkHold | None) -> WatermarkHold | None:
+        """``hold`` of main, as far as it says anything of the watermarks of ``pipeline``."""
+        if hold is None or self.head.fingerprint == fingerprint(self.pipeline):
+            return hold
         then = self.head.definition
         if then is None or _event_times(then) != _event_times(definition(self.pipeline)):
             return None
-        return replace(found, outputs=())  # the stages may have been others
+        return replace(hold, outputs=())  # the stages may have been others
 
 
 def reread(
@@ -158,8 +149,8 @@ def reread(
     epochs = [*_left_of(_held(recorded, begun.reached), waiting, begun, is_exact=is_exact)]
     if not is_exact:
         room = {
-            each.name: _Room(max_files or each.source.max_files, max_bytes or each.source.max_bytes)
-            for each in pipeline.inputs
+            given.name: _Room(max_files or given.source.max_files, max_bytes or given.source.max_bytes)
+            for given in pipeline.inputs
         }
         epochs = [*_together(epochs, room, _Order.of(pipeline))]
     return Rereading(tuple(epochs), {name: [*files.values()] for name, files in waiting.items() if files})
@@ -167,12 +158,12 @@ def reread(
 
 def _event_times(said: Mapping[str, Any]) -> dict[str, Any]:
     """The event time of each input in a definition."""
-    return {each["name"]: each["event_time"] for each in said["inputs"]}
+    return {given["name"]: given["event_time"] for given in said["inputs"]}
 
 
 def _is_exact(pipeline: Pipeline) -> bool:
     """Whether epochs are to stay as main had them."""
-    arrives = any(each.event_time.expr is None for each in pipeline.inputs)
+    arrives = any(given.event_time.expr is None for given in pipeline.inputs)
     return arrives or pipeline.deduplicate is not None
 
 
@@ -229,7 +220,7 @@ class _Order:
     @classmethod
     def of(cls, pipeline: Pipeline) -> Self:
         is_ordered = any(CompiledStage(stage).is_ordered for stage in pipeline.stages)
-        return cls([each.name for each in pipeline.inputs] if is_ordered else None)
+        return cls([given.name for given in pipeline.inputs] if is_ordered else None)
 
     def keeps(self, before: Sequence[RecordedEpoch], after: RecordedEpoch) -> bool:
         """Whether ``after`` comes last if it becomes one with those ``before``, which arrive in their order."""

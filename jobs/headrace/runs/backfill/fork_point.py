@@ -58,22 +58,22 @@ def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None) -> For
     if needed is None:
         return ForkPoint(None, "a window function of the pipeline's own does not say how far its windows reach")
     try:
-        found = _newest_before(catalog, pipeline, published, needed.start)
+        begin = _newest_before(catalog, pipeline, published, needed.start)
     except (BrokenObjectError, MissingSnapshotError) as error:
         return ForkPoint(None, f"an older snapshot that it might begin with cannot be read ({error})")
-    return _judged(pipeline, needed.start, found)
+    return _judged(pipeline, needed.start, begin)
 
 
-def _judged(pipeline: Pipeline, start: Instant, found: Manifest | None) -> ForkPoint:
-    """``found``, the newest snapshot without anything as new as ``start``, if ``pipeline`` can continue from it."""
+def _judged(pipeline: Pipeline, start: Instant, begin: Manifest | None) -> ForkPoint:
+    """``begin``, the newest snapshot without anything as new as ``start``, if ``pipeline`` can continue from it."""
     first = f"any data of the first affected window (from {render(start)}) was read"
-    if found is None:
+    if begin is None:
         return ForkPoint(None, f"no kept snapshot is old enough for this range, which needs one taken before {first}")
-    if found.fingerprint != fingerprint(pipeline):
+    if begin.fingerprint != fingerprint(pipeline):
         return ForkPoint(
-            None, f"the pipeline has changed since snapshot {found.snapshot_id}, whose state means something else"
+            None, f"the pipeline has changed since snapshot {begin.snapshot_id}, whose state means something else"
         )
-    return ForkPoint(found, f"it is the newest published snapshot taken before {first}")
+    return ForkPoint(begin, f"it is the newest published snapshot taken before {first}")
 
 
 def _newest_before(catalog: Catalog, pipeline: Pipeline, published: str, start: Instant) -> Manifest | None:
@@ -86,9 +86,9 @@ def _newest_before(catalog: Catalog, pipeline: Pipeline, published: str, start: 
         newer = kept.link(at)
         if _is_before(pipeline, newer, start):
             return newer.manifest
-        oldest, found = _before(kept, pipeline, newer, start)
-        if found is not None:
-            return found.manifest
+        oldest, newest = _before(kept, pipeline, newer, start)
+        if newest is not None:
+            return newest.manifest
         at = kept.grafts.get(oldest.snapshot_id)  # tags keep what is older than others that are not kept
     return None
 
@@ -97,7 +97,7 @@ def _before(kept: "_Kept", pipeline: Pipeline, newer: Link, start: Instant) -> t
     """The oldest snapshot that has read something as new as ``start``, among ``newer`` and its ancestors that are kept
     without a gap; and the snapshot before it, if that is kept.
     """
-    found: Link | None = None
+    newest: Link | None = None
     since = -1
     while between := _ancestors(newer, since):
         for epoch, snapshot_id in between:
@@ -107,10 +107,10 @@ def _before(kept: "_Kept", pipeline: Pipeline, newer: Link, start: Instant) -> t
                 since = epoch
                 break
             if _is_before(pipeline, link, start):
-                found, since = link, epoch
+                newest, since = link, epoch
                 break
             newer = link
-    return newer, found
+    return newer, newest
 
 
 def _ancestors(newer: Link, since: int) -> list[tuple[int, str]]:

@@ -14,11 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.model.time import NEVER
+from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs
 from headrace.read.snapshots.progress import without_copies
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
-from headrace.runs.commits import Committer
+from headrace.runs.epochs import PlannedEpoch
 from headrace.runs.executors.choice import input_bytes
+from headrace.runs.executors.interface import Engine
 from headrace.runs.options import ReplayClock, RunOptions, RunOptionsError
 from headrace.runs.restore import InputGoneError
 from headrace.sources.file_planning import LandedFile, is_unchanged
@@ -58,28 +61,19 @@ class Replay:
         """Epoch ``number``, which continues from ``progress``; None if the replay is over."""
         if number < len(self.epochs):
             return self.epochs[number]
-        if self.clock is None or progress.due_time >= NEVER:
+        if self.clock is None or progress.chain.due_time >= NEVER:
             return None
-        tick = max(self.clock.tick(progress.processing_time) + 1, self.clock.tick(progress.due_time))
+        tick = max(self.clock.tick(progress.processing_time) + 1, self.clock.tick(progress.chain.due_time))
         return RecordedEpoch({}, self.clock.at(tick))
 
-    def run(self, committer: Committer, limit: int | None) -> None:
-        """Compute and submit the epochs after the head of the branch, up to ``limit`` of them in all."""
-        engine = committer.engine
+    def planned(self, engine: Engine, limit: int | None) -> Iterator[PlannedEpoch]:
+        """The epochs after the last one of ``engine``, until there are ``limit`` of them in all."""
         while limit is None or engine.epoch + 1 < limit:
-            planned = self.epoch(engine.epoch + 1, engine.progress)
-            if planned is None:
+            epoch = self.epoch(engine.epoch + 1, engine.progress)
+            if epoch is None:
                 return
-            computed = engine.compute(
-                planned.files,
-                planned.processing_time,
-                is_last=planned.is_last,
-                signals=planned.signals,
-                settles=engine.epoch + 2 >= min(len(self.epochs), limit or len(self.epochs)),
-                hold=planned.held_to,
-                recorded=self.clock is None,
-            )
-            committer.submit(computed)
+            is_last = engine.epoch + 2 >= min(len(self.epochs), limit or len(self.epochs))
+            yield PlannedEpoch(epoch, wait_for_merges=is_last, is_recorded=self.clock is None)
 
 
 def open_replay(catalog: Catalog, options: RunOptions, landing: Landing) -> Replay:
@@ -104,8 +98,10 @@ def open_replay(catalog: Catalog, options: RunOptions, landing: Landing) -> Repl
     return Replay(tuple(epochs))
 
 
-def begun(catalog: Catalog, branch: str, snapshot_id: str | None, replay: Replay, fingerprint: str) -> Manifest | None:
-    """The head of ``branch``, after which ``replay`` of the pipeline with this fingerprint goes on; None: it begins.
+def replay_head(
+    catalog: Catalog, pipeline: Pipeline, branch: str, snapshot_id: str | None, replay: Replay
+) -> Manifest | None:
+    """The snapshot of ``branch`` after which ``replay`` of ``pipeline`` continues; None: it begins.
 
     Raises RunOptionsError if the branch holds anything else than the first epochs of the replay.
     """
@@ -114,15 +110,15 @@ def begun(catalog: Catalog, branch: str, snapshot_id: str | None, replay: Replay
     epochs = recorded_epochs(catalog, snapshot_id)
     other = next((f"epoch {at}" for at, epoch in enumerate(epochs) if not replay.made(at, epoch)), None)
     head = catalog.manifest(snapshot_id)
-    if other is None and head.fingerprint != fingerprint:
+    if other is None and head.fingerprint != fingerprint(pipeline):
         other = "the pipeline"
     if other is None and head.patch is not None:
         other = f"epoch {head.patch.epoch}"
     if other is not None:
         raise RunOptionsError(
-            f"a replay fills an empty branch, or goes on with its own; but branch {branch} of {catalog.pipeline} is at "
-            f"snapshot {snapshot_id} of something else: {other} is another one. Name another branch, or empty it with "
-            f"`headrace rollback {catalog.pipeline} --to beginning --branch {branch}`"
+            f"a replay fills an empty branch, or continues its own. Branch {branch} of {catalog.pipeline} is at "
+            f"snapshot {snapshot_id}, which this replay did not make: {other} differs. Name another branch, or empty "
+            f"it with `headrace rollback {catalog.pipeline} --to beginning --branch {branch}`"
         )
     return head
 
@@ -160,7 +156,7 @@ def _check_input(what: str, epochs: Sequence[RecordedEpoch], landing: Landing) -
     if gone:
         more = f"; and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
         raise InputGoneError(
-            f"{what} reads what was read then, and {len(gone)} files are not there as they were: "
+            f"{what} reads the recorded files again, and {len(gone)} of them are gone or changed: "
             f"{'; '.join(gone[:_NAMED])}{more}. Put them back as they were, or replay what has landed with --clock"
         )
 
@@ -169,10 +165,10 @@ def _gone(store: ObjectStore, prefix: str, files: Iterable[LandedFile]) -> Itera
     """Yields input files that are missing or changed, each with what is different."""
     there = {info.path: info for info in store.list(f"{prefix}/" if prefix else "")}
     for file in files:
-        found = there.get(file.path) or _stat(store, file.path)
-        if found is None:
+        current = there.get(file.path) or _stat(store, file.path)
+        if current is None:
             yield f"{file.path} is gone"
-        elif not is_unchanged(store, file, LandedFile(found.path, found.size, found.etag)):
+        elif not is_unchanged(store, file, LandedFile(current.path, current.size, current.etag)):
             yield f"{file.path} has changed"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.model.arguments import Arguments
 from headrace.model.triggers import Signal
-from headrace.pipeline.executors import Executor
+from headrace.pipeline.executors import executor_name
 from headrace.runs.modes import Mode
 from headrace.runs.options import parse_signal
 from headrace.runs.reporting.listener import LineListener, Listener, Watched, watched
@@ -16,7 +16,7 @@ from headrace_snapshots.refs import MAIN
 _LIMITS = ("max_epochs", "files_per_epoch", "bytes_per_epoch")
 _TEXTS = {"branch": "trial", "from_branch": MAIN, "clock_step": "5m", "snapshot": "3f0c9a7be2d14c55"}
 _TIMES = {"clock": "2026-01-01T00:00:00Z", "start": "2026-01-05", "end": "2026-01-07"}
-_CHOICES: dict[str, type[StrEnum]] = {"executor": Executor, "mode": Mode}
+_CHOICES: dict[str, type[StrEnum]] = {"mode": Mode}
 
 
 def checked(call: str, **given: Any) -> dict[str, Any]:
@@ -45,6 +45,8 @@ def _checked(arguments: Arguments, name: str, value: Any) -> Any:
     if name in _TIMES:
         text = value.isoformat() if isinstance(value, date) else value
         return arguments.text(name, text, _TIMES[name])
+    if name == "executor":
+        return executor_name(arguments, value)
     if name in _CHOICES:
         return arguments.choice(name, value, _CHOICES[name])
     return _signals(arguments, value) if name == "signals" else arguments.flag(name, value)
@@ -53,7 +55,7 @@ def _checked(arguments: Arguments, name: str, value: Any) -> Any:
 def _signals(arguments: Arguments, given: Sequence[str | Signal]) -> tuple[Signal, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise arguments.wrong("signals", given, 'write a list, such as ["go"]')
-    return tuple(_signal(arguments, each) for each in given)
+    return tuple(_signal(arguments, signal) for signal in given)
 
 
 def _signal(arguments: Arguments, given: str | Signal) -> Signal:

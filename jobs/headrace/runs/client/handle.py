@@ -218,26 +218,26 @@ class PipelineHandle(PipelineReader):
 
     def release(self, snapshot: str, *, message: str) -> "Entry":
         """Publish a snapshot whose audit failed: a person's decision, recorded with its reason, the ``message``."""
-        return self._catalog.release(self._id_of(snapshot), message)
+        return self._moved(self._catalog.release(self._id_of(snapshot), message))
 
-    def tag(self, name: str, snapshot: str = MAIN) -> "Entry":
+    def tag(self, name: str, snapshot: str = MAIN, *, message: str = "") -> "Entry":
         """Give a snapshot a name that stays: to read it, to roll back to it, to replay it."""
-        return self._catalog.tag(name, self._id_of(snapshot))
+        return self._moved(self._catalog.tag(name, self._id_of(snapshot), message))
 
     def drop(self, name: str, *, message: str = "") -> "Entry":
         """Drop a branch or a tag. Its snapshots stay in the store. The entry says which branches and tags stand."""
         head = self._catalog.head()
-        return self._catalog.drop(ref_of(name, head.refs, head.generations) or name, message)
+        return self._moved(self._catalog.drop(ref_of(name, head.refs, head.generations) or name, message))
 
     def fork(self, snapshot: At, name: str) -> "Entry":
         """Make a branch ``name`` at a snapshot (named as ``at`` is), for runs beside main: ``run(branch=name)``.
 
         Raises UnknownBranchError, NoSnapshotError.
         """
-        found = snapshot_at(self._catalog, snapshot).manifest
-        if found is None:
+        manifest = snapshot_at(self._catalog, snapshot).manifest
+        if manifest is None:
             raise NoSnapshotError(f"{snapshot} of pipeline {self.name} has no snapshot yet, so nothing can be forked")
-        return self._catalog.fork(name, found.snapshot_id)
+        return self._moved(self._catalog.fork(name, manifest.snapshot_id))
 
     @overload
     def rollback(
@@ -264,7 +264,7 @@ class PipelineHandle(PipelineReader):
         to_id = None if to == BEGINNING else named_id(catalog, catalog.known_head(), to)
         given_up = would_give_up(catalog, branch, to_id)
         if not dry_run:
-            return catalog.rollback(branch, given_up.to, message, patches=given_up.patches)
+            return self._moved(catalog.rollback(branch, given_up.to, message, patches=given_up.patches))
         if PUBLISHED not in given_up.moves:
             return given_up
         from headrace.audit.releases import ended_by
@@ -272,7 +272,9 @@ class PipelineHandle(PipelineReader):
         return replace(given_up, told=(*given_up.told, *ended_by(catalog, given_up.moves[PUBLISHED][1])))
 
     @overload
-    def promote(self, branch: str, *, patch: bool = False, dry_run: Literal[False] = False) -> "RunResult": ...
+    def promote(
+        self, branch: str, *, patch: bool = False, dry_run: Literal[False] = False, message: str = ""
+    ) -> "RunResult": ...
 
     @overload
     def promote(
@@ -285,11 +287,12 @@ class PipelineHandle(PipelineReader):
     ) -> "PatchRehearsal": ...
 
     def promote(
-        self, branch: str, *, patch: bool = False, dry_run: bool = False, limit: int = 20
+        self, branch: str, *, patch: bool = False, dry_run: bool = False, limit: int = 20, message: str = ""
     ) -> "RunResult | Rehearsal | PatchRehearsal":
         """Make ``branch`` main and published, if its whole audit succeeded and it has read all that main has. As a
         ``patch`` only its rows of windows that have expired on both replace those of main, which goes on as it is;
-        the branch stays. Where nothing differs nothing happens, and the result has no epochs.
+        the branch stays. Where nothing differs nothing happens, and the result has no epochs. ``message`` says in
+        the log who decided it, and why.
 
         ``dry_run`` moves nothing, and gives what readers would see change (at most ``limit`` rows; all are counted) and
         the errors that would be raised. Raises UnknownBranchError, AuditMissingError, AuditFailedError,
@@ -304,7 +307,7 @@ class PipelineHandle(PipelineReader):
         if not arguments.flag("patch", patch):
             if dry_run:
                 return promotion.rehearse(self._catalog, branch, limit=limit)
-            return promotion.promote(self._catalog, branch, run_id=self._new_run_id())
+            return promotion.promote(self._catalog, branch, run_id=self._new_run_id(), message=message)
         from headrace.runs.patching import patch as patching  # with what reads rows
 
         if dry_run:
@@ -380,6 +383,13 @@ class PipelineHandle(PipelineReader):
 
         epochs = Arguments("plot").whole("epochs", epochs, least=1)
         return plot(self._catalog, at, epochs, None if out is None else Path(out))
+
+    def _moved(self, entry: "Entry") -> "Entry":
+        """``entry``, after which the summary of the pipeline is written again."""
+        from headrace.runs.reporting.summary_renewal import renew_summary
+
+        renew_summary(self._catalog)
+        return entry
 
     def _id_of(self, snapshot: str) -> str:
         return named_id(self._catalog, self._catalog.head(), snapshot)

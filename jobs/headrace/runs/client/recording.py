@@ -13,6 +13,8 @@ from headrace.runs.options import RunOptions
 from headrace.runs.publishing.promotion import BranchBehindError, cut_over
 from headrace.runs.reporting.listener import Watched
 from headrace.runs.reporting.results import Action, RunError, RunResult, now, write
+from headrace.runs.reporting.summary_renewal import renew_summary
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
 
@@ -43,8 +45,11 @@ def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOpti
             write(store, failed)
         except HeadraceError as unwritten:
             error.add_note(f"and the result object could not be written: {unwritten}")
+        else:
+            renew_summary(Catalog(store, pipeline.name), failed)
         raise
     write(store, result)
+    renew_summary(Catalog(store, pipeline.name), result)
     return result
 
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.audit.range import audited_files, unseen
+from headrace.audit.range import audited_files, unpublished_range
 from headrace.extras import require
-from headrace.pipeline.executors import Executor, ExecutorDecision
+from headrace.pipeline.executors import AUTO, EXECUTORS, LOCAL, SPARK, ExecutorDecision
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.progress import progress_of, unread_files
 from headrace.runs.reporting.results import Action
@@ -21,6 +21,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import is_current
 from headrace_snapshots.store import open_store
 
 INPUT: Final = "HEADRACE_AUTO_INPUT"
@@ -53,30 +54,30 @@ class WorkEstimate:
         """The work of continuing from ``head``."""
         if head is None:
             return cls(input_bytes)
-        layers = [layer for name, some in head.tables.items() if name != "current" for layer in some]
+        layers = [layer for name, some in head.tables.items() if not is_current(name) for layer in some]
         state = stored_bytes(file for layer in layers for file in layer.files)
         return cls(input_bytes, state)
 
 
 def choose(
-    pipeline: Pipeline, asked: Executor | None, work: Callable[[], WorkEstimate], reason: str = ""
+    pipeline: Pipeline, asked: str | None, work: Callable[[], WorkEstimate], reason: str = ""
 ) -> ExecutorDecision:
-    """What a run takes that is ``asked`` to (None: nobody has), for the ``reason`` that whoever asks gives.
+    """The executor of a run: the one that is ``asked`` for, with the caller's ``reason``, else (None) the pipeline's.
 
     ``work`` is called only if it counts. Raises SizeError.
     """
     executor = asked or pipeline.executor
-    if executor is Executor.AUTO:
+    if executor == AUTO:
         return fitting(pipeline, work(), Bounds.stated())
     return ExecutorDecision(executor, reason or ("the pipeline's own" if asked is None else "asked for"))
 
 
-def check_installed(pipeline: Pipeline, executor: Executor) -> None:
+def check_installed(pipeline: Pipeline, executor: str) -> None:
     """Raise NotInstalledError unless what a run of ``pipeline`` on ``executor`` needs is installed. AUTO needs nothing
     until it has chosen.
     """
-    if executor is Executor.SPARK:
-        require("spark", "the executor spark", "take the executor local, which needs no JVM (--executor local)")
+    if executor != AUTO:
+        EXECUTORS[executor].check_installed()
     if count := len(pipeline.expectations):
         require("quality", f"the audit of pipeline {pipeline.name} (expectations: {count})")
 
@@ -84,19 +85,17 @@ def check_installed(pipeline: Pipeline, executor: Executor) -> None:
 def fitting(pipeline: Pipeline, work: WorkEstimate, bounds: Bounds) -> ExecutorDecision:
     """What AUTO takes for ``work`` of ``pipeline``."""
     if functions := pipeline.spark_functions:
-        return ExecutorDecision(Executor.SPARK, f"auto: the pipeline names Spark code, {functions[0].name}")
+        return ExecutorDecision(SPARK, f"auto: the pipeline names Spark code, {functions[0].name}")
     for size, bound, what, variable in (
         (work.input, bounds.input, "new input", INPUT),
         (work.state, bounds.state, "state", STATE),
     ):
         if size > bound:
-            return ExecutorDecision(
-                Executor.SPARK, f"auto: {shown(size)} of {what} are more than {shown(bound)} ({variable})"
-            )
+            return ExecutorDecision(SPARK, f"auto: {shown(size)} of {what} are more than {shown(bound)} ({variable})")
     return ExecutorDecision(
-        Executor.LOCAL,
-        f"auto: {shown(work.input)} of new input and {shown(work.state)} of state need no Spark; "
-        f"up to {shown(bounds.input)} and {shown(bounds.state)} do not",
+        LOCAL,
+        f"auto: {shown(work.input)} of new input and {shown(work.state)} of state need no Spark, which is for more "
+        f"than {shown(bounds.input)} and {shown(bounds.state)}",
     )
 
 
@@ -110,8 +109,8 @@ def work_of(
     catalog = Catalog(store, pipeline.name)
     head = catalog.head().refs.get(branch)
     match action:
-        case "audit" if (found := unseen(catalog, branch)) is not None:
-            return work_of_audit(catalog, found.after, found.until)
+        case "audit" if (unpublished := unpublished_range(catalog, branch)) is not None:
+            return work_of_audit(catalog, unpublished.after, unpublished.until)
         case "recover" | "backfill":  # which sweep whatever was asked for
             return work_of_run(catalog, Landing(pipeline, store), snapshot or head, full_sweep=True)
         case _:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from headrace.audit.frames import Frame
 from headrace.audit.range import AuditedFiles
@@ -18,7 +18,6 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.views.columns import ViewColumns
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import PipelineProgress, WatermarkHold
-from headrace.state.datafiles.epoch_files import Written
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.store import ObjectStore
 
@@ -53,7 +52,7 @@ class ExecutorSide(Protocol):
 
 
 class Engine(Protocol):
-    """The state of one pipeline between epochs. ``compute`` is called from one thread, ``write`` may run beside it."""
+    """The state of one pipeline between epochs. ``compute`` is called from one thread."""
 
     @property
     def epoch(self) -> int:
@@ -82,7 +81,7 @@ class Engine(Protocol):
         tables: Mapping[str, Sequence[Layer]],
         renamed: Sequence[Formerly] = (),
     ) -> None:
-        """Go on from a snapshot: its epoch, its progress, the layers of its tables. ``renamed``: what the columns of
+        """Continue from a snapshot: its epoch, its progress, the layers of its tables. ``renamed``: what the columns of
         the stages are called there, if it was made by another definition; the first epoch migrates their state.
         """
 
@@ -93,17 +92,14 @@ class Engine(Protocol):
         *,
         is_last: bool = False,
         signals: Sequence[Signal] = (),
-        settles: bool = True,
+        wait_for_merges: bool = True,
         hold: WatermarkHold | None = None,
         recorded: bool = False,
     ) -> ComputedEpoch:
-        """The next epoch. It ``settles``: no other may come soon, so nothing is left to be done beside it. ``hold``:
-        watermarks that it does not pass. Its files are to be as they were ``recorded``: it is an error if one has
-        changed; else they are read as they have become.
+        """The next epoch, whose files are stored when it returns. ``wait_for_merges``: no other may come soon, so it
+        leaves nothing to be done beside it. ``hold``: watermarks that it does not pass. Its files are to be as they
+        were ``recorded``: it is an error if one has changed; else they are read as they have become.
         """
-
-    def write(self, computed: Any, tables: Mapping[str, Sequence[Layer]]) -> Written:
-        """Store what an epoch that it computed changed in ``tables``."""
 
     def fold_current(
         self, layers: Sequence[Layer], prefix: str, bottom: bool, names: Mapping[str, Names], stop: Stop

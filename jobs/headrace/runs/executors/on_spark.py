@@ -59,7 +59,7 @@ class SparkExecution:
         if self.given_session is not None or self._own is not None:
             return
         self._log = None if is_submitted() else new_log(self.run_id)
-        self.listener.noted("starting Spark" if self._log is None else f"starting Spark; what it says: {self._log}")
+        self.listener.noted("starting Spark" if self._log is None else f"starting Spark; its messages: {self._log}")
         thread = ThreadPoolExecutor(1, thread_name_prefix="spark")
         self._own = thread.submit(spark_session, f"headrace {self.pipeline.name}", log=self._log)
         thread.shutdown(wait=False)
@@ -92,7 +92,7 @@ class SparkExecution:
         """
         stated = size_in(AUDIT_BYTES)
         size = stored_bytes(audited.files[view])
-        all_bytes = size + sum(stored_bytes(each.files.files[ExpectationView.PANES]) for each in released)
+        all_bytes = size + sum(stored_bytes(release.files.files[ExpectationView.PANES]) for release in released)
         if all_bytes <= (MOST_IN_PROCESS if stated is None else stated) or is_connected(self.spark):
             from headrace.audit.arrow_frames import arrow_frame  # with DuckDB: only where something is expected
 
@@ -100,9 +100,9 @@ class SparkExecution:
         rows = self._stored_rows(view, audited, columns)
         if view is ExpectationView.CURRENT:
             rows = newest_since(self.spark, rows, columns.identity, audited.since, size)
-        for each in released:
+        for release in released:
             rows = rows_without(
-                rows, self._stored_rows(ExpectationView.PANES, each.files, each.columns), columns.decided
+                rows, self._stored_rows(ExpectationView.PANES, release.files, release.columns), columns.decided
             )
         return rows
 

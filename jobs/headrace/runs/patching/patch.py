@@ -1,13 +1,12 @@
 """Output patch: rows of a branch replace those of main in windows that have expired, and nothing else of main changes.
 
-Theory of operation
--------------------
-A window that has expired on main (semantics 5.2) is over there: its state is gone, and what would still come for it is
-dropped. So its row of ``current`` may be replaced without the engine knowing. A patch is epoch n+1 of main, with the
-clocks, inputs and state of epoch n. Its panes are, for each row that is replaced, the retraction of what stands
-(sequence 0) and the new pane (sequence 1: late, the last of its window, one index up); a row that the branch does not
-have is only retracted. The same files are the top layer of ``current``, so that whoever folds that need not know of
-patches. Rows are copied: nothing of the branch is needed afterwards. ``Manifest.patch`` says what was patched last.
+Theory of operation ------------------- A window that has expired on main (semantics 5.2) is over there: its state is
+gone, and what would still come for it is dropped. So its row of ``current`` may be replaced without the engine knowing.
+A patch is epoch n+1 of main, with the clocks, inputs and state of epoch n. Its panes are, for each row that is
+replaced, the retraction of what stands (sequence 0) and the new pane (sequence 1: late, the last of its window, one
+index up); a row that the branch does not have is only retracted. The same files are the top layer of ``current``, so
+that compaction need not know of patches. Rows are copied: nothing of the branch is needed afterwards.
+``Manifest.patch`` says what was patched last.
 
 *Which rows.* Those whose values differ and whose windows have expired on main and on the branch. One that is still
 open on either stays. So does what a patch has made of a row since the branch was forked, unless all elements of the
@@ -21,7 +20,7 @@ become part of one that is still open, here or there: replacing the one without 
 what is in both. Of windows of a user's own nobody knows that. And what is refused for a cut-over: a branch without a
 good audit, behind main, or with what main has given up.
 
-*Order.* Everything is looked at before main is claimed, which fences whoever writes it; files are stored after that, so
+*Order.* The patch checks everything before it claims main, which fences main's writer; it stores files after that, so
 that no expiry takes them for garbage. The patch is audited before it is committed: one that fails is never on main.
 Commit and publish are two entries of the log: between them main has a whole patch, and readers have none; the next run
 of the pipeline publishes it, and so does the same patch done again.
@@ -44,11 +43,13 @@ from headrace.runs.patching.plan import REFUSALS, PlannedPatch, check_unsettled
 from headrace.runs.publishing.publish import publish_range, published_result
 from headrace.runs.reporting.results import RunError, RunResult
 from headrace.runs.reporting.results import now as timestamp
+from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.filelog import FileRecord
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import UNNAMED, file_stem
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class PatchRehearsal:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value, as far as ``output`` has one."""
-        refusals = [asdict(RunError.of(each)) for each in self.refusals]
+        refusals = [asdict(RunError.of(refusal)) for refusal in self.refusals]
         left = {reason.value: number for reason, number in self.left.items()}
         return {"branch": self.branch, "refusals": refusals, "output": self.output.to_json(), "left": left}
 
@@ -110,6 +111,7 @@ def patch(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
             _publish(catalog, outcome)
         finally:
             catalog.settle()
+            renew_summary(catalog)
     return _result(manifest, outcome, run_id, started_at)
 
 
@@ -182,12 +184,13 @@ class _Commit:
         if claim.snapshot_id != main.snapshot_id:
             raise PublishConflictError(
                 f"main of {catalog.pipeline} was moved from {main.snapshot_id} to {claim.snapshot_id} while its patch "
-                "was worked out: look again"
+                "was computed: run the command again"
             )
         epoch, snapshot_id = self.patching.patch.epoch, catalog.new_snapshot_id()
         prefix = catalog.data_prefix(epoch, snapshot_id)
-        files = put_rows(catalog.store, f"{prefix}/panes-patch", self.rows.records(epoch))
+        files = put_rows(catalog.store, f"{prefix}/{file_stem(UNNAMED.panes)}-patch", self.rows.records(epoch))
         layer = Layer.of(files, epoch, epoch)
+        panes = catalog.append_record(main.logs[UNNAMED.panes], FileRecord(epoch, files))
         manifest = main.replace(
             snapshot_id=snapshot_id,
             branch=MAIN,
@@ -196,8 +199,8 @@ class _Commit:
             generation=claim.generation,
             created_at=timestamp(),
             progress={**main.progress, **_OF_AN_EPOCH},
-            tables={**main.tables, "current": (*main.tables.get("current", ()), layer)},
-            logs={**main.logs, "panes": catalog.append_record(main.logs["panes"], FileRecord(epoch, files))},
+            tables={**main.tables, UNNAMED.current: (*main.tables.get(UNNAMED.current, ()), layer)},
+            logs={**main.logs, UNNAMED.panes: panes},
             counts=_counts(main, self.numbers),
             timings={
                 "compute_seconds": computed - self.begun,
@@ -229,11 +232,11 @@ class _Commit:
             ),
         )
         if not outcome.success:
-            found = "; ".join(finding.describe() for finding in outcome.failed)
+            failures = "; ".join(finding.describe() for finding in outcome.failed)
             raise AuditFailedError(
                 f"pipeline {catalog.pipeline}: {len(outcome.failed)} of {len(outcome.findings)} expectations failed on "
-                f"what a patch by branch {self.patching.planned.branch} would write, and nothing was patched: {found}; "
-                f"data docs: {outcome.path}/docs"
+                f"what a patch by branch {self.patching.planned.branch} would write, and nothing was patched: "
+                f"{failures}. Data docs: {outcome.path}/docs"
             )
         return outcome
 

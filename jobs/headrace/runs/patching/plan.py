@@ -1,4 +1,4 @@
-"""A patch that is asked for: what it would be made of, and what stands against it (``patch`` has the theory)."""
+"""The plan of a patch: its rows, and every reason against it (``patch`` has the theory)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from headrace.audit.range import seen
+from headrace.audit.range import last_published
 from headrace.audit.store import AuditOutcome, read_audit
 from headrace.errors import FixConfigError, RetryError
 from headrace.model.accumulation import Accumulation
@@ -50,7 +50,7 @@ class OpenWindowsError(RetryError):
 
 
 REFUSALS = (*OF_PROMOTIONS, UnpatchableError, OtherDefinitionError, UnpublishedError, OpenWindowsError)
-"""What stands against a patch, as opposed to what goes wrong while one looks."""
+"""The reasons against a patch, as opposed to errors of the check itself."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +86,15 @@ class PlannedPatch:
     @cached_property
     def base(self) -> Manifest | None:
         """The newest snapshot that is of main and of the branch; None if they began apart."""
-        found = seen(self.catalog, self.branch.snapshot_id, self.main.snapshot_id)
-        return None if found is None else self.catalog.manifest(found)
+        common = last_published(self.catalog, self.branch.snapshot_id, self.main.snapshot_id)
+        return None if common is None else self.catalog.manifest(common)
 
     @cached_property
     def stage(self) -> LastStage:
         """What both definitions say of the last aggregation."""
-        found = LastStage.of(self.main)
-        assert found is not None  # as check_definition has seen
-        return found
+        last = LastStage.of(self.main)
+        assert last is not None  # as check_definition has seen
+        return last
 
     @property
     def expected(self) -> list[Expectation]:
@@ -148,10 +148,10 @@ class PlannedPatch:
     @cached_property
     def _patches(self) -> list[int]:
         """The epochs of main after the fork that are patches. Raises PatchedSinceError."""
-        found: list[int] = []
+        patches: list[int] = []
         newest = self.main
         while self.base is not None and newest.patch is not None and newest.patch.epoch > self.base.epoch:
-            found.append(newest.patch.epoch)
+            patches.append(newest.patch.epoch)
             at = self.catalog.ancestor_at(newest.snapshot_id, newest.patch.epoch - 1)
             before = None if at is None else self._kept(at)
             if before is None:
@@ -161,13 +161,13 @@ class PlannedPatch:
                     "which rows were patched since the fork. Backfill from the beginning, with a new branch"
                 )
             newest = before
-        if found and self.stage.merging is not None:
+        if patches and self.stage.merging is not None:
             raise PatchedSinceError(
                 f"branch {self.planned.branch} of {self.catalog.pipeline} was forked before main was patched in epoch "
-                f"{found[0]}, and its windows merge: it may have parts of what was replaced. Backfill from the "
+                f"{patches[0]}, and its windows merge: it may have parts of what was replaced. Backfill from the "
                 "beginning, with a new branch"
             )
-        return found
+        return patches
 
     def _kept(self, snapshot_id: str) -> Manifest | None:
         """None if it has expired: younger manifests name it all the same."""
@@ -186,7 +186,8 @@ class PlannedPatch:
         if self.main.fingerprint != self.branch.fingerprint:
             raise OtherDefinitionError(
                 f"branch {self.planned.branch} of {name} was made by another definition than main: its rows mean "
-                "something else. Promote it without --patch, or run main with the definition of now and backfill again"
+                "something else. Promote it without --patch, or run main with the current definition and backfill "
+                "again"
             )
         if stage is None:
             raise OtherDefinitionError(
@@ -195,7 +196,7 @@ class PlannedPatch:
             )
         if stage.own is not None:
             raise UnpatchableError(
-                f"windows of {name} are of a class of your own, {stage.own}, of which nobody knows whether they merge: "
+                f"windows of {name} are of your own class {stage.own}, and Headrace does not know whether they merge: "
                 "only a whole branch can be promoted (without --patch)"
             )
         if stage.accumulation is Accumulation.DISCARDING:

@@ -1,9 +1,9 @@
 """Promotion: a branch becomes main and published, by one catalog entry. The end of a backfill, or a person's decision.
 
-It is refused while the branch has no good audit of all that readers have not seen, while main has read files that the
-branch has not (so that nothing that was visible is lost), when it would bring back what main had and has left, and
-while its clock is ahead of the real one. A branch that was forked before main was patched (``runs/patching``) is
-refused too: what it was forked with lacks the patch. So is one whose input has ended (a batch): main would drop all
+It is refused while the branch has no good audit of all that readers have not seen, and while main has read files that
+the branch has not, so that nothing visible is lost. It is also refused when it would bring back what main had and has
+left, and while its clock is ahead of the real one. A branch that was forked before main was patched (``runs/patching``)
+is refused too: what it was forked with lacks the patch. So is one whose input has ended (a batch): main would drop all
 that comes later.
 
 What main had is known by ids of snapshots (``Head.past``), not by names of branches, which are used again. So a branch
@@ -18,7 +18,7 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from headrace.audit.range import seen
+from headrace.audit.range import last_published
 from headrace.audit.store import (
     AuditDamagedError,
     AuditFailedError,
@@ -35,6 +35,7 @@ from headrace.runs.publishing.publish import AuditMissingError, published_result
 from headrace.runs.publishing.read_files import files_main_read, files_read, lacking
 from headrace.runs.reporting.results import RunError, RunResult
 from headrace.runs.reporting.results import now as timestamp
+from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace_snapshots.catalog import Catalog, Head, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -92,7 +93,7 @@ REFUSALS = (
     PatchedSinceError,
     BranchBehindError,
 )
-"""What stands against a promotion, as opposed to what goes wrong while one looks."""
+"""The reasons against a promotion, as opposed to errors of the check itself."""
 
 
 @dataclass(frozen=True)
@@ -105,18 +106,18 @@ class Rehearsal:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value, as far as ``diff`` has one."""
-        refusals = [asdict(RunError.of(each)) for each in self.refusals]
+        refusals = [asdict(RunError.of(refusal)) for refusal in self.refusals]
         return {"branch": self.branch, "refusals": refusals, "diff": self.diff.to_json()}
 
 
-def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over") -> RunResult:
+def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over", message: str = "") -> RunResult:
     """``promote``, for a pipeline under ``root``."""
-    return promote(Catalog(open_store(root), pipeline), branch, run_id=run_id)
+    return promote(Catalog(open_store(root), pipeline), branch, run_id=run_id, message=message)
 
 
-def promote(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
+def promote(catalog: Catalog, branch: str, *, run_id: str, message: str = "") -> RunResult:
     """Make ``branch`` main and published, if the audit of all that it has and readers have not succeeded, and it has
-    taken in all that main has.
+    taken in all that main has. ``message`` says in the log who decided it, and why.
 
     ``epochs`` and ``rows`` of the result are those that become visible. When the branch was promoted already nothing
     happens, and the result is the first one's again, for a caller that died before it could tell.
@@ -135,7 +136,8 @@ def promote(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
     visible = list(catalog.ancestry(planned.head.snapshot_id, until=planned.base))
     outcome = planned.audit
     if done is None:
-        catalog.promote(branch, expected_main=planned.main, expected=planned.head.snapshot_id)
+        catalog.promote(branch, expected_main=planned.main, expected=planned.head.snapshot_id, message=message)
+        renew_summary(catalog)
     return published_result(planned.head, visible, outcome, action="cut_over", run_id=run_id, started_at=started_at)
 
 
@@ -160,7 +162,7 @@ def rehearse(catalog: Catalog, branch: str, *, limit: int = 20) -> Rehearsal:
 def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
     """Raise what would stand against the promotion of ``branch`` whatever is computed there, before that is done.
 
-    ``begin``: what the branch is to begin with if there is none of that name; None: with nothing.
+    ``begin``: what a new branch begins with; None: with nothing.
     """
     now = catalog.head()
     if branch in now.generations:
@@ -199,7 +201,7 @@ class Planned:
     @cached_property
     def base(self) -> str | None:
         """The newest snapshot of the branch that readers have seen: what comes after it becomes visible."""
-        return seen(self.catalog, self.head.snapshot_id, self.published)
+        return last_published(self.catalog, self.head.snapshot_id, self.published)
 
     @cached_property
     def audit(self) -> AuditOutcome | None:
@@ -240,8 +242,8 @@ class Planned:
         if clock > instant(datetime.now(UTC)):
             raise ClockAheadError(
                 f"branch {self.branch} of {self.catalog.pipeline} is a replay whose clock stands at {render(clock)}, "
-                "which is still to come: clocks never go back, so main would do nothing by processing time until then. "
-                "Replay with an earlier --clock, or run a backfill"
+                "in the future: clocks never go back, so main would do nothing by processing time until then. Replay "
+                "with an earlier --clock, or run a backfill"
             )
 
     def _check_goes_on(self) -> None:
@@ -270,7 +272,7 @@ class Planned:
         lost = self._left_by_main(kept)
         if lost is None:
             return
-        replaced = [each for each in self.past.replaced if self._is_behind(lost.snapshot_id, each.main)]
+        replaced = [promotion for promotion in self.past.replaced if self._is_behind(lost.snapshot_id, promotion.main)]
         why = "main was rolled back, or another branch was promoted"
         if replaced:
             why = f"another branch was promoted (entry {replaced[0].entry} of the log)"
@@ -300,7 +302,7 @@ class Planned:
         if made.branch == self.branch:  # an old log does not tell what main had: the name is all there is
             return None
         line = catalog.ancestry(head, until=None if kept is None else kept.snapshot_id)
-        return next((catalog.link(each.snapshot_id) for each in line if each.branch != self.branch), None)
+        return next((catalog.link(link.snapshot_id) for link in line if link.branch != self.branch), None)
 
 
 def _promoted_before(catalog: Catalog, now: Head, branch: str) -> Entry | None:
@@ -321,7 +323,7 @@ def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: 
     """
     readable = (link.manifest for link in catalog.lineage(old_main) if link.manifest is not None)
     main = next(readable, None)
-    begun = seen(catalog, manifest.snapshot_id, old_main)
+    begun = last_published(catalog, manifest.snapshot_id, old_main)
     if main is None or main.patch is None or begun is None:  # who begins with nothing computes what was patched
         return
     epoch = catalog.link(begun).epoch

@@ -2,16 +2,17 @@
 nothing else.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from headrace.audit.store import AuditFailedError, AuditOutcome, failure_message, read_audit
 from headrace.errors import FixDataError, RetryError
 from headrace.model.time import render
+from headrace.observe.history import totals
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.reporting.results import Action, AuditReference, RunResult
 from headrace.runs.reporting.results import now as timestamp
+from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace_snapshots.catalog import Catalog, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -43,13 +44,18 @@ def stored_audit(pipeline: str, root: str) -> AuditOutcome | None:
 
 
 def publish_audited(
-    pipeline: str, root: str, *, told: str | None, run_id: str = "publish", expected_snapshot: str | None = None
+    pipeline: str,
+    root: str,
+    *,
+    last_announced: str | None,
+    run_id: str = "publish",
+    expected_snapshot: str | None = None,
 ) -> RunResult:
     """Publish main if the stored audit of (published, main] succeeded; nothing happens if that is published already.
 
-    ``told`` is the published snapshot that the caller knows of, None: of none. ``epochs`` and ``rows`` of the result
-    are all that became visible since then, by this publish, by one whose caller died before it could tell, or by a
-    person's release.
+    ``last_announced`` is the published snapshot that the caller knows of, None: of none. ``epochs`` and ``counts`` of
+    the result are over all that became visible since then, by this publish, by one whose caller died before it could
+    tell, or by a person's release.
 
     ``expected_snapshot`` refuses to publish anything else than the snapshot that the caller has in mind.
     Raises AuditMissingError, AuditFailedError, NothingToPublishError.
@@ -75,8 +81,9 @@ def publish_audited(
                 "run the process DAG again"
             )
         publish_range(catalog, outcome)
+        renew_summary(catalog)
     manifest = catalog.manifest(head)
-    unheard = list(_became_visible(catalog, head, told))
+    unheard = list(_became_visible(catalog, head, last_announced))
     return published_result(manifest, unheard, outcome, action="publish", run_id=run_id, started_at=started_at)
 
 
@@ -97,12 +104,12 @@ def published_result(
         status="succeeded",
         started_at=started_at,
         finished_at=timestamp(),
-        epochs=tuple(reversed([each.epoch for each in visible])),
+        epochs=tuple(reversed([manifest.epoch for manifest in visible])),
         snapshot=head.snapshot_id,
         epoch=head.epoch,
         published=head.snapshot_id,
         audit=None if outcome is None else reference(outcome),
-        counts=total_counts(visible),
+        counts=totals(visible),
         watermark=render(StoredProgress.of(head).watermark),
     )
 
@@ -116,21 +123,13 @@ def publish_range(catalog: Catalog, outcome: AuditOutcome) -> None:
     )
 
 
-def total_counts(manifests: Iterable[Manifest]) -> dict[str, int]:
-    """The counts of all these epochs together, by name."""
-    total: Counter[str] = Counter()
-    for manifest in manifests:
-        total.update(manifest.counts)
-    return dict(total)
-
-
 def _became_visible(catalog: Catalog, until: str, since: str | None) -> Iterator[Manifest]:
     """The snapshots up to ``until`` that are neither ``since`` nor before it, newest first."""
-    seen: Link | None = None
+    common: Link | None = None
     if since is not None:
         with suppress(MissingSnapshotError, BrokenObjectError):  # it may be one of a root that was emptied since
-            seen = catalog.common_ancestor(since, until)
-    return catalog.ancestry(until, until=None if seen is None else seen.snapshot_id)
+            common = catalog.common_ancestor(since, until)
+    return catalog.ancestry(until, until=None if common is None else common.snapshot_id)
 
 
 def reference(outcome: AuditOutcome) -> AuditReference:

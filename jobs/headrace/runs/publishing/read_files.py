@@ -9,6 +9,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import INPUTS
 
 
 def lacking(here: set[str], there: set[str]) -> list[str]:
@@ -36,10 +37,10 @@ def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapp
 
 def files_read(catalog: Catalog, manifest: Manifest | None) -> Mapping[str, set[str]]:
     """The paths of all files that were read up to ``manifest`` (None: none), by input."""
-    found: dict[str, set[str]] = defaultdict(set)
+    files: dict[str, set[str]] = defaultdict(set)
     for file in _inputs(catalog, manifest):
-        found[file.input].add(file.path)
-    return found
+        files[file.input].add(file.path)
+    return files
 
 
 def files_as_read(catalog: Catalog, manifest: Manifest | None, name: str) -> Mapping[str, InputFile]:
@@ -48,5 +49,5 @@ def files_as_read(catalog: Catalog, manifest: Manifest | None, name: str) -> Map
 
 
 def _inputs(catalog: Catalog, manifest: Manifest | None) -> Iterator[InputFile]:
-    for record in () if manifest is None else catalog.files(manifest.logs["inputs"]):
+    for record in () if manifest is None else catalog.files(manifest.logs[INPUTS]):
         yield from (file for file in record.files if isinstance(file, InputFile))

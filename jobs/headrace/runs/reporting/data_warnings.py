@@ -1,6 +1,4 @@
-"""What a run noticed in its data that a person should know, told when it ends: dates far ahead, columns that are
-missing, many late records.
-"""
+"""Warnings about the data of a run, given when it ends: dates far ahead, missing columns, many late records."""
 
 from collections.abc import Iterator
 
@@ -26,13 +24,15 @@ def noticed(tally: Tally) -> Iterator[str]:
         )
 
 
-def _lacking(found: Lacking) -> str:
-    where = f"file {found.file}" if found.files == 1 else f"{found.files:,} files, the first of them {found.file},"
-    near = "" if found.near is None else f"; its first record has {found.near!r}, which is spelled much like it"
+def _lacking(lacking: Lacking) -> str:
+    where = (
+        f"file {lacking.file}" if lacking.files == 1 else f"{lacking.files:,} files, the first of them {lacking.file},"
+    )
+    near = "" if lacking.near is None else f"; its first record has {lacking.near!r}, which is spelled much like it"
     return (
-        f"input {found.input} has no column {found.column!r} in any record of {where} and the pipeline reads it: it is "
-        f'NULL there{near}. Correct the name in the schema of the source, or write missing="null" in it if files may '
-        "lack a column"
+        f"input {lacking.input} has no column {lacking.column!r} in any record of {where} and the pipeline reads it: "
+        f'the column is NULL there{near}. Correct the name in the schema of the source, or write missing="null" in it '
+        "if files may lack a column"
     )
 
 

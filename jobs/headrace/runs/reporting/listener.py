@@ -27,7 +27,7 @@ _QUIET_DROPS = {
 
 @runtime_checkable
 class Listener(Protocol):
-    """What a run tells whoever watches it, from any of its threads."""
+    """Receives what a run has to tell, from any of the run's threads."""
 
     def noted(self, what: str) -> None:
         """The run begins something that takes a while, or has ended it."""
@@ -110,8 +110,8 @@ class Watched:
         """Says that the listener failed, if it did."""
         if self.failure is not None:
             yield redacted(
-                f"nothing more was told once the listener had failed ({type(self.failure).__name__}: {self.failure}); "
-                "the run went on"
+                f"the listener failed ({type(self.failure).__name__}: {self.failure}) and got no more messages; the "
+                "run went on"
             )
 
     def _tell(self, tell: Callable[[T], None], what: T) -> None:

@@ -1,6 +1,6 @@
 """The result object of a run: what it did or the typed error it died of, as one small JSON object beside the snapshots.
 
-Whoever started the run (Airflow, the command line, a test) reads this instead of parsing logs or exit codes.
+The starter of the run (Airflow, the command line, a test) reads this instead of parsing logs or exit codes.
 """
 
 import json
@@ -118,8 +118,10 @@ def from_json(data: bytes) -> RunResult:
     """The result in ``data``. Raises ResultFormatError (written by a newer version) or ResultDamagedError."""
     try:
         document: dict[str, Any] = json.loads(data)
-        if (found := document["format"]) != FORMAT:
-            raise ResultFormatError(f"a result object of format {found}; this version reads {FORMAT}: upgrade Headrace")
+        if (version := document["format"]) != FORMAT:
+            raise ResultFormatError(
+                f"a result object of format {version}; this version reads {FORMAT}: upgrade Headrace"
+            )
         fields = unsealed(document)
         if "rows" in fields:  # as results before November 2026 call the counts
             fields["counts"] = fields.pop("rows")
@@ -141,12 +143,12 @@ def write(store: ObjectStore, result: RunResult) -> None:
 def read(store: ObjectStore, pipeline: str, run_id: str) -> RunResult:
     """The result that a run left. Raises ObjectNotFoundError when it left none, and what from_json raises."""
     path = result_path(pipeline, run_id)
-    found = from_json(store.read(path))
-    if (found.pipeline, found.run_id) != (pipeline, run_id):
+    result = from_json(store.read(path))
+    if (result.pipeline, result.run_id) != (pipeline, run_id):
         raise ResultDamagedError(
-            f"{path} is the result of run {found.run_id} of {found.pipeline}; run the action again"
+            f"{path} is the result of run {result.run_id} of {result.pipeline}; run the action again"
         )
-    return found
+    return result
 
 
 def redacted(text: str) -> str:

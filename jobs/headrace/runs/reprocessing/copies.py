@@ -12,8 +12,9 @@ from functools import cached_property
 
 from headrace.errors import FixConfigError, FixDataError
 from headrace.model.time import instant
+from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileFormat, FileSource
+from headrace.pipeline.sources import FileSource
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.reprocessed_copies import AGAIN, landed_from
 from headrace.read.snapshots.snapshot_refs import At
@@ -21,8 +22,7 @@ from headrace.read.views.columns import View
 from headrace.runs.publishing.read_files import files_as_read
 from headrace.sources.file_planning import LandedFile, open_source
 from headrace.sources.formats.errors import UnreadableFileError
-from headrace.sources.formats.lines import first_line
-from headrace.sources.formats.reader import decompressed
+from headrace.sources.formats.file_format import FileFormat
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.landing_places import overlap
 from headrace_snapshots.catalog import Catalog
@@ -38,7 +38,6 @@ from headrace_snapshots.store import (
     open_store,
 )
 
-_SUFFIXES = {FileFormat.JSON: ".jsonl", FileFormat.CSV: ".csv", FileFormat.PARQUET: ".parquet"}
 _GZIP = ".gz"
 _PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
 
@@ -71,6 +70,11 @@ class Target:
     def uri(self) -> str:
         """The whole prefix."""
         return f"{self.store.uri.rstrip('/')}/{self.prefix}"
+
+    @property
+    def format(self) -> FileFormat:
+        """The format of the files."""
+        return FORMATS[self.source.format]
 
     @property
     def stem(self) -> str:
@@ -127,7 +131,7 @@ def late_behind(catalog: Catalog, pipeline: Pipeline, files: ByInput) -> int | N
     head = catalog.head().refs.get(MAIN)
     if head is None or not read:
         return 0
-    if any(each.source.transform is not None for each in pipeline.inputs if each.name in read):
+    if any(given.source.transform is not None for given in pipeline.inputs if given.name in read):
         return None
     from headrace.distribute.records import in_arrival_order, read_records  # with Arrow
     from headrace.kernel.delta import Disposition, aggregate
@@ -162,12 +166,12 @@ def _target(own: Target, store: ObjectStore, root: str, to: str | None) -> Targe
     if to is not None:
         named, prefix = open_source(store, to)
         target = replace(own, store=named, prefix=prefix, lands_in_source=False)
-        here, below = (each.uri.rstrip("/") for each in (own, target))
+        here, below = (side.uri.rstrip("/") for side in (own, target))
         return own if here == below else replace(target, lands_in_source=below.startswith(f"{here}/"))
     if "://" in path:
         raise LandingAgainError(
-            f"the source {path} is the same under every root, so its {own.view} records have no place of their own: "
-            "name a landing prefix for them (--to)"
+            f"the source {path} is the same under every root, so its {own.view} records need a landing prefix of "
+            "their own: name one (--to)"
         )
     beside = open_store(f"{root.rstrip('/')}/{own.view}")
     return replace(own, store=beside, prefix=path.strip("/"), lands_in_source=False)
@@ -176,22 +180,23 @@ def _target(own: Target, store: ObjectStore, root: str, to: str | None) -> Targe
 def suffix_of(source: FileSource) -> str:
     """How names end that the source takes. Raises LandingAgainError if it takes only files that are packed somehow."""
     if not source.suffixes:
-        return _SUFFIXES[source.format]
+        return FORMATS[source.format].suffix
     taken = [suffix for suffix in source.suffixes if not suffix.endswith(_PACKED)]
     if not taken:
         raise LandingAgainError(
             f"the source {source.path} takes only {', '.join(source.suffixes)}, which records are not landed as: "
-            f"let it take {_SUFFIXES[source.format]} too"
+            f"let it take {FORMATS[source.format].suffix} too"
         )
     return min(taken, key=lambda suffix: suffix.endswith(_GZIP))
 
 
 @dataclass(frozen=True)
 class Headers:
-    """The headers of the CSV files in ``store`` that records of the input ``name`` came from. These must be as they
-    were when they were read up to ``manifest``.
+    """The headers of the files in ``store`` that records of the input ``name`` came from, whose ``format`` has some.
+    The files must be as they were when they were read up to ``manifest``.
     """
 
+    format: FileFormat
     store: ObjectStore
     catalog: Catalog
     manifest: Manifest | None
@@ -206,7 +211,7 @@ class Headers:
 
     def _read(self, path: str) -> bytes | str:
         try:
-            return self._first_line(path)
+            return self.format.header(self._content(path), path)
         except ObjectNotFoundError:
             why = "is gone: put it back"
         except ObjectChangedError:
@@ -215,15 +220,11 @@ class Headers:
             why = "cannot be read"
         return f"{path}, which has the header of their columns, {why}"
 
-    def _first_line(self, path: str) -> bytes:
+    def _content(self, path: str) -> bytes:
         was = self._as_read.get(path)
-        same = None if was is None else ObjectInfo(path, was.size, was.etag, was.digest)
-        data = self.store.read(path) if same is None else self.store.read_same(same)
-        lines = first_line(decompressed(data, path))
-        if not len(lines):
-            raise UnreadableFileError(path, "it has no header")
-        header: bytes = lines.text[0].as_py()
-        return header
+        if was is None:
+            return self.store.read(path)
+        return self.store.read_same(ObjectInfo(path, was.size, was.etag, was.digest))
 
     @cached_property
     def _as_read(self) -> Mapping[str, stored.InputFile]:

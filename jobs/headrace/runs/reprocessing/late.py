@@ -5,8 +5,8 @@ default they land under a root of their own, ``{root}/late``, where a batch run 
 the results, to be added to what readers see. Who wants all in one result runs the original files as one batch, in which
 nothing is late.
 
-Each epoch's late records become one file (CSV: one for each header), named after the snapshot that dropped them and
-created by one conditional put: doing it again lands only what is not there yet.
+Each epoch's late records become one file (CSV, whose files have headers: one for each header), named after the snapshot
+that dropped them and created by one conditional put: doing it again lands only what is not there yet.
 
 A record late in all of its windows lands once. One that is late in some of them (sliding windows) was counted in the
 others, and a run of it alone would count it there again: it does not land, and is counted.
@@ -20,7 +20,6 @@ from typing import Any
 from headrace.model.time import instant
 from headrace.model.windows import CustomWindows
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileFormat
 from headrace.read.definition_changes import changed_since
 from headrace.read.snapshots.reprocessed_copies import landed_from
 from headrace.read.snapshots.snapshot_refs import At
@@ -71,7 +70,7 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, at: At = 
     unfit = "so its late records cannot be written as files of its source"
     why = None
     if isinstance(pipeline.where, CustomWindows):
-        why = "a window function of its own, so it is not known which late records other windows have taken"
+        why = "a window function of its own, so Headrace does not know which late records other windows have taken"
     elif pipeline.union:
         why = f"several inputs, {unfit}"
     elif pipeline.source.transform is not None:
@@ -104,12 +103,12 @@ class _Late:
         first = self.target.name(epoch)
         if first in self.target.already_landed:
             yield Copy(self.target, first, {})
-        elif (lines := lines_by_file(self._records(rows))) and self.target.source.format is FileFormat.CSV:
-            yield from self._csv(epoch, lines)
+        elif (lines := lines_by_file(self._records(rows))) and self.target.format.has_header:
+            yield from self._by_header(epoch, lines)
         elif lines:
             yield Copy(self.target, first, lines)
 
-    def _csv(self, epoch: str, lines: Mapping[str, Sequence[bytes]]) -> Iterator[Copy]:
+    def _by_header(self, epoch: str, lines: Mapping[str, Sequence[bytes]]) -> Iterator[Copy]:
         """A file for each header. Where one is missing, now or when the epoch landed first, a file for each that
         records came from, so that what is in it depends on no other.
         """

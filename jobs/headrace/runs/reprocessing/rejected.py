@@ -1,9 +1,9 @@
 """Replaying dead letters: records that could not be read, or were not allowed, landed again as they were.
 
-For whoever has mended what was wrong: the pipeline's schema, or the records themselves, as files in a prefix of their
-own. No window has counted them, so they may land where the pipeline reads, and its next run reads them again; who reads
-the files anew that they came from leaves these out (``read.snapshots.reprocessed_copies``). By default they land under
-a root of their own, ``{root}/rejected``.
+This is for people who have corrected the cause: the pipeline's schema, or the records themselves, as files in a prefix
+of their own. No window has counted dead letters, so they may land where the pipeline reads, and its next run reads them
+again; a run that reads the original files again ignores the copies (``read.snapshots.reprocessed_copies``). By default
+they land under a root of their own, ``{root}/rejected``.
 
 Each epoch's dead letters of an input become one file, those of a CSV input one for each file that they came from, with
 its header. They hold the bytes of the records, in the order of their files.
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileFormat, Input
+from headrace.pipeline.sources import Input
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.reprocessed_copies import DroppedBefore, landed_from
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
@@ -86,15 +86,15 @@ def _of_main(catalog: Catalog) -> Set[str]:
 
 def _chosen(pipeline: Pipeline, of: str | None, to: str | None) -> list[Input]:
     """The inputs whose dead letters land. Raises LandingAgainError."""
-    names = [each.name for each in pipeline.inputs]
+    names = [given.name for given in pipeline.inputs]
     if of is not None and of not in names:
         raise LandingAgainError(f"pipeline {pipeline.name} has no input {of!r}; its inputs: {', '.join(names)}")
     if to is not None and of is None and len(names) > 1:
         raise LandingAgainError(
-            f"pipeline {pipeline.name} has several inputs, whose records cannot land under one prefix: say which one "
-            f"is meant (--input): {', '.join(names)}"
+            f"pipeline {pipeline.name} has several inputs, whose records cannot land under one prefix: choose one "
+            f"(--input): {', '.join(names)}"
         )
-    return [each for each in pipeline.inputs if of in {None, each.name}]
+    return [given for given in pipeline.inputs if of in {None, given.name}]
 
 
 class _Rejected:
@@ -112,7 +112,7 @@ class _Rejected:
         for name, letters in self._letters(epoch, rows).items():
             target = self._targets[name]
             lines = lines_by_file(letters)
-            if target.source.format is FileFormat.CSV:
+            if target.format.has_header:
                 for number, (file, some) in enumerate(lines.items()):
                     yield Copy(target, target.name(epoch, name, number), {file: some})
             else:
@@ -139,12 +139,14 @@ class _Rejected:
 
     def _why_not(self, row: Mapping[str, Any], target: Target, epoch: str) -> str | None:
         """Why a dead letter cannot land; None if it can."""
-        if target.source.format is FileFormat.PARQUET:
-            return "of a Parquet file, of which no bytes are kept"
+        if not target.format.keeps_bytes:
+            return f"of a {target.format.name} file, of which no bytes are kept"
         if row["raw"] is None:
             if row["position"] is None:
                 return "a file that could not be read as a whole: land a sound one under another name"
             return "made by a Spark function, so no bytes of a file"
         if target.lands_in_source and epoch not in self._of_main:
-            return "rejected by a snapshot that main does not come from, or has let go: no run would read them"
+            return (
+                "rejected by a snapshot that main does not continue from, or that has expired: no run would read them"
+            )
         return None

@@ -4,24 +4,17 @@ A view (late records, dead letters) says which of its rows land, and in which fi
 snapshot, the targets, the content of a file in the source's own format, one conditional put each, and the counts.
 """
 
-import io
-import json
-from base64 import b64decode
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from headrace.model.expressions.expr import DataType
-from headrace.model.time import parse
+from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileFormat, Input
+from headrace.pipeline.sources import Input
 from headrace.read.snapshots.damage import ways_out
 from headrace.read.snapshots.reprocessed_copies import dropped
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
@@ -56,9 +49,8 @@ def lines_by_file(records: Iterable[DroppedRecord]) -> dict[str, list[bytes]]:
 
 @dataclass(frozen=True)
 class Copy:
-    """A file that is to land: ``lines`` by the input files that they came from, which have one header if they have any.
-
-    A record of Parquet is a line of JSON.
+    """A file that is to land: ``lines`` (the bytes of records) by the input files that they came from, which have one
+    header if they have any.
     """
 
     target: Target
@@ -73,14 +65,10 @@ class Copy:
     def content(self) -> bytes | str:
         """The content of the file; or as text why there is none."""
         lines = [line for some in self.lines.values() for line in some]
-        if self.target.source.format is FileFormat.PARQUET:
-            return _parquet(lines, self.target.source.schema)
-        if self.target.source.format is FileFormat.CSV:
-            header = self.target.headers.of(next(iter(self.lines)))
-            if isinstance(header, str):
-                return header
-            lines.insert(0, header)
-        return b"".join(line + b"\n" for line in lines)
+        header = self.target.headers.of(next(iter(self.lines))) if self.target.format.has_header else None
+        if isinstance(header, str):
+            return header
+        return self.target.format.copied(lines, self.target.source.schema, header)
 
 
 class Relanding:
@@ -104,7 +92,7 @@ class Relanding:
 
     def _target(self, given: Input, root: str, to: str | None) -> Target:
         store, prefix = open_source(self._store, given.source.path)
-        headers = Headers(store, self.catalog, self.manifest, given.name)
+        headers = Headers(FORMATS[given.source.format], store, self.catalog, self.manifest, given.name)
         own = Target(self._view, given.source, suffix_of(given.source), headers, store, prefix, lands_in_source=True)
         return target_of(own, self._store, root, to)
 
@@ -142,26 +130,3 @@ class Relanding:
             self.counts.update(files=1, records=copy.records)
         else:
             self.counts["already_landed"] += 1
-
-
-_FROM_JSON: Mapping[DataType, Callable[[Any], Any]] = {
-    DataType.FLOAT: float,
-    DataType.TIMESTAMP: parse,
-    DataType.DATE: date.fromisoformat,
-    DataType.BYTES: b64decode,
-    DataType.DECIMAL: Decimal,
-}
-"""How values come back that JSON has no form for; floats: "NaN", "Infinity"."""
-
-
-def _parquet(lines: Iterable[bytes], columns: Mapping[str, DataType]) -> bytes:
-    """The records of a Parquet source, whose text is JSON, with the columns that the source names."""
-
-    def value(given: Any, kind: DataType) -> Any:
-        return given if given is None or kind not in _FROM_JSON else _FROM_JSON[kind](given)
-
-    rows = [json.loads(line) for line in lines]
-    arrays = {name: [value(row[name], kind) for row in rows] for name, kind in columns.items()}
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(arrays, schema=schema_of(columns)), buffer)
-    return buffer.getvalue()

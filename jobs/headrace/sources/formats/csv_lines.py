@@ -2,7 +2,10 @@
 
 import codecs
 import csv
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +14,14 @@ import pyarrow.csv as pcsv
 from numpy.typing import NDArray
 
 from headrace.kernel.grouping import Ints, truths
-from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.expr import constant_to_json
 from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
 from headrace.sources.formats.fields import typed
 from headrace.sources.formats.lines import TextLines
 from headrace.sources.formats.scan import NOT_UTF8, Scanned, nothing
+from headrace.sources.formats.text_format import TextFormat
+from headrace.sources.required_columns import Required
 
 HEADER_BYTES = 1024 * 1024
 """How long a header may be."""
@@ -39,13 +45,30 @@ class Header:
         return len(self.names)
 
 
-def read_header(lines: TextLines, schema: Schema, path: str) -> Header | None:
-    """The header of a file, None if there is none. Raises UnreadableFileError if it is no header, FileColumnsError if
-    it names a column of ``schema`` twice.
-    """
-    if not len(lines):
-        return None
-    line: bytes = lines.text[0].as_py()
+class CsvLines(TextFormat):
+    """CSV with a header, which names the columns."""
+
+    name, suffix, has_header = "CSV", ".csv", True
+
+    def read_lines(
+        self, lines: TextLines, header: bytes | None, schema: Schema, required: Required, path: str
+    ) -> Scanned:
+        """``lines`` as records. Raises FileColumnsError if the header names a column of ``schema`` twice, too."""
+        assert header is not None
+        found = _header(header, schema, path)
+        required.check(found.names, found.stored, path, "header")
+        return _records(lines, found, schema)
+
+    def written(self, records: Sequence[Mapping[str, Any] | str], schema: Schema) -> bytes:
+        """The columns of ``schema`` as header, and a line for each record."""
+        lines = [_row(list(schema)), *(_spelled(record, schema) for record in records)]
+        return "".join(lines).encode(errors="surrogateescape")
+
+
+CSV: Final = CsvLines()
+
+
+def _header(line: bytes, schema: Schema, path: str) -> Header:
     if len(line) > HEADER_BYTES:
         raise UnreadableFileError(path, f"its header does not end within {HEADER_BYTES} bytes")
     try:
@@ -60,8 +83,8 @@ def read_header(lines: TextLines, schema: Schema, path: str) -> Header | None:
     return Header(line, names, {name: names.index(name) for name in schema if name in names})
 
 
-def read_csv_lines(lines: TextLines, header: Header, schema: Schema) -> Scanned:
-    """``lines`` after ``header`` as records of ``schema``; a repetition of the header is not a record either."""
+def _records(lines: TextLines, header: Header, schema: Schema) -> Scanned:
+    """Records of the lines after ``header``; a repetition of it is not a record either."""
     lines = lines.where(pc.not_equal(lines.text, header.line).to_numpy(zero_copy_only=False))
     if not len(lines):
         return nothing(schema)
@@ -217,3 +240,24 @@ def _quoted(line: str, start: int) -> tuple[str, int]:
         rest, end = _up_to_comma(line, quote)
         return f'"{inside}{rest}', end
     return (inside + line[at:]) or '"', len(line)
+
+
+# --- for unit tests
+
+
+def _spelled(record: Mapping[str, Any] | str, schema: Schema) -> str:
+    return f"{record}\n" if isinstance(record, str) else _row([_text(record.get(name)) for name in schema])
+
+
+def _row(fields: Sequence[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(fields)
+    return line.getvalue()
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(constant_to_json(value))

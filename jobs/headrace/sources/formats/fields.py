@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from headrace.kernel.expressions.text_casts import read_text
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.expressions.data_types import DataType, Schema
 from headrace.sources.formats.base64_text import decoded
 from headrace.sources.formats.scan import misfit
 

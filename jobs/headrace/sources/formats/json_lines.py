@@ -6,10 +6,11 @@ which is then looked at for its reason: so Python sees the lines that do not par
 
 import json
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +22,14 @@ from headrace.kernel.expressions.decimals import SHORT
 from headrace.kernel.expressions.text_casts import read_text
 from headrace.kernel.grouping import Ints, truths
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.arguments import shown
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.expr import constant_to_json
 from headrace.sources.formats.fields import typed
 from headrace.sources.formats.lines import TextLines
 from headrace.sources.formats.scan import NOT_UTF8, Scanned, misfit
-from headrace.sources.required_columns import nearest
+from headrace.sources.formats.text_format import TextFormat
+from headrace.sources.required_columns import Required, nearest
 
 _NO_OBJECT, _LONE = "not a JSON object", "a lone surrogate"
 _FROM_TEXT = (DataType.TIMESTAMP, DataType.DATE, DataType.BYTES)
@@ -49,15 +53,34 @@ them: it wraps.
 """
 
 
-def read_json_lines(lines: TextLines, schema: Schema) -> Scanned:
-    """``lines`` as records of ``schema``."""
+class JsonLines(TextFormat):
+    """JSON lines. A record may leave out what is NULL, so no column is required of a file."""
+
+    name, suffix = "JSON", ".jsonl"
+
+    def read_lines(
+        self, lines: TextLines, header: bytes | None, schema: Schema, required: Required, path: str
+    ) -> Scanned:
+        """``lines`` as records, which say what of the ``required`` columns none of them has."""
+        found = _records(lines, schema)
+        return replace(found, lacks=_lacking(found, required.columns, lines))
+
+    def written(self, records: Sequence[Mapping[str, Any] | str], schema: Schema) -> bytes:
+        """An object on each line, or the text of the line."""
+        return "".join(f"{_spelled(record)}\n" for record in records).encode(errors="surrogateescape")
+
+
+JSON: Final = JsonLines()
+
+
+def _records(lines: TextLines, schema: Schema) -> Scanned:
     stored = pa.schema([(name, _STORED[kind]) for name, kind in schema.items()])
     found = _Reading(lines, schema, stored).columns()
     columns, unparsed = typed(found.columns, found.unparsed, schema, _FROM_TEXT)
     return Scanned(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
 
-def lacking(records: Scanned, wanted: Collection[str], lines: TextLines) -> dict[str, str | None] | None:
+def _lacking(records: Scanned, wanted: Collection[str], lines: TextLines) -> dict[str, str | None] | None:
     """The ``wanted`` columns that no record has, not even as null, each with the most similar name in the first record.
     None if no record parses, which says nothing. ``records`` were parsed from ``lines``.
     """
@@ -155,6 +178,19 @@ class _Reading:
         except (pa.ArrowInvalid, UnicodeDecodeError):
             return None
         return table if table.num_rows == len(rows) else None
+
+
+# --- for unit tests
+
+
+def _spelled(record: Mapping[str, Any] | str) -> str:
+    return record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, date | bytes | Decimal):  # a datetime is a date
+        return str(constant_to_json(value))
+    raise ValueError(f"{shown(value)} cannot be written as JSON; write it as a file of the source would hold it")
 
 
 # --- one line

@@ -1,7 +1,13 @@
 """Parquet: a record is one row (docs/judging.md)."""
 
+import io
+import json
 import struct
-from collections.abc import Callable, Mapping
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +18,13 @@ from headrace.kernel.expressions.dates import in_calendar
 from headrace.kernel.expressions.decimals import stored_decimals
 from headrace.kernel.expressions.utf8 import are_text
 from headrace.kernel.types import ARROW_TYPES, DATE, TIMESTAMP
-from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.time import parse
 from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
+from headrace.sources.formats.file_format import FileFormat
 from headrace.sources.formats.json_text import as_json
 from headrace.sources.formats.scan import NOT_UTF8, Scanned, misfit
-from headrace.sources.formats.spans import WHOLE_FILE, Span
+from headrace.sources.formats.spans import Span
 from headrace.sources.required_columns import Required
 
 _MAGIC = b"PAR1"
@@ -40,10 +48,43 @@ _FITS: Mapping[DataType, Callable[[pa.DataType], bool]] = {
 }
 
 
-def read_parquet(data: bytes, schema: Schema, required: Required, path: str, span: Span = WHOLE_FILE) -> Scanned:
-    """The rows in the ``span`` of a file as records of ``schema``. Raises UnreadableFileError if it is not a whole
-    Parquet file, FileColumnsError if it holds a column otherwise than the schema says.
-    """
+class ParquetRows(FileFormat):
+    """Parquet. A record of which somebody asks the bytes is a line of JSON with the columns of the schema."""
+
+    name, suffix, keeps_bytes = "Parquet", ".parquet", False
+
+    def read(self, data: bytes, schema: Schema, required: Required, path: str, span: Span) -> Scanned:
+        """The rows in the ``span`` of a file as records. Raises FileColumnsError also if it holds a column otherwise
+        than the schema says.
+        """
+        return _records(data, schema, required, path, span)
+
+    def is_divisible(self, path: str) -> bool:
+        """Always: a piece has row groups of its own, or rows."""
+        return True
+
+    def copied(self, records: Sequence[bytes], schema: Schema, header: bytes | None) -> bytes:
+        """A file with the columns of ``schema``."""
+        rows = [json.loads(record) for record in records]
+        columns = {name: [_from_json(row[name], kind) for row in rows] for name, kind in schema.items()}
+        return _file(pa.table(columns, schema=_arrow_schema(schema)))
+
+    def written(self, records: Sequence[Mapping[str, Any] | str], schema: Schema) -> bytes:
+        """A file with the columns of ``schema``, whose types the values have."""
+        rows: list[Mapping[str, Any]] = []
+        for record in records:
+            if isinstance(record, str):
+                raise ValueError("a Parquet file has no lines: write a dict of values by column")
+            rows.append(record)
+        stored = _arrow_schema(schema)
+        columns = [_column(field, [row.get(field.name) for row in rows]) for field in stored]
+        return _file(pa.table(columns, schema=stored))
+
+
+PARQUET: Final = ParquetRows()
+
+
+def _records(data: bytes, schema: Schema, required: Required, path: str, span: Span) -> Scanned:
     file = _open(data, path)
     stored = _stored(file.schema_arrow, schema, path)
     required.check(file.schema_arrow.names, stored, path, "schema")
@@ -179,3 +220,46 @@ def _texts(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
         known = pa.array(are_text(values.cast(pa.binary())))
         return pc.if_else(known, values, None), pc.invert(known)
     return values, None
+
+
+# --- files of records that land again, and of unit tests
+
+_FROM_JSON: Mapping[DataType, Callable[[Any], Any]] = {
+    DataType.FLOAT: float,
+    DataType.TIMESTAMP: parse,
+    DataType.DATE: date.fromisoformat,
+    DataType.BYTES: b64decode,
+    DataType.DECIMAL: Decimal,
+}
+"""How values come back that JSON has no form for; floats: "NaN", "Infinity"."""
+
+
+def _from_json(value: Any, kind: DataType) -> Any:
+    return value if value is None or kind not in _FROM_JSON else _FROM_JSON[kind](value)
+
+
+def _arrow_schema(schema: Schema) -> pa.Schema:
+    return pa.schema([(name, ARROW_TYPES[kind]) for name, kind in schema.items()])
+
+
+def _file(table: pa.Table) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+def _column(field: pa.Field, values: Sequence[Any]) -> pa.Array:
+    try:
+        times = pa.types.is_timestamp(field.type)
+        return pa.array([_moment(value) for value in values] if times else values, field.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        what = f"column {field.name}: a Parquet file of this source holds {field.type}"
+        raise ValueError(f"{what}, not that ({error})") from error
+
+
+def _moment(value: Any) -> Any:
+    """A time that is written as text, in UTC unless it says otherwise."""
+    if not isinstance(value, str):
+        return value
+    read = datetime.fromisoformat(value.strip())
+    return read if read.tzinfo else read.replace(tzinfo=UTC)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headrace.kernel.grouping import Ints
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.expressions.data_types import DataType, Schema
 
 NOT_UTF8 = "not UTF-8"
 

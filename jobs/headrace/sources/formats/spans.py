@@ -1,4 +1,4 @@
-"""A part of a file, so that several tasks can read one: which lines or rows it has does not depend on who reads it."""
+"""A part of a file, so that several tasks can read one. Its lines or rows do not depend on the task."""
 
 from dataclasses import dataclass
 

@@ -3,7 +3,7 @@
 The truth is the store. A file of the cache is named by the checksum of the content that it was made of, so it is never
 stale; what enters was verified, or has just been written. Any number of processes share a folder: a file gets its name
 in one step when it is whole, nobody waits for anybody, and a file that is missing, cut off or another's is made again.
-Once the files together pass the limit, those go that were not used for longest; whoever has one mapped keeps it. A
+Once the files together pass the limit, the least recently used ones go; a process that has one mapped keeps it. A
 folder that somebody removes is made again.
 
 A file that is verified says of which object, and what that object's ETag was: while it is the same, ``check`` need not
@@ -71,10 +71,10 @@ class RowsInMemory:
 
     def run(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> SortedFile:
         """The rows of ``file``, as ``schema`` says. Raises BrokenObjectError."""
-        found = self._runs.get(file.path)
-        if found is None:
-            found = self._runs[file.path] = SortedFile(decoded(verify(store, file), schema))
-        return found
+        cached = self._runs.get(file.path)
+        if cached is None:
+            cached = self._runs[file.path] = SortedFile(decoded(verify(store, file), schema))
+        return cached
 
     def enter(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
         """``run``, which was stored as ``file`` just now."""
@@ -101,8 +101,8 @@ class LayerCache:
 
         Raises BrokenObjectError for an object that is not what was written.
         """
-        found = self._opened(file, schema)
-        return self._read(store, file, schema, None) if found is None else found
+        cached = self._opened(file, schema)
+        return self._read(store, file, schema, None) if cached is None else cached
 
     def check(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> None:
         """Make sure that the object of ``file`` is what was written, and that its rows are here.
@@ -113,9 +113,9 @@ class LayerCache:
             info = store.stat(file.path)
         except ObjectNotFoundError as error:
             raise missing(store, file) from error
-        found = open_run(self._path(file), schema)
-        if found is not None and found[1] == _notes(store, file, info.etag) and info.size == file.bytes:
-            self._remember(file, found[0])
+        opened = open_run(self._path(file), schema)
+        if opened is not None and opened[1] == _notes(store, file, info.etag) and info.size == file.bytes:
+            self._remember(file, opened[0])
         else:
             self._read(store, file, schema, info.etag)
 
@@ -126,7 +126,7 @@ class LayerCache:
     def content(self, file: DataFile) -> bytes | None:
         """What an object with the checksum of ``file`` holds, if its rows are here: they are written as they were then.
 
-        Whoever stores it compares checksums first: another version of Arrow may write the same rows otherwise.
+        The caller compares checksums before storing it: another version of Arrow may write the same rows otherwise.
         """
         rows = stored_rows(self._path(file))
         return None if rows is None else parquet(rows).data
@@ -139,12 +139,12 @@ class LayerCache:
     def _enter(self, file: DataFile, run: SortedFile, notes: dict[str, str]) -> SortedFile:
         with _errors(self.folder):
             try:
-                found = self._written(file, run, notes)
+                opened = self._written(file, run, notes)
             except FileNotFoundError:  # somebody has removed the folder: nothing in it is missed
                 self._make_folders()
-                found = self._written(file, run, notes)
-        self._remember(file, found)
-        return found
+                opened = self._written(file, run, notes)
+        self._remember(file, opened)
+        return opened
 
     def _make_folders(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -157,10 +157,10 @@ class LayerCache:
             if not _BOOT:
                 os.fsync(content.fileno())
             self._grown = (self._grown or 0) + path.stat().st_size
-            found = open_run(path, run.rows.schema)
+            opened = open_run(path, run.rows.schema)
             path.replace(self._path(file))  # raises if it was removed meanwhile
-        assert found is not None
-        return found[0]
+        assert opened is not None
+        return opened[0]
 
     def _opened(self, file: DataFile, schema: pa.Schema) -> SortedFile | None:
         path = self._path(file)
@@ -169,10 +169,10 @@ class LayerCache:
             if run is not None:
                 self._open.move_to_end(path.name)
         if run is None or run.rows.schema != schema:
-            found = open_run(path, schema)
-            if found is None or found[1].get(_CHECKSUM) != file.sha256:
+            opened = open_run(path, schema)
+            if opened is None or opened[1].get(_CHECKSUM) != file.sha256:
                 return None
-            run = found[0]
+            run = opened[0]
             self._remember(file, run)
         with suppress(OSError):  # evicted meanwhile
             os.utime(path)
@@ -216,9 +216,9 @@ def default_cache() -> LayerCache:
     not set), limited to HEADRACE_CACHE_BYTES (20 GB, but no more than a quarter of what the disk has free for it).
     """
     folder = _folder()
-    found = LayerCache(folder, 0)
-    found.limit_bytes = _limit(folder)
-    return found
+    layer_cache = LayerCache(folder, 0)
+    layer_cache.limit_bytes = _limit(folder)
+    return layer_cache
 
 
 def _folder() -> Path:

@@ -1,10 +1,10 @@
-"""Chunks of data files: some thousand rows with a checksum of their own, so that who needs a few rows reads and
+"""Chunks of data files: some thousand rows with a checksum of their own, so that a reader of a few rows reads and
 verifies these, and not all of a file.
 
 A chunk is a row group of Parquet. The footer of the file lists its chunks (in the metadata under ``KEY``): where each
-is, what it holds, its SHA-256. The manifest has the length and the SHA-256 of the footer. So whoever trusts the
-manifest can trust the footer once it is held against that, and a chunk once it is held against the footer. Readers of
-whole files hold them against one checksum, as before.
+is, what it holds, its SHA-256. The manifest has the length and the SHA-256 of the footer. So a reader that trusts the
+manifest can trust the footer after comparing it with the manifest, and a chunk after comparing it with the footer.
+Readers of whole files compare one checksum.
 """
 
 import json
@@ -96,7 +96,7 @@ def some_rows(
     content = np.zeros(file.bytes, np.uint8)  # of which no page is there until it is written to
     content[start:] = np.frombuffer(tail, np.uint8)
     opened = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)))
-    chunks = [Chunk.from_json(each) for each in json.loads(opened.metadata.metadata[KEY])]
+    chunks = [Chunk.from_json(chunk) for chunk in json.loads(opened.metadata.metadata[KEY])]
     wanted = [number for number, chunk in enumerate(chunks) if is_wanted(chunk.groups, chunk.windows)]
     if sum(chunks[number].bytes for number in wanted) > MOST_OF_A_FILE * file.bytes:
         return None
@@ -109,8 +109,8 @@ def some_rows(
 
 def _runs(numbers: Sequence[int]) -> list[list[int]]:
     """``numbers``, which ascend, in runs of those that follow each other."""
-    found = groupby(enumerate(numbers), key=lambda each: each[1] - each[0])
-    return [[number for _, number in run] for _, run in found]
+    runs = groupby(enumerate(numbers), key=lambda each: each[1] - each[0])
+    return [[number for _, number in run] for _, run in runs]
 
 
 def in_part(part: KeyGroupRange) -> Callable[[Pair | None, Pair | None], bool]:

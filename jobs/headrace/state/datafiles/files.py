@@ -79,8 +79,8 @@ def parquet(rows: pa.RecordBatch) -> "Encoded":
 
 
 def _stored_hash(rows: pa.RecordBatch) -> Hashes:
-    found: Hashes = rows.column(c.HASH).to_numpy()
-    return found
+    hashes: Hashes = rows.column(c.HASH).to_numpy()
+    return hashes
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The working form of a data file: uncompressed Arrow on the local disk, mapped into memory where it is looked at.
 
-A file in the format of Arrow IPC with one record batch of one row: the rows of the run as a list of structs, and beside
-them what is dear to work out of many: when they want activations and what they hold, as sorted columns.
+A file in the format of Arrow IPC has one record batch of one row: the rows of the run as a list of structs. Beside them
+are sorted columns of what is dear to compute from many rows: when they want activations, and what they hold.
 """
 
 from collections.abc import Mapping

@@ -46,8 +46,8 @@ class DeadlineIndex:
 
     def rows_at(self, first: int, after: int) -> Ints:
         """The rows of the times from place ``first`` to before ``after``."""
-        found = self.rows[first:after].astype(np.int64) - self.begin
-        own: Ints = found[(found >= 0) & (found < self.length)]
+        rows = self.rows[first:after].astype(np.int64) - self.begin
+        own: Ints = rows[(rows >= 0) & (rows < self.length)]
         return own
 
     def most_in(self, low: int, high: int) -> int:
@@ -57,8 +57,8 @@ class DeadlineIndex:
 
     def next_from(self, at: int) -> Instant:
         """A lower bound of the first time at ``at`` or later, NEVER if there is none before the end of time."""
-        found = int(np.searchsorted(self.times, at))
-        first = int(self.times[found]) if found < len(self.times) else int(NEVER)
+        index = int(np.searchsorted(self.times, at))
+        first = int(self.times[index]) if index < len(self.times) else int(NEVER)
         return Instant(first) if first < GLOBAL_WINDOW_END else NEVER
 
 
@@ -99,8 +99,8 @@ class SortedFile:
     @cached_property
     def hashes(self) -> Hashes:
         """The hash of each row."""
-        found: Hashes = self.rows.column(c.HASH).to_numpy()
-        return found
+        values: Hashes = self.rows.column(c.HASH).to_numpy()
+        return values
 
     def cut(self, part: KeyGroupRange) -> "SortedFile":
         """Its rows of ``part``, without a copy."""
@@ -109,7 +109,7 @@ class SortedFile:
         return SortedFile(self.rows.slice(begin, length), self.known and self.known.within(begin, length), self.file)
 
     def let_go(self) -> None:
-        """Let what was looked at of a mapped file take no memory; whoever looks again has it back."""
+        """Release the memory of all pages of a mapped file that were read; the next access loads them again."""
         if self.file is not None:
             let_go(self.file)
 
@@ -119,9 +119,9 @@ class SortedFile:
         open window is its end.)
         """
         steps = [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]
-        found = [self.deadlines.event.rows_in(before, after) for before, after in steps]
-        found.append(self.deadlines.time.rows_in(clocks.previous_processing_time + 1, clocks.processing_time + 1))
-        wanted: Hashes = self.hashes[np.concatenate(found)]
+        places = [self.deadlines.event.rows_in(before, after) for before, after in steps]
+        places.append(self.deadlines.time.rows_in(clocks.previous_processing_time + 1, clocks.processing_time + 1))
+        wanted: Hashes = self.hashes[np.concatenate(places)]
         return wanted
 
     def most_due(self, clocks: FiringClocks) -> int:

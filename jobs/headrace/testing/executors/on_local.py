@@ -12,6 +12,7 @@ from headrace.state.datafiles.cache import RowsInMemory
 from headrace.testing.executors.interface import LATE_COLUMNS, REJECTED_COLUMNS, GivenEpoch, StepOutput
 from headrace.testing.results import PaneRow, Row, TimeSpan
 from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.table_names import REJECTED, UNNAMED
 from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.store.port import ObjectStore
 
@@ -29,26 +30,26 @@ class LocalTestExecutor:
         """The next epoch."""
         files = {}
         for name, file in epoch.files.items():
-            path = f"landing/{name}/{epoch.number:06}.{file.input.source.format.value}"
+            path = f"landing/{name}/{epoch.number:06}.{file.input.source.format}"
             info = self._store.write(path, file.content)
             files[name] = [LandedFile(info.path, info.size, info.etag)]
         self._engine.pass_watermark(epoch.watermarks)
-        found = self._engine.compute(files, epoch.processing_time, is_last=epoch.is_last, signals=epoch.signals)
-        written = found.written
+        computed = self._engine.compute(files, epoch.processing_time, is_last=epoch.is_last, signals=epoch.signals)
+        logs = computed.written.logs
         late = [*self._columns.late_keys, *LATE_COLUMNS]
         return StepOutput(
-            panes=[self._pane(epoch.number, row) for row in self._rows(View.PANES, written.panes)],
-            late=[{name: row[name] for name in late} for row in self._rows(View.LATE, written.late)],
+            panes=[self._pane(epoch.number, row) for row in self._rows(View.PANES, logs[UNNAMED.panes])],
+            late=[{name: row[name] for name in late} for row in self._rows(View.LATE, logs[UNNAMED.late])],
             rejected=[
-                {name: row[name] for name in REJECTED_COLUMNS} for row in self._rows(View.REJECTED, written.rejected)
+                {name: row[name] for name in REJECTED_COLUMNS} for row in self._rows(View.REJECTED, logs[REJECTED])
             ],
-            watermark=found.progress.watermark,
-            ahead=sum(each.records for each in found.progress.ahead),
+            watermark=computed.progress.watermark,
+            ahead=sum(record.records for record in computed.progress.ahead),
         )
 
     def _rows(self, view: View, files: tuple[DataFile, ...]) -> list[Row]:
-        found = [row for table in tables(self._store, files, self._columns.schema(view)) for row in table.to_pylist()]
-        return sorted(found, key=lambda row: row["sequence"]) if view is View.PANES else found
+        rows = [row for table in tables(self._store, files, self._columns.schema(view)) for row in table.to_pylist()]
+        return sorted(rows, key=lambda row: row["sequence"]) if view is View.PANES else rows
 
     def _pane(self, number: int, row: Row) -> PaneRow:
         return PaneRow(
@@ -69,7 +70,7 @@ class _Landing(Landing):
     """Inputs in a store of the test's, wherever the pipeline's own files land."""
 
     def __init__(self, pipeline: Pipeline, store: ObjectStore) -> None:
-        self.places = {each.name: Place(store, f"landing/{each.name}", each.source) for each in pipeline.inputs}
+        self.places = {given.name: Place(store, f"landing/{given.name}", given.source) for given in pipeline.inputs}
 
 
 def _attempt(epoch: int) -> Attempt:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from headrace.model.expressions.expr import DataType, Expr
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType
 from headrace.model.panes import Pane as ModelPane
 from headrace.model.time import GLOBAL_WINDOW_END, Instant
@@ -43,22 +44,22 @@ class ReferenceTestExecutor:
                 taken.setdefault(name, []).append(record.values)
         self._run.pass_watermark(epoch.watermarks)
         own = taken.pop(OWN, [])
-        found = self._run.run(Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, union=taken))
-        for each in found.rejected:
+        outcome = self._run.run(Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, union=taken))
+        for each in outcome.rejected:
             origin = origins.get(id(each.record))
             rejected.append(_dead_pane(each) if origin is None else _dead_letter(*origin, _reason(each.column)))
         rejected.sort(key=self._place)
         self._check_budgets(epoch.number, rejected)
         return StepOutput(
-            panes=[self._pane(epoch.number, pane) for pane in found.panes],
-            late=[self._late(drop) for drop in found.drops if self._is_late_record(drop)],
+            panes=[self._pane(epoch.number, pane) for pane in outcome.panes],
+            late=[self._late(drop) for drop in outcome.drops if self._is_late_record(drop)],
             rejected=rejected,
-            watermark=found.watermark,
-            ahead=len(found.ahead),
+            watermark=outcome.watermark,
+            ahead=len(outcome.ahead),
         )
 
     def _place(self, row: Row) -> tuple[int, int]:
-        names = [each.name for each in self._pipeline.inputs]
+        names = [given.name for given in self._pipeline.inputs]
         return (names.index(row["input"]), row["position"]) if row["input"] in names else (len(names), 0)
 
     def _check_budgets(self, number: int, rejected: Iterable[Row]) -> None:
@@ -124,8 +125,8 @@ def _outside(given: Input, record: ReadRecord) -> str | None:
     event_time, schema = given.event_time, given.source.columns
 
     def is_outside(expr: Expr) -> bool:
-        found = evaluate(expr, record.values, schema)
-        return found is not None and not EARLIEST <= found <= LATEST
+        value = evaluate(expr, record.values, schema)
+        return value is not None and not EARLIEST <= value <= LATEST
 
     if event_time.expr is None:
         return None
@@ -148,5 +149,5 @@ def _dead_letter(name: str, record: ReadRecord, reason: str) -> Row:
     return {"input": name, "position": record.position, "reason": reason, "raw": record.raw}
 
 
-def _dead_pane(each: Rejected) -> Row:
-    return {"input": f"aggregation {each.stage}", "position": None, "reason": _reason(each.column), "raw": None}
+def _dead_pane(pane: Rejected) -> Row:
+    return {"input": f"aggregation {pane.stage}", "position": None, "reason": _reason(pane.column), "raw": None}

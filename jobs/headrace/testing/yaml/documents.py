@@ -3,7 +3,6 @@
 Scalars are those of YAML 1.2: ``13:00``, ``NO`` and ``2013-01-01`` are text.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 import yaml
 
 from headrace.model.arguments import shown
+from headrace.model.suggestions import did_you_mean
 from headrace.testing.errors import UnitTestError
 
 _TAG = "tag:yaml.org,2002:"
@@ -69,8 +69,7 @@ class DocumentNode:
             return {}
         for name, each in self.value.items():
             if name not in names:
-                close = difflib.get_close_matches(name, names, 1)
-                hint = f"did you mean {close[0]!r}? " if close else ""
+                hint = did_you_mean(name, names)
                 _note(each.error(f"{what} has no {name!r}; {hint}it has {', '.join(names)}"), mistakes)
         return {name: each for name, each in self.value.items() if name in names}
 

@@ -75,7 +75,7 @@ class SuiteReport:
 
 
 def run_suite(
-    found: DiscoveredTests, executor: Executor = "local", tell: Callable[[Tested], None] | None = None
+    tests: DiscoveredTests, executor: Executor = "local", tell: Callable[[Tested], None] | None = None
 ) -> SuiteReport:
     """Run tests one after another, and ``tell`` of each when it has ended; those in YAML with ``executor``, those in
     Python with pytest.
@@ -83,7 +83,7 @@ def run_suite(
     Raises NotInstalledError if pytest is needed and not there.
     """
     done = []
-    for tested in run_tests(found, executor):
+    for tested in run_tests(tests, executor):
         done.append(tested)
         if tell is not None:
             tell(tested)
@@ -105,12 +105,12 @@ def find(path: Path) -> DiscoveredTests:
     others = [file for file in files if file.suffix in _YAML and file.parent.name == "tests" and file not in unit_tests]
     tests = [file for file in others if _holds_tests(file)]
     python = [file for file in files if file.suffix == ".py" and _is_python_test(file)]
-    found = DiscoveredTests(
+    discovered = DiscoveredTests(
         tuple(sorted([*unit_tests, *tests])), tuple(python), tuple(file for file in others if file not in tests)
     )
-    if not found.unit_tests and not found.python:
+    if not discovered.unit_tests and not discovered.python:
         raise UnitTestError(f"there are no tests in {path}; write {_NAMES}")
-    return found
+    return discovered
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -135,17 +135,17 @@ def _is_python_test(file: Path) -> bool:
     return file.name.startswith("test_") or file.stem.endswith("_test")
 
 
-def run_tests(found: DiscoveredTests, executor: Executor = "local") -> Iterator[Tested]:
+def run_tests(tests: DiscoveredTests, executor: Executor = "local") -> Iterator[Tested]:
     """Run them one after another; those in YAML with ``executor``, those in Python with pytest.
 
     Raises NotInstalledError if pytest is needed and not there.
     """
-    if found.python:
-        require("test", f"{found.python[0]}, a test in Python,")
-    for file in found.unit_tests:
+    if tests.python:
+        require("test", f"{tests.python[0]}, a test in Python,")
+    for file in tests.unit_tests:
         yield from _unit_tests(file, executor)
-    if found.python:
-        yield from _with_pytest(found.python)
+    if tests.python:
+        yield from _with_pytest(tests.python)
 
 
 def _unit_tests(file: Path, executor: Executor) -> Iterator[Tested]:
@@ -190,7 +190,7 @@ def _with_pytest(files: Sequence[Path]) -> Iterator[Tested]:
 
 def _plugin() -> list[str]:
     """Headrace's own plugin by name, where Headrace is on the path and not installed."""
-    installed = any(each.value == PLUGIN for each in entry_points(group="pytest11"))
+    installed = any(entry_point.value == PLUGIN for entry_point in entry_points(group="pytest11"))
     return [] if installed else ["-p", PLUGIN]
 
 

@@ -55,11 +55,11 @@ class Check:
         """How ``result`` differs from it. Raises UnitTestError for what cannot be meant."""
         of: StepResults = result if self.step is None else result.steps[self.step]
         try:
-            found = self._watermark(of) if self.what == "watermark" else self._rows(of, result)
+            actual = self._watermark(of) if self.what == "watermark" else self._rows(of, result)
         except UnitTestError as error:
             raise self.expected.error(str(error)) from None
         where = "" if self.step is None else f"after step {self.step + 1}, "
-        return None if found is None else f"{self.expected.file}:{self.expected.line}: {where}{found}"
+        return None if actual is None else f"{self.expected.file}:{self.expected.line}: {where}{actual}"
 
     def _watermark(self, of: StepResults) -> str | None:
         expected = expected_watermark(self.expected.plain())
@@ -96,8 +96,8 @@ class UnitTest:
         try:
             result = run(self.pipeline, steps, executor=executor)
         except UnitTestError as error:
-            wrong = [each for each in wrong_steps(self.pipeline, steps) if each.step is not None] or [error]
-            raise all_of([self._place(each).error(str(each)) for each in wrong]) from None
+            wrong = [mistake for mistake in wrong_steps(self.pipeline, steps) if mistake.step is not None] or [error]
+            raise all_of([self._place(mistake).error(str(mistake)) for mistake in wrong]) from None
         except HeadraceError as error:
             if self.raises is None:
                 raise
@@ -107,7 +107,7 @@ class UnitTest:
         return self._differences(result)
 
     def _differences(self, result: Result) -> list[str]:
-        found: list[str] = []
+        differences: list[str] = []
         mistakes: Mistakes = []
         for check in self.checks:
             try:
@@ -115,10 +115,10 @@ class UnitTest:
             except UnitTestError as error:
                 mistakes.append(error)
             else:
-                found += [] if difference is None else [difference]
+                differences += [] if difference is None else [difference]
         if mistakes:
             raise all_of(mistakes)
-        return found
+        return differences
 
     def _place(self, error: UnitTestError) -> DocumentNode:
         return self.place if error.step is None else self.given[error.step][0]
@@ -129,8 +129,8 @@ class UnitTest:
         wanted = self.raises.text(_RAISES)
         if raised is not None and wanted in raised:
             return []
-        found = "nothing was raised" if raised is None else f"this was raised: {raised}"
-        return [f"{self.raises.file}:{self.raises.line}: an error with {wanted!r} expected, {found}"]
+        actual = "nothing was raised" if raised is None else f"this was raised: {raised}"
+        return [f"{self.raises.file}:{self.raises.line}: an error with {wanted!r} expected, {actual}"]
 
 
 def read_tests(file: Path) -> list[UnitTest]:
@@ -143,9 +143,12 @@ def read_tests(file: Path) -> list[UnitTest]:
     if "tests" not in fields:
         raise all_of(mistakes or [document.error("there are no tests here; write `tests:` and below it `- name: ...`")])
     pipeline = _pipeline(document, fields)
-    found = [_test(each, pipeline, number) for number, each in enumerate(fields["tests"].items("tests"), 1)]
+    tests = [
+        _test(fields_of_test, pipeline, number)
+        for number, fields_of_test in enumerate(fields["tests"].items("tests"), 1)
+    ]
     of_the_file = [UnitTest(file.name, document, pipeline, (), (), mistakes=tuple(mistakes))] if mistakes else []
-    return [*of_the_file, *_named_once(found)]
+    return [*of_the_file, *_named_once(tests)]
 
 
 def _named_once(tests: Sequence[UnitTest]) -> Iterator[UnitTest]:
@@ -252,8 +255,8 @@ def _rows(node: DocumentNode) -> Iterator[Step]:
 
 def _watermark(node: DocumentNode) -> Iterator[Step]:
     if isinstance(node.value, dict):
-        for name, each in node.value.items():
-            yield watermark(each.plain(), of=name)
+        for name, child in node.value.items():
+            yield watermark(child.plain(), of=name)
     else:
         yield watermark(node.plain())
 

@@ -48,7 +48,7 @@ def fold_task(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop | Non
 
 def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> Files:
     own = cut(plan.parts)[part]
-    stage = work.stages[-1]
+    stage = work.chain.stages[-1]
     files = [file for file in plan.files if own.overlaps(file.groups)]
     pieces = own.cut(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS))
     held: list[list[pa.RecordBatch]] = [[] for _ in pieces]
@@ -57,7 +57,8 @@ def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> Files
             for rows, some in zip(held, _cut(stage, panes, pieces), strict=True):
                 rows.append(some)
     folded = (_newest(stage, rows, bottom=plan.bottom) for rows in held)
-    return put_rows(work.store, file_name(plan.prefix, "current", part), stop.checked(folded), stage.hashes_of)
+    name = file_name(plan.prefix, work.chain.names.current, part)
+    return put_rows(work.store, name, stop.checked(folded), stage.hashes_of)
 
 
 def _cut(stage: CompiledStage, panes: pa.RecordBatch, pieces: Sequence[KeyGroupRange]) -> list[pa.RecordBatch]:

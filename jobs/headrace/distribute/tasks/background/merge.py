@@ -13,9 +13,9 @@ from headrace.distribute.tasks.task_results import Files, Merged, Message, TaskR
 from headrace.model.time import Instant
 from headrace.state.ids import RememberedIds
 from headrace.state.merge import merge_ids, merge_layers
-from headrace.state.tables import IDS, state_tables
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.layers import plan_merge
+from headrace_snapshots.format.table_names import IDS
 
 Tables = Mapping[str, tuple[Layer, ...]]
 
@@ -89,7 +89,7 @@ def _table(work: TaskEnvironment, plan: MergePlan, part: int, name: str, stop: S
         layers = open_layers(work, merging.layers, known.schema, part, plan.parts)
         pieces = merge_ids(known.schema, layers, known.counts)
     else:
-        stage = work.stages[state_tables(work.pipeline).index(name)]
+        stage = work.chain.stage_of(name)
         layers = open_layers(work, merging.layers, stage.state_schema, part, plan.parts)
         pieces = merge_layers(stage, layers, is_lowest=merging.is_lowest)
     return files_of(put_pieces(work, plan.prefix, f"{name}-merged", part, stop.checked(pieces)))

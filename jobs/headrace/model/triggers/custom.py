@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments
 from headrace.model.custom import check_fields, check_frozen, user_code
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.schemas import Columns, data_type
-from headrace.model.time import Instant
-from headrace.model.triggers import AfterCount, Trigger
+from headrace.model.time import Instant, render
+from headrace.model.triggers.leaves import AfterCount
+from headrace.model.triggers.trigger import Trigger
+from headrace.model.triggers.words import TriggerProgress, condition, missing
 from headrace.model.windows import Window
 
 State = Mapping[str, Any]
@@ -134,6 +136,18 @@ class CustomTrigger(Trigger, ABC):
     @property
     def continuation(self) -> Trigger:
         return AfterCount(1)
+
+
+@condition.register(CustomTrigger)
+def _(trigger: CustomTrigger) -> str:
+    return f"{trigger!r}, a trigger of your own, is ready"
+
+
+@missing.register(CustomTrigger)
+def _(trigger: CustomTrigger, progress: TriggerProgress) -> str:
+    state, deadline = progress.state["state"], progress.state["deadline"]
+    due = "" if deadline is None else f", and it is asked at {render(Instant(deadline))}"
+    return f"{trigger!r}, a trigger of your own, to be ready; its state is {state}{due}"
 
 
 def check_trigger(trigger: CustomTrigger, merging: bool) -> None:

@@ -1,0 +1,81 @@
+"""A chain: the aggregations of one output, one below the other, with their tables and clocks.
+
+A pipeline has what is apart from it once: its inputs with their clocks (``input_clocks``), processing time, and the ids
+by which duplicates are told.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+from headrace.distribute.stage_clocks import StageClocks
+from headrace.kernel.stage import CompiledStage
+from headrace.pipeline.pipeline import Pipeline
+from headrace.sources.progress import EpochClocks
+from headrace.sources.source_clock import SourceClock
+from headrace_snapshots.format.files import Layer
+from headrace_snapshots.format.table_names import UNNAMED, OutputTables
+
+
+@dataclass(frozen=True)
+class ChainState:
+    """A chain between two epochs: the ``clocks`` of each stage, the layers of each table of state, by its name."""
+
+    clocks: tuple[StageClocks, ...]
+    tables: Mapping[str, tuple[Layer, ...]]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The compiled ``stages``, and the ``names`` of the tables and logs of their output. Each process compiles its own:
+    tasks are sent only a ``ChainState``.
+    """
+
+    stages: tuple[CompiledStage, ...]
+    names: OutputTables = UNNAMED
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "Chain":
+        """The only chain of ``pipeline``, whose output has no name."""
+        return cls(tuple(CompiledStage(stage) for stage in pipeline.stages))
+
+    @cached_property
+    def tables(self) -> tuple[str, ...]:
+        """The names of the tables of state, one for each stage."""
+        return self.names.states(len(self.stages))
+
+    def stage_of(self, table: str) -> CompiledStage:
+        """The stage whose state is in ``table``."""
+        return self.stages[self.tables.index(table)]
+
+    def goes_through_spark(self, stage: int) -> bool:
+        """Whether panes go through a user's own Spark code before they come to that stage."""
+        return self.stages[stage].stage.aggregation.transform is not None
+
+    def jobs(self) -> list[range]:
+        """The stages of each job of an epoch."""
+        count = len(self.stages)
+        begins = [0, *(stage for stage in range(1, count) if self.goes_through_spark(stage))]
+        return [range(begin, end) for begin, end in pairwise([*begins, count])]
+
+    def begun(self) -> ChainState:
+        """The chain before its first epoch."""
+        return ChainState(tuple(StageClocks() for _ in self.stages), dict.fromkeys(self.tables, ()))
+
+    def state(self, clocks: tuple[StageClocks, ...], tables: Mapping[str, Sequence[Layer]]) -> ChainState:
+        """The chain at ``clocks``, with its own of ``tables``."""
+        return ChainState(clocks, {name: tuple(tables.get(name, ())) for name in self.tables})
+
+    def clocks(self, clocks: EpochClocks, inputs: Mapping[str, SourceClock]) -> tuple[StageClocks, ...]:
+        """The clocks of each stage as an epoch left them, by those that it stored and those of the ``inputs``."""
+        outputs = clocks.chain.output_watermarks
+        if not outputs:
+            return self.begun().clocks
+        first, *others = (
+            StageClocks(watermark, clocks.processing_time, output)
+            for watermark, output in zip((clocks.watermark, *outputs), outputs, strict=False)
+        )
+        wanted = self.stages[0].trigger.percentiles
+        percentiles = {q: min(clock.percentile(q) for clock in inputs.values()) for q in wanted}
+        return (replace(first, percentiles=percentiles), *others)

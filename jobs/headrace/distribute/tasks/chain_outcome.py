@@ -1,0 +1,114 @@
+"""What the tasks of an epoch found of a chain of aggregations, put together: its clocks, its tables, its files."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.distribute.chain import Chain
+from headrace.distribute.epoch import StageOutcome
+from headrace.distribute.stage_clocks import StageClocks
+from headrace.distribute.tasks.plan import EpochPlan
+from headrace.distribute.tasks.stages import entering, output_of
+from headrace.distribute.tasks.tables import layers_after
+from headrace.distribute.tasks.task_results import Files, PanesFound, StageFound, TaskResult, summed
+from headrace.kernel.delta import Accounting
+from headrace.kernel.step import Counts
+from headrace.model.time import Instant
+from headrace_snapshots.format.files import Layer
+
+
+@dataclass(frozen=True)
+class ChainOutcome:
+    """A ``chain`` in an epoch whose tasks, level by level, passed on what is in ``levels``."""
+
+    chain: Chain
+    plan: EpochPlan
+    levels: Sequence[tuple[TaskResult, ...]]
+
+    @cached_property
+    def stages(self) -> list[list[StageFound]]:
+        """The parts of each stage."""
+        found = [[each.found for each in level if isinstance(each.found, StageFound)] for level in self.levels]
+        return [level for level in found if level]
+
+    @property
+    def parts(self) -> list[StageFound]:
+        """The parts of all stages."""
+        return [part for stage in self.stages for part in stage]
+
+    @cached_property
+    def made(self) -> dict[int, list[PanesFound]]:
+        """What users' own code made of panes, by the stage that they came to."""
+        found, stage = {}, 0
+        for level in self.levels:
+            panes = [each.found for each in level if isinstance(each.found, PanesFound)]
+            if panes:
+                found[stage] = panes
+            stage += isinstance(level[0].found, StageFound)
+        return found
+
+    @property
+    def tables(self) -> dict[str, tuple[Layer, ...]]:
+        """The layers of its tables of state after the epoch."""
+        tables = {}
+        for table, clocks, stage in zip(self.chain.tables, self.clocks, self.stages, strict=True):
+            old, tops = self.plan.state.tables[table], [part.state for part in stage]
+            tables[table] = layers_after(old, clocks.watermark, self.plan.epoch, tops)
+        return tables
+
+    @cached_property
+    def clocks(self) -> tuple[StageClocks, ...]:
+        """Clocks of each stage after the epoch."""
+        hold = self.plan.hold
+        found = []
+        for number, after in enumerate(self._entered):
+            output = self._outputs[number]
+            if hold is not None:
+                output = Instant(max(after.output_watermark, min(output, hold.output(number))))
+            found.append(after.with_output(output))
+        return tuple(found)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether windows would let output watermarks go further than the epoch is held to."""
+        return any(free > held.output_watermark for free, held in zip(self._outputs, self.clocks, strict=True))
+
+    @cached_property
+    def _entered(self) -> list[StageClocks]:
+        """The clocks of the stages after the epoch, but for their outputs."""
+        above = [self.levels[0], *(level for level in self.levels if isinstance(level[0].found, StageFound))]
+        return [entering(self.plan, self.chain, number, above[number])[1] for number in range(len(self.chain.stages))]
+
+    @cached_property
+    def _outputs(self) -> list[Instant]:
+        """The output watermarks of the stages as windows let them go."""
+        parts = zip(self.chain.stages, self._entered, self.stages, strict=True)
+        return [output_of(stage, after.watermark, [part.hold for part in found]) for stage, after, found in parts]
+
+    def outcomes(self, accounting: Accounting) -> tuple[StageOutcome, ...]:
+        """What became of each stage; ``accounting`` is that of the elements of the first."""
+        accounted = [accounting]
+        for number, stage in enumerate(self.stages[:-1], 1):
+            made = [panes.accounting for panes in self.made.get(number, ())]
+            accounted.append(Accounting.of_all([*(part.below for part in stage), *made]))
+        return tuple(
+            StageOutcome(accounting, _sum(part.counts for part in stage), sum(part.changed for part in stage))
+            for accounting, stage in zip(accounted, self.stages, strict=True)
+        )
+
+    @property
+    def panes(self) -> Files:
+        """Pane files of the last stage."""
+        return tuple(file for part in self.stages[-1] for file in part.panes)
+
+    @property
+    def rejected(self) -> Files:
+        """Dead letters among panes."""
+        panes = [part.rejected for part in self.parts]
+        panes += [each.rejected for made in self.made.values() for each in made]
+        return tuple(file for files in panes for file in files)
+
+
+def _sum(counts: Iterable[Counts | None]) -> Counts | None:
+    found = [each for each in counts if each is not None]
+    return Counts(**summed(vars(each) for each in found)) if found else None

@@ -1,0 +1,291 @@
+"""Triggers made of other triggers."""
+
+from dataclasses import dataclass
+
+from headrace.errors import PipelineError
+from headrace.model.arguments import Arguments
+from headrace.model.suggestions import keywords
+from headrace.model.triggers.leaves import AfterCount, Default
+from headrace.model.triggers.trigger import Trigger
+from headrace.model.triggers.words import CLOSED, PASSED, TriggerProgress, condition, missing, panes
+from headrace.model.vocabulary import REQUIRED, word
+
+
+@word("after watermark", early=None, late=None)
+@keywords
+@dataclass(frozen=True)
+class AfterWatermark(Trigger):
+    """Fires once when the watermark passes the end of the window.
+
+    ``early`` fires before it and ``late`` after it, each implicitly repeated; with ``late`` it never finishes.
+
+    >>> hr.AfterWatermark(early=hr.AfterCount(100), late=hr.AfterCount(1)).may_finish
+    False
+    """
+
+    early: Trigger | None = None
+    late: Trigger | None = None
+
+    def __post_init__(self) -> None:
+        for name, trigger in (("early", self.early), ("late", self.late)):
+            if trigger is not None:
+                _trigger("AfterWatermark", name, trigger)
+
+    @property
+    def children(self) -> tuple[Trigger, ...]:
+        return tuple(t for t in (self.early, self.late) if t is not None)
+
+    @property
+    def may_finish(self) -> bool:
+        return self.late is None
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterWatermark(_continued(self.early), _continued(self.late))
+
+    @property
+    def waits_for_the_end(self) -> bool:
+        return self.early is None or self.early.waits_for_the_end
+
+    @property
+    def may_finish_early(self) -> bool:
+        return False
+
+
+@condition.register(AfterWatermark)
+def _(trigger: AfterWatermark) -> str:
+    return f"({'; '.join(panes(trigger))})" if trigger.children else PASSED
+
+
+@panes.register(AfterWatermark)
+def _(trigger: AfterWatermark) -> list[str]:
+    early = [] if trigger.early is None else [f"early: whenever {condition(trigger.early)}"]
+    late = f"never; {CLOSED}" if trigger.late is None else f"whenever {condition(trigger.late)}"
+    return [*early, f"on time: once {PASSED}", f"late: {late}"]
+
+
+@missing.register(AfterWatermark)
+def _(trigger: AfterWatermark, progress: TriggerProgress) -> str:
+    return progress.passing("the watermark", progress.watermark)
+
+
+@keywords
+def on_update() -> Trigger:
+    """Fire whenever a window changes, and once when the watermark passes its end: SQL's ``EMIT ON UPDATE``.
+
+    Short for ``AfterWatermark(early=AfterCount(1), late=AfterCount(1))``.
+
+    >>> hr.on_update() == hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1))
+    True
+    """
+    return AfterWatermark(early=AfterCount(1), late=AfterCount(1))
+
+
+@keywords
+def on_window_close() -> Trigger:
+    """Fire when the watermark passes the end of the window, and for late data: SQL's ``EMIT ON WINDOW CLOSE``.
+
+    Short for ``Default()``, the trigger of a pipeline that names none.
+
+    >>> hr.on_window_close()
+    Default()
+    """
+    return Default()
+
+
+@word("repeatedly", trigger=REQUIRED)
+@keywords
+@dataclass(frozen=True)
+class Repeatedly(Trigger):
+    """Fires whenever ``trigger`` fires and starts it again when it finishes; never finishes itself.
+
+    >>> hr.Repeatedly(hr.AfterCount(100)).may_finish
+    False
+    """
+
+    trigger: Trigger
+
+    def __post_init__(self) -> None:
+        _trigger("Repeatedly", "trigger", self.trigger)
+
+    @property
+    def children(self) -> tuple[Trigger, ...]:
+        return (self.trigger,)
+
+    @property
+    def may_finish(self) -> bool:
+        return False
+
+    @property
+    def continuation(self) -> Trigger:
+        return Repeatedly(self.trigger.continuation)
+
+    @property
+    def waits_for_the_end(self) -> bool:
+        return self.trigger.waits_for_the_end
+
+
+@condition.register(Repeatedly)
+def _(trigger: Repeatedly) -> str:
+    return f"again and again {condition(trigger.trigger)}"
+
+
+@panes.register(Repeatedly)
+def _(trigger: Repeatedly) -> list[str]:
+    return [f"whenever {condition(trigger.trigger)}"]
+
+
+@keywords
+@dataclass(frozen=True, init=False)
+class _Several(Trigger):
+    """A trigger made of others: ``AfterAny(AfterCount(100), AfterWatermark())``."""
+
+    triggers: tuple[Trigger, ...]
+
+    def __init__(self, *triggers: Trigger) -> None:
+        if not triggers:
+            raise PipelineError(f"{type(self).__name__} needs at least one trigger")
+        for number, trigger in enumerate(triggers, start=1):
+            _trigger(type(self).__name__, f"trigger {number}", trigger)
+        object.__setattr__(self, "triggers", triggers)
+
+    @property
+    def children(self) -> tuple[Trigger, ...]:
+        return self.triggers
+
+    @property
+    def _continuations(self) -> list[Trigger]:
+        return [trigger.continuation for trigger in self.triggers]
+
+
+@word("after any", triggers=REQUIRED)
+class AfterAny(_Several):
+    """Fires once when one of ``triggers`` fires.
+
+    >>> hr.Repeatedly(hr.AfterAny(hr.AfterCount(100), hr.AfterProcessingTime("1m"))).may_finish
+    False
+    """
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterAny(*self._continuations)
+
+    @property
+    def waits_for_the_end(self) -> bool:
+        return all(trigger.waits_for_the_end for trigger in self.triggers)
+
+    @property
+    def may_finish_early(self) -> bool:
+        return not self.waits_for_the_end
+
+
+@condition.register(AfterAny)
+def _(trigger: AfterAny) -> str:
+    return ", or ".join(map(condition, trigger.triggers))
+
+
+@word("after all", triggers=REQUIRED)
+class AfterAll(_Several):
+    """Fires once when all of ``triggers`` are ready at the same evaluation.
+
+    >>> hr.AfterAll(hr.AfterCount(10), hr.AfterWatermark()).may_finish
+    True
+    """
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterAll(*self._continuations)
+
+    @property
+    def waits_for_the_end(self) -> bool:
+        return any(trigger.waits_for_the_end for trigger in self.triggers)
+
+    @property
+    def may_finish_early(self) -> bool:
+        return not self.waits_for_the_end
+
+
+@condition.register(AfterAll)
+def _(trigger: AfterAll) -> str:
+    return f"at the same time {', and '.join(map(condition, trigger.triggers))}"
+
+
+@word("after each", triggers=REQUIRED)
+class AfterEach(_Several):
+    """Fires as its first unfinished trigger does and moves on to the next when that finishes.
+
+    >>> hr.AfterEach(hr.AfterCount(1), hr.Repeatedly(hr.AfterCount(100))).may_finish
+    False
+    """
+
+    @property
+    def may_finish(self) -> bool:
+        return all(trigger.may_finish for trigger in self.triggers)
+
+    @property
+    def continuation(self) -> Trigger:
+        return Repeatedly(AfterAny(*self._continuations))
+
+    @property
+    def waits_for_the_end(self) -> bool:
+        return self.triggers[0].waits_for_the_end
+
+    @property
+    def may_finish_early(self) -> bool:
+        return all(trigger.may_finish_early for trigger in self.triggers)
+
+
+@condition.register(AfterEach)
+def _(trigger: AfterEach) -> str:
+    return f"first {', then '.join(map(condition, trigger.triggers))}"
+
+
+@word("or finally", main=REQUIRED, until=REQUIRED)
+@keywords
+@dataclass(frozen=True)
+class OrFinally(Trigger):
+    """Fires as ``main`` does until ``until`` fires; ``until`` keeps its progress across the panes of ``main``.
+
+    >>> hr.OrFinally(hr.Repeatedly(hr.AfterCount(100)), until=hr.AfterWatermark()).may_finish
+    True
+    """
+
+    main: Trigger
+    until: Trigger
+
+    def __post_init__(self) -> None:
+        _trigger("OrFinally", "main", self.main)
+        _trigger("OrFinally", "until", self.until)
+
+    @property
+    def children(self) -> tuple[Trigger, ...]:
+        return (self.main, self.until)
+
+    @property
+    def may_finish(self) -> bool:
+        return self.main.may_finish or self.until.may_finish
+
+    @property
+    def continuation(self) -> Trigger:
+        return Repeatedly(OrFinally(self.main.continuation, self.until.continuation))
+
+    @property
+    def waits_for_the_end(self) -> bool:
+        return self.main.waits_for_the_end and self.until.waits_for_the_end
+
+    @property
+    def may_finish_early(self) -> bool:
+        return self.main.may_finish_early or self.until.may_finish_early
+
+
+@condition.register(OrFinally)
+def _(trigger: OrFinally) -> str:
+    return f"{condition(trigger.main)}, and for the last time when {condition(trigger.until)}"
+
+
+def _continued(trigger: Trigger | None) -> Trigger | None:
+    return None if trigger is None else trigger.continuation
+
+
+def _trigger(owner: str, name: str, value: object) -> None:
+    Arguments(owner).instance(name, value, Trigger, "a trigger such as AfterCount(100)")

@@ -1,0 +1,299 @@
+"""Triggers without children that look at clocks, signals, and how much has come."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from headrace.model.arguments import Arguments, Length
+from headrace.model.suggestions import keywords
+from headrace.model.time import Duration, Instant, render, render_duration
+from headrace.model.triggers.trigger import Trigger
+from headrace.model.triggers.words import ASKED, PASSED, TriggerProgress, condition, missing, panes
+from headrace.model.vocabulary import REQUIRED, word
+
+
+@word("default")
+@keywords
+@dataclass(frozen=True)
+class Default(Trigger):
+    """Fires when the watermark passes the end of the window and for every later bundle; never finishes.
+
+    >>> hr.Default() == hr.on_window_close()
+    True
+    """
+
+    @property
+    def may_finish(self) -> bool:
+        return False
+
+    @property
+    def waits_for_the_end(self) -> bool:
+        return True
+
+
+@condition.register(Default)
+def _(trigger: Default) -> str:
+    return f"{PASSED}, and in every later epoch that brings elements"
+
+
+@panes.register(Default)
+def _(trigger: Default) -> list[str]:
+    return [f"on time: once {PASSED}", "late: in every epoch that brings more elements after that"]
+
+
+@missing.register(Default)
+def _(trigger: Default, progress: TriggerProgress) -> str:
+    return progress.passing("the watermark", progress.watermark)
+
+
+@word("never")
+@keywords
+@dataclass(frozen=True)
+class Never(Trigger):
+    """Never fires; what the window holds is emitted when it expires.
+
+    >>> hr.Never().may_finish
+    False
+    """
+
+    @property
+    def may_finish(self) -> bool:
+        return False
+
+    @property
+    def waits_for_the_end(self) -> bool:
+        return True
+
+
+@condition.register(Never)
+def _(trigger: Never) -> str:
+    return "never"
+
+
+@panes.register(Never)
+def _(trigger: Never) -> list[str]:
+    return ["never by itself: what the window holds is emitted when it expires"]
+
+
+@missing.register(Never)
+def _(trigger: Never, progress: TriggerProgress) -> str:
+    return "nothing: what the window holds is emitted when it expires"
+
+
+@word("always")
+@keywords
+@dataclass(frozen=True)
+class Always(Trigger):
+    """Fires whenever it is asked: for every bundle, and when the watermark passes the end of the window.
+
+    >>> hr.Always().may_finish
+    False
+    """
+
+    @property
+    def may_finish(self) -> bool:
+        return False
+
+
+@condition.register(Always)
+def _(trigger: Always) -> str:
+    return f"an epoch brings elements, and when {PASSED}"
+
+
+@missing.register(Always)
+def _(trigger: Always, progress: TriggerProgress) -> str:
+    return ASKED
+
+
+@word("after count", count=REQUIRED)
+@keywords
+@dataclass(frozen=True)
+class AfterCount(Trigger):
+    """Fires once ``count`` elements have arrived since its last reset. Bundles are atomic: a pane may hold more.
+
+    >>> hr.AfterWatermark(early=hr.AfterCount(100)).early
+    AfterCount(count=100)
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        Arguments("AfterCount").whole("count", self.count, least=1)
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterCount(1)
+
+
+@condition.register(AfterCount)
+def _(trigger: AfterCount) -> str:
+    return "an epoch brings an element" if trigger.count == 1 else f"{trigger.count:,} elements have arrived"
+
+
+@missing.register(AfterCount)
+def _(trigger: AfterCount, progress: TriggerProgress) -> str:
+    total = progress.state["total"]
+    more = trigger.count - total
+    return f"{more:,} more element{'s' if more > 1 else ''} ({total:,} of {trigger.count:,} so far)"
+
+
+@word("after bytes", size=REQUIRED)
+@keywords
+@dataclass(frozen=True)
+class AfterBytes(Trigger):
+    """Fires once elements of ``size`` bytes in all have arrived since its last reset (semantics 9.5).
+
+    >>> hr.Repeatedly(hr.AfterBytes(64 * 1024 * 1024))
+    Repeatedly(trigger=AfterBytes(size=67108864))
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        Arguments("AfterBytes").whole("size", self.size, least=1)
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterCount(1)
+
+
+@condition.register(AfterBytes)
+def _(trigger: AfterBytes) -> str:
+    return f"elements of {trigger.size:,} bytes have arrived"
+
+
+@missing.register(AfterBytes)
+def _(trigger: AfterBytes, progress: TriggerProgress) -> str:
+    total = progress.state["total"]
+    return f"elements of {trigger.size - total:,} more bytes ({total:,} of {trigger.size:,} so far)"
+
+
+@word("after processing time", delay=0, align=None, align_offset=0)
+@keywords
+@dataclass(frozen=True, init=False)
+class AfterProcessingTime(Trigger):
+    """Fires once the processing-time clock reaches the first element's time plus ``delay``, rounded up to the next
+    multiple of ``align`` (shifted by ``align_offset``) when that is given. Its precision is the schedule's interval.
+
+    >>> hr.AfterProcessingTime("1m") == hr.AfterProcessingTime(timedelta(minutes=1))
+    True
+    """
+
+    delay: Duration
+    align: Duration | None
+    align_offset: Duration
+
+    def __init__(self, delay: Length = "0s", align: Length | None = None, align_offset: Length = "0s") -> None:
+        given = Arguments("AfterProcessingTime")
+        step = None if align is None else given.duration("align", align, least=1)
+        object.__setattr__(self, "delay", given.duration("delay", delay))
+        object.__setattr__(self, "align", step)
+        object.__setattr__(self, "align_offset", given.duration("align_offset", align_offset, least=None))
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterSynchronizedProcessingTime()
+
+
+@condition.register(AfterProcessingTime)
+def _(trigger: AfterProcessingTime) -> str:
+    if trigger.delay:
+        after = f"{render_duration(trigger.delay)} after its first element arrived"
+    else:
+        after = "an element has arrived"
+    if trigger.align is None:
+        return f"the clock is {after}" if trigger.delay else after
+    offset = f" and {render_duration(trigger.align_offset)}" if trigger.align_offset else ""
+    return f"the clock shows a multiple of {render_duration(trigger.align)}{offset}, {after}"
+
+
+@missing.register(AfterProcessingTime)
+def _(trigger: AfterProcessingTime, progress: TriggerProgress) -> str:
+    deadline = progress.state["deadline"]
+    if deadline is None:
+        return f"an element (none has arrived since the last firing), and then that {condition(trigger)}"
+    ran = f"the newest epoch ran at {render(progress.processing_time)}, and the first run from then on looks again"
+    return f"processing time {render(Instant(deadline))} ({ran})"
+
+
+@word("after synchronized processing time")
+@keywords
+@dataclass(frozen=True)
+class AfterSynchronizedProcessingTime(Trigger):
+    """Fires once all that was in flight upstream when the first element arrived has arrived too (semantics 4.6).
+
+    >>> hr.AfterProcessingTime("1m").continuation
+    AfterSynchronizedProcessingTime()
+    """
+
+
+@condition.register(AfterSynchronizedProcessingTime)
+def _(trigger: AfterSynchronizedProcessingTime) -> str:
+    return "what was in flight upstream when the first element arrived has arrived too"
+
+
+@missing.register(AfterSynchronizedProcessingTime)
+def _(trigger: AfterSynchronizedProcessingTime, progress: TriggerProgress) -> str:
+    return "an element"
+
+
+@word("after signal", name=REQUIRED)
+@keywords
+@dataclass(frozen=True)
+class AfterSignal(Trigger):
+    """Fires once a ``Signal`` of this ``name`` came while the window was open, since its last reset (semantics 9.3).
+
+    >>> hr.AfterWatermark(early=hr.AfterSignal("close")).early.signals
+    ('close',)
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        Arguments("AfterSignal").text("name", self.name, "close")
+
+    @property
+    def signals(self) -> Collection[str]:
+        return (self.name,)
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterCount(1)
+
+
+@condition.register(AfterSignal)
+def _(trigger: AfterSignal) -> str:
+    return f"the signal {trigger.name!r} comes"
+
+
+@missing.register(AfterSignal)
+def _(trigger: AfterSignal, progress: TriggerProgress) -> str:
+    return f"the signal {trigger.name!r} (headrace run --signal {trigger.name})"
+
+
+@word("after percentile watermark", percentile=REQUIRED)
+@keywords
+@dataclass(frozen=True)
+class AfterPercentileWatermark(Trigger):
+    """Fires once when the watermark of the fastest ``percentile`` % of the input passes the end of the window (9.2).
+
+    Its pane is EARLY until the watermark itself has passed.
+
+    >>> hr.AfterWatermark(early=hr.AfterPercentileWatermark(95))
+    AfterWatermark(early=AfterPercentileWatermark(percentile=95), late=None)
+    """
+
+    percentile: float
+
+    def __post_init__(self) -> None:
+        Arguments("AfterPercentileWatermark").number("percentile", self.percentile, above=0, most=100)
+
+
+@condition.register(AfterPercentileWatermark)
+def _(trigger: AfterPercentileWatermark) -> str:
+    return f"the watermark of the fastest {trigger.percentile:g} % of the input passes the end of the window"
+
+
+@missing.register(AfterPercentileWatermark)
+def _(trigger: AfterPercentileWatermark, progress: TriggerProgress) -> str:
+    watermark = f"the watermark of the fastest {trigger.percentile:g} % of the input"
+    return progress.passing(watermark, progress.percentile(trigger.percentile))

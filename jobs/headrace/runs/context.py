@@ -1,0 +1,102 @@
+"""What a run works with, and what both its plan and its performance ask of that. Nothing here writes to a store."""
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from headrace.model.triggers import Signal
+from headrace.pipeline.executors import AUTO, ExecutorDecision
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.snapshots.progress import StoredProgress, progress_of, unread_files
+from headrace.read.snapshots.reprocessed_copies import AGAIN
+from headrace.runs.continuation import check_code, check_continues
+from headrace.runs.executors.choice import WorkEstimate, check_installed, choose
+from headrace.runs.options import RunOptions
+from headrace.runs.reporting.listener import Watched
+from headrace.sources.landing import ByInput, Landing
+from headrace.sources.progress import PipelineProgress
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import ObjectStore
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """One run's pipeline and options, its store, its processing-time clock ``now``, and who listens to it.
+
+    ``warnings``: what was told so far that a person should know, each once.
+    """
+
+    pipeline: Pipeline
+    options: RunOptions
+    store: ObjectStore
+    landing: Landing
+    catalog: Catalog
+    listener: Watched
+    now: Callable[[], datetime]
+    warnings: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        pipeline: Pipeline,
+        options: RunOptions,
+        store: ObjectStore,
+        listener: Watched,
+        now: Callable[[], datetime],
+    ) -> "RunContext":
+        """A run of ``pipeline`` on what ``store`` has of it."""
+        return cls(pipeline, options, store, Landing(pipeline, store), Catalog(store, pipeline.name), listener, now)
+
+    def warn(self, warning: str) -> None:
+        """Tell ``warning`` now, and again in the result, once however often it comes."""
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+            self.listener.warned(warning)
+
+    def checked(self, manifest: Manifest) -> Manifest:
+        """``manifest``, if the run can continue from it. Raises ChangedPipelineError; if strict, ChangedCodeError."""
+        check_continues(self.pipeline, manifest, allow_new_aggregates=self.options.allow_new_aggregates)
+        self.check_code(manifest)
+        return manifest
+
+    def check_code(self, manifest: Manifest) -> None:
+        """Warn of own code that has changed since ``manifest``. Raises ChangedCodeError if the run is strict."""
+        if (warning := check_code(self.pipeline, manifest, strict=self.options.strict)) is not None:
+            self.warn(warning)
+
+    def progress(self, manifest: Manifest | None) -> PipelineProgress:
+        """How far ``manifest`` has come; None: nowhere. Raises BrokenObjectError."""
+        return PipelineProgress() if manifest is None else progress_of(self.catalog, manifest)
+
+    def new_files(self, manifest: Manifest | None, *, full_sweep: bool) -> ByInput:
+        """What has landed and was not read by ``manifest`` or before; ``full_sweep``: also where nobody looks any
+        more.
+        """
+        progress, told = self.progress(manifest), self._warn_of_landed_again
+        return unread_files(self.catalog, self.landing, manifest, progress, full_sweep=full_sweep, on_unknown=told)
+
+    def _warn_of_landed_again(self, paths: Set[str]) -> None:
+        """Name files of which nobody knows whether they are input."""
+        files = "1 file" if len(paths) == 1 else f"{len(paths):,} files"
+        self.warn(
+            f"{files} of records that landed again, such as {min(paths)}, are not read: the snapshots that dropped "
+            "the records have expired, so Headrace cannot tell whether the records count already. If not, give the "
+            f"files names that do not begin with {AGAIN}; if so, remove the files"
+        )
+
+    def new_signals(self, manifest: Manifest | None) -> tuple[Signal, ...]:
+        """The signals to take after ``manifest``: none if an attempt before this one has committed them."""
+        request = None if manifest is None else StoredProgress.of(manifest).signals_of
+        return self.options.signals if request is None or request != self.options.request else ()
+
+    def decide(self, work: Callable[[], WorkEstimate]) -> ExecutorDecision:
+        """The executor to take for ``work``, which is estimated only if it counts; one that AUTO took is told.
+
+        Raises NotInstalledError, SizeError.
+        """
+        decision = choose(self.pipeline, self.options.executor, work, self.options.reason)
+        check_installed(self.pipeline, decision.name)
+        if (self.options.executor or self.pipeline.executor) == AUTO:
+            self.listener.noted(f"executor {decision.name}: {decision.reason}")
+        return decision

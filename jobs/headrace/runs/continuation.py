@@ -1,0 +1,62 @@
+"""Whether a pipeline can continue from a snapshot, whose state another definition or other code of it may have made."""
+
+from headrace.errors import FixConfigError
+from headrace.pipeline.loading.code_digests import changed_code
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.definition_changes import Action, named
+from headrace.read.definition_plan import Plan, plan
+from headrace_snapshots.format.manifest import Manifest
+
+
+class ChangedPipelineError(FixConfigError):
+    """The state of the snapshot was made by another definition of the pipeline."""
+
+    code = "config.changed_pipeline"
+
+
+class ChangedCodeError(FixConfigError):
+    """Code of the user's own has changed since the snapshot, and the run is strict."""
+
+    code = "config.changed_code"
+
+
+def check_continues(pipeline: Pipeline, manifest: Manifest, *, allow_new_aggregates: bool) -> None:
+    """Raise ChangedPipelineError unless ``pipeline`` can use the state of ``manifest``. ``allow_new_aggregates``: also
+    where aggregates start empty for it, which is for people to say.
+    """
+    found = plan(pipeline, manifest)
+    if found.action is Action.REPLAY:
+        raise ChangedPipelineError(
+            f"{definition_change(found)}. Its state means something else now (`headrace plan` says of which "
+            f"aggregations). Run `headrace backfill {pipeline.name}` (or the backfill DAG), which replays all input "
+            "into a new branch and cuts over; or take the change back"
+        )
+    if found.starting_empty and not allow_new_aggregates:
+        raise ChangedPipelineError(
+            f"{definition_change(found)}. Choose for {', '.join(found.starting_empty)}: {found.choice}"
+        )
+
+
+def definition_change(found: Plan) -> str:
+    """The parts of the definition that have changed since the snapshot, in a line."""
+    at = f"snapshot {found.snapshot} (epoch {found.epoch})"
+    return f"pipeline {found.pipeline} has changed since {at}: {named(found.changes)}"
+
+
+def check_code(pipeline: Pipeline, manifest: Manifest, *, strict: bool) -> str | None:
+    """A warning if code of the user's own has changed since ``manifest``. Raises ChangedCodeError where it is
+    ``strict``.
+    """
+    changed = changed_code(pipeline, manifest.code)
+    if not changed:
+        return None
+    what = (
+        f"the code of {', '.join(changed)} has changed since snapshot {manifest.snapshot_id} (epoch "
+        f"{manifest.epoch}): the code as it was made the results so far"
+    )
+    if strict:
+        raise ChangedCodeError(
+            f"{what}. Take the change back, run `headrace backfill {pipeline.name}` (or the backfill DAG), or leave "
+            "out --strict"
+        )
+    return f"{what}. A backfill computes them all again"

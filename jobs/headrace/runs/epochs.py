@@ -1,0 +1,78 @@
+"""The epochs of a run, each worked out once the one before it is computed; and the loop that computes and commits them.
+
+New input comes in micro-batches, or in batch mode as one epoch. What was read before is read again as it was: by a
+backfill (``backfill/backfill_plan``) or a replay (``backfill/replay``).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from headrace.model.time import instant
+from headrace.model.triggers import Signal
+from headrace.read.snapshots.epoch_history import RecordedEpoch
+from headrace.runs.commits import Committer
+from headrace.runs.executors.interface import Engine
+from headrace.runs.options import RunOptions
+from headrace.sources.landing import ByInput
+from headrace.sources.progress import WatermarkHold
+
+
+@dataclass(frozen=True)
+class PlannedEpoch:
+    """An epoch that a run is to compute. ``wait_for_merges``: no other may follow soon, so it leaves no merge running.
+    ``is_recorded``: its files are to be as they were recorded; one that has changed is an error.
+    """
+
+    epoch: RecordedEpoch
+    wait_for_merges: bool
+    is_recorded: bool = False
+
+
+def commit_epochs(committer: Committer, epochs: Iterable[PlannedEpoch]) -> None:
+    """Compute ``epochs`` one after the other, and have each committed beside the next. Returns when all are."""
+    for planned in epochs:
+        epoch = planned.epoch
+        computed = committer.engine.compute(
+            epoch.files,
+            epoch.processing_time,
+            is_last=epoch.is_last,
+            signals=epoch.signals,
+            wait_for_merges=planned.wait_for_merges,
+            hold=epoch.held_to,
+            recorded=planned.is_recorded,
+        )
+        committer.submit(computed)
+    committer.drain()
+
+
+def micro_batches(
+    engine: Engine,
+    files: ByInput,
+    options: RunOptions,
+    now: Callable[[], datetime],
+    *,
+    before: int = 0,
+    signals: tuple[Signal, ...] = (),
+    hold: WatermarkHold | None = None,
+) -> Iterator[PlannedEpoch]:
+    """``files`` in epochs of bounded size, under the clock ``now``, until nothing is new or due. ``before``: epochs
+    that count towards the limit of the options already. The first epoch hears ``signals``; none passes ``hold``.
+    """
+    limit = options.max_epochs
+    while limit is None or before < limit:
+        clock = instant(now())
+        batch, files = engine.landing.next_epoch(files, options.files_per_epoch, options.bytes_per_epoch)
+        if not batch and not signals and not engine.progress.is_due(clock, hold):
+            return
+        before += 1
+        yield PlannedEpoch(RecordedEpoch(batch, clock, signals, held_to=hold), not files or before == limit)
+        signals = ()
+
+
+def batch(
+    engine: Engine, files: ByInput, now: Callable[[], datetime], signals: tuple[Signal, ...]
+) -> Iterator[PlannedEpoch]:
+    """All of ``files`` as one epoch that ends the input."""
+    clock = instant(now())
+    yield PlannedEpoch(RecordedEpoch(engine.landing.taken(files), clock, signals, is_last=True), wait_for_merges=True)

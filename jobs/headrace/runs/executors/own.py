@@ -1,0 +1,31 @@
+"""Headrace's own executors. Each is imported only by runs that take it."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.extras import require
+from headrace.runs.executors.executor import Executor
+
+if TYPE_CHECKING:
+    from headrace.runs.context import RunContext
+    from headrace.runs.executors.interface import ExecutorSide
+
+
+def _on_spark(run: "RunContext", given_session: Any) -> "ExecutorSide":
+    from headrace.runs.executors.on_spark import SparkExecution
+
+    return SparkExecution(run.pipeline, run.store, run.landing, run.options.run_id, run.listener, given_session)
+
+
+def _on_local(run: "RunContext", given_session: Any) -> "ExecutorSide":
+    from headrace.runs.executors.on_local import LocalExecution
+
+    return LocalExecution(run.pipeline, run.store, run.landing)
+
+
+_WITHOUT = "take the executor local, which needs no JVM (--executor local)"
+
+SPARK: Final = Executor(
+    "a Spark application", _on_spark, partial(require, "spark", "the executor spark", _WITHOUT), is_submitted=True
+)
+LOCAL: Final = Executor("a process of the task's own, without Spark", _on_local)

@@ -1,0 +1,340 @@
+"""The summary of a pipeline: what a list of many pipelines says of each, in one small object.
+
+It says nothing that is not in the catalog, in audits and in results of runs, and nothing but pages for people reads it:
+a run that is killed leaves the summary of the run before, whose ``entry`` tells how old it is. So it is never needed,
+may be deleted, and is written again by the next run.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from headrace.audit.range import unpublished_range
+from headrace.audit.store import AuditFailedError, AuditOutcome, read_audit
+from headrace.errors import HeadraceError
+from headrace.model.time import render
+from headrace.observe.history import totals
+from headrace.read.snapshots.progress import StoredProgress
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.sealed import sealed, unsealed
+from headrace_snapshots.format.table_names import is_current
+from headrace_snapshots.layout import summary_path
+from headrace_snapshots.protocol import Head
+from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+
+FORMAT: Final = 1
+EPOCHS: Final = 20
+"""Epochs that a summary has: enough for a curve, and for shares that one odd file does not decide."""
+
+_LOOKED_AT: Final = 100
+"""Entries of the log that are looked through for the newest that moved ``published``."""
+
+
+class PipelineState(StrEnum):
+    """What a person has to know of a pipeline first; those that need a person come first."""
+
+    DAMAGED = "damaged"
+    FAILED = "failed"
+    AUDIT_FAILED = "audit failed"
+    UNPUBLISHED = "unpublished"
+    EMPTY = "empty"
+    PUBLISHED = "published"
+
+
+class EpochLine(msgspec.Struct, frozen=True):
+    """One epoch. Times are ISO 8601 in UTC (``watermark`` may be -inf or +inf); the event times are those of the
+    elements that it accepted, None if there were none. ``seconds`` of work, ``bytes`` written, storage ``requests``.
+    """
+
+    epoch: int
+    snapshot: str
+    parent: str | None
+    processing_time: str
+    watermark: str
+    min_event_time: str | None
+    max_event_time: str | None
+    counts: Mapping[str, int]
+    seconds: float
+    bytes: int
+    requests: int
+    executor: str | None = None
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "EpochLine":
+        """Tells the epoch of ``manifest``. Raises BrokenObjectError."""
+        progress = StoredProgress.of(manifest)
+        low, high = progress.min_event_time, progress.max_event_time
+        executor = manifest.progress.get("executor")
+        return cls(
+            epoch=manifest.epoch,
+            snapshot=manifest.snapshot_id,
+            parent=manifest.parent,
+            processing_time=render(progress.processing_time),
+            watermark=render(progress.watermark),
+            min_event_time=None if low is None else render(low),
+            max_event_time=None if high is None else render(high),
+            counts=dict(manifest.counts),
+            seconds=round(sum(manifest.timings.values()), 3),
+            bytes=written_bytes(manifest),
+            requests=sum(manifest.requests.values()),
+            executor=executor if isinstance(executor, str) else None,
+        )
+
+
+class AuditLine(msgspec.Struct, frozen=True):
+    """The newest audit: of what ``published`` does not show yet, else of what it moved over last."""
+
+    success: bool
+    finished_at: str
+    after: str | None
+    until: str
+    expectations: int
+    failed: tuple[str, ...]
+
+
+class RunLine(msgspec.Struct, frozen=True):
+    """The newest run that left a result. ``error_code`` and ``error`` (its message) are None if it succeeded."""
+
+    run_id: str
+    action: str
+    status: str
+    finished_at: str
+    error_code: str | None = None
+    error: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class PipelineSummary(msgspec.Struct, frozen=True):
+    """How a pipeline is, as entry ``entry`` of its log left it. Times are ISO 8601 in UTC.
+
+    ``unpublished`` counts epochs of main that readers do not see, None where ``published`` is not on main's line.
+    ``held_back_by`` names input and split that hold the watermark back, ``held_since`` when that last moved on.
+    ``epochs`` are the newest of main, oldest first; ``state_bytes`` and ``state_rows`` are of tables of state.
+    ``problem``: why the catalog could not be read, None if it could.
+    """
+
+    pipeline: str
+    made_at: str
+    entry: int
+    state: PipelineState
+    snapshot: str | None = None
+    epoch: int | None = None
+    committed_at: str | None = None
+    published: str | None = None
+    published_epoch: int | None = None
+    published_at: str | None = None
+    unpublished: int | None = None
+    watermark: str | None = None
+    newest_event_time: str | None = None
+    held_back_by: str | None = None
+    held_since: str | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    branches: tuple[str, ...] = ()
+    audit: AuditLine | None = None
+    run: RunLine | None = None
+    epochs: tuple[EpochLine, ...] = ()
+    problem: str | None = None
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """Counts of ``epochs`` together."""
+        return totals(self.epochs)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value, with the totals."""
+        return {**msgspec.to_builtins(self), "totals": dict(self.totals)}
+
+    def line_to_json(self) -> dict[str, Any]:
+        """The same without the epochs: what a list of many pipelines says of each."""
+        return {**msgspec.to_builtins(msgspec.structs.replace(self, epochs=())), "totals": dict(self.totals)}
+
+
+@dataclass(frozen=True)
+class _Refs:
+    """Manifests behind the refs that a summary is about."""
+
+    main: Manifest | None
+    published: Manifest | None
+
+
+def summarize(catalog: Catalog, before: PipelineSummary | None = None, run: RunLine | None = None) -> PipelineSummary:
+    """The summary of a pipeline now. What ``before``, an older one, says of epochs is taken from it where these are the
+    same, so only new epochs are read. ``run``: the newest one, by default that of ``before``.
+
+    A catalog that cannot be read is the summary's ``problem``, no error. Raises what the store raises.
+    """
+    run = run or (None if before is None else before.run)
+    head = catalog.known_head()
+    made_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    try:
+        found = _summarized(catalog, head, before, run, made_at)
+    except HeadraceError as error:
+        if error.remedy != "restore":
+            raise
+        return PipelineSummary(
+            catalog.pipeline, made_at, head.entry, PipelineState.DAMAGED, run=run, problem=f"{error.code}: {error}"
+        )
+    return found
+
+
+def _summarized(
+    catalog: Catalog, head: Head, before: PipelineSummary | None, run: RunLine | None, made_at: str
+) -> PipelineSummary:
+    refs = _Refs(*(catalog.manifest(head.refs[ref]) if ref in head.refs else None for ref in (MAIN, PUBLISHED)))
+    audit = _audit(catalog, before)
+    own: dict[str, Any] = {}
+    if refs.main is not None:
+        own = _of_main(refs.main) | {"epochs": _epochs(catalog, refs.main, before)}
+    if refs.published is not None:
+        own |= {
+            "published": refs.published.snapshot_id,
+            "published_epoch": refs.published.epoch,
+            "published_at": _published_at(catalog, refs.published.snapshot_id, before),
+            "unpublished": _unpublished(catalog, refs),
+        }
+    elif refs.main is not None:
+        own |= {"unpublished": refs.main.epoch + 1}
+    return PipelineSummary(
+        pipeline=catalog.pipeline,
+        made_at=made_at,
+        entry=head.entry,
+        state=_state(refs, own.get("unpublished"), audit, run),
+        branches=tuple(sorted(set(head.generations) - {MAIN, PUBLISHED})),
+        audit=audit,
+        run=run,
+        **own,
+    )
+
+
+def _of_main(manifest: Manifest) -> dict[str, Any]:
+    progress = StoredProgress.of(manifest)
+    held = progress.held_back_by
+    layers = [layer for table, layers in manifest.tables.items() if not is_current(table) for layer in layers]
+    files = [file for layer in layers for file in layer.files]
+    return {
+        "snapshot": manifest.snapshot_id,
+        "epoch": manifest.epoch,
+        "committed_at": manifest.created_at,
+        "watermark": render(progress.watermark),
+        "newest_event_time": None if progress.newest is None else render(progress.newest),
+        "held_back_by": None if held is None else ", split ".join(part for part in (held.input, held.split) if part),
+        "held_since": None if held is None or held.since is None else render(held.since),
+        "state_rows": sum(file.rows for file in files),
+        "state_bytes": sum(file.bytes for file in files),
+    }
+
+
+def _state(refs: _Refs, unpublished: int | None, audit: AuditLine | None, run: RunLine | None) -> PipelineState:
+    if unpublished == 0 and run is not None and run.error_code == AuditFailedError.code:
+        run = None  # a person has released what that run did not publish
+    if unpublished != 0 and audit is not None and not audit.success:
+        return PipelineState.AUDIT_FAILED
+    if run is not None and run.status == "failed":
+        return PipelineState.FAILED
+    if refs.main is None:
+        return PipelineState.EMPTY
+    return PipelineState.PUBLISHED if unpublished == 0 else PipelineState.UNPUBLISHED
+
+
+def _unpublished(catalog: Catalog, refs: _Refs) -> int | None:
+    if refs.main is None or refs.published is None:
+        return None
+    if refs.main.snapshot_id == refs.published.snapshot_id:
+        return 0
+    is_behind = catalog.is_ancestor(refs.published.snapshot_id, refs.main.snapshot_id)
+    return refs.main.epoch - refs.published.epoch if is_behind else None
+
+
+def _epochs(catalog: Catalog, head: Manifest, before: PipelineSummary | None) -> tuple[EpochLine, ...]:
+    known = {} if before is None else {line.snapshot: line for line in before.epochs}
+    found: list[EpochLine] = []
+    current: str | None = head.snapshot_id
+    with suppress(MissingSnapshotError):  # what came before has expired
+        while current is not None and len(found) < EPOCHS:
+            found.append(known.get(current) or EpochLine.of(catalog.manifest(current)))
+            current = found[-1].parent
+    return tuple(reversed(found))
+
+
+def _published_at(catalog: Catalog, published: str, before: PipelineSummary | None) -> str | None:
+    if before is not None and before.published == published and before.published_at is not None:
+        return before.published_at
+    moved = _last_publish(catalog)
+    return None if moved is None else moved.at
+
+
+def _audit(catalog: Catalog, before: PipelineSummary | None) -> AuditLine | None:
+    """The audit of what is not published yet; if nobody has made one, the newest that is known."""
+    waiting = unpublished_range(catalog, MAIN)
+    found = None if waiting is None else read_audit(catalog.store, catalog.pipeline, waiting.after, waiting.until)
+    if found is not None:
+        return _line_of(found)
+    if before is not None and before.audit is not None and before.audit.until == catalog.head().refs.get(PUBLISHED):
+        return before.audit
+    moved = _last_publish(catalog)
+    after, until = (None, None) if moved is None else moved.moves[PUBLISHED]
+    if until is not None:
+        found = read_audit(catalog.store, catalog.pipeline, after, until)
+    return None if found is None else _line_of(found)
+
+
+def _last_publish(catalog: Catalog) -> Entry | None:
+    """The newest entry that moved ``published``, if that is not long ago."""
+    return next((entry for entry in islice(catalog.entries(), _LOOKED_AT) if PUBLISHED in entry.moves), None)
+
+
+def _line_of(outcome: AuditOutcome) -> AuditLine:
+    return AuditLine(
+        success=outcome.success,
+        finished_at=outcome.finished_at,
+        after=outcome.from_snapshot,
+        until=outcome.to_snapshot,
+        expectations=len(outcome.findings),
+        failed=tuple(finding.expectation.describe() for finding in outcome.failed),
+    )
+
+
+def written_bytes(manifest: Manifest) -> int:
+    """Bytes of the tables' files that the epoch of ``manifest`` wrote, those of merged layers among them."""
+    layers = [layer for layers in manifest.tables.values() for layer in layers]
+    return sum(file.bytes for layer in layers if layer.last_epoch == manifest.epoch for file in layer.files)
+
+
+def urgent_first(summaries: Iterable[PipelineSummary]) -> list[PipelineSummary]:
+    """``summaries``, those that need a person first, then by name."""
+    order = {state: number for number, state in enumerate(PipelineState)}
+    return sorted(summaries, key=lambda one: (order[one.state], one.pipeline))
+
+
+def write_summary(store: ObjectStore, summary: PipelineSummary) -> None:
+    """Keep ``summary`` (one put). Raises what the store raises."""
+    store.write(summary_path(summary.pipeline), sealed({"format": FORMAT, **msgspec.to_builtins(summary)}))
+
+
+def read_summary(store: ObjectStore, pipeline: str) -> PipelineSummary | None:
+    """The summary that is kept of a pipeline; None if there is none that this version can read."""
+    try:
+        return summary_of(store.read(summary_path(pipeline)))
+    except ObjectNotFoundError:
+        return None
+
+
+def summary_of(data: bytes) -> PipelineSummary | None:
+    """The summary in ``data``; None if it is damaged or of another version: it is written again by the next run."""
+    try:
+        fields = unsealed(json.loads(data))
+        return msgspec.convert(fields, PipelineSummary) if fields.pop("format") == FORMAT else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,149 @@
+"""The plan of a run: what it would continue from, on which executor, with which files. Planning reads and reports; it
+claims, starts and writes nothing.
+
+A run claims its branch after that, and restores it. ``restored_plan`` is what still holds of the plan then.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from headrace.model.time import instant
+from headrace.pipeline.executors import ExecutorDecision
+from headrace.read.roots import check_root
+from headrace.runs.backfill.backfill_plan import MainsReading, reread
+from headrace.runs.backfill.replay import Replay, next_number, open_replay, replay_head
+from headrace.runs.context import RunContext
+from headrace.runs.epochs import PlannedEpoch, batch, micro_batches
+from headrace.runs.executors.choice import WorkEstimate, input_bytes, work_of_run
+from headrace.runs.executors.interface import Engine
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.restore import RestoredRun
+from headrace.sources.file_planning import Offsets
+from headrace.sources.input_diagnostics import instead_of_input
+from headrace.sources.landing import ByInput, counted
+from headrace.sources.landing_places import check_places
+from headrace.sources.progress import PipelineProgress, WatermarkHold
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run is to do after ``snapshot``, the head of its branch (None: the branch is empty).
+
+    ``has_epochs``: there is something to compute. ``files``: what is new after the snapshot; None for a replay, which
+    has its own, and if the snapshot is broken. ``history``: what was read before and is to be read again as it was.
+    """
+
+    snapshot: str | None
+    executor: ExecutorDecision
+    has_epochs: bool
+    files: ByInput | None = None
+    replay: Replay | None = None
+    history: MainsReading | None = None
+
+
+def plan_run(run: RunContext) -> RunPlan:
+    """What ``run`` finds to do. Raises what stands against it, as far as that can be seen now."""
+    head = run.catalog.head()
+    check_places(run.pipeline, run.store, is_first=head.entry < 0)
+    snapshot = head.refs.get(run.options.branch)
+    return _replay_plan(run, snapshot) if run.options.mode is Mode.REPLAY else _input_plan(run, snapshot)
+
+
+def _replay_plan(run: RunContext, snapshot: str | None) -> RunPlan:
+    replay = open_replay(run.catalog, run.options, run.landing)
+    head = replay_head(run.catalog, run.pipeline, run.options.branch, snapshot, replay)
+    executor = run.decide(lambda: WorkEstimate.after(head, replay.bytes_left(head)))
+    has_epochs = replay.epoch(next_number(head), run.progress(head)) is not None
+    return RunPlan(snapshot, executor, has_epochs, replay=replay)
+
+
+def _input_plan(run: RunContext, snapshot: str | None) -> RunPlan:
+    history = _history(run, run.options.as_read_by)
+    try:
+        manifest = None if snapshot is None else run.checked(run.catalog.manifest(snapshot))
+        progress = run.progress(manifest)
+    except (BrokenObjectError, MissingSnapshotError):  # restoring names what is broken, and falls back
+        executor = run.decide(lambda: work_of_run(run.catalog, run.landing, snapshot, full_sweep=True))
+        return RunPlan(snapshot, executor, has_epochs=True, history=history)
+    files = run.new_files(manifest, full_sweep=run.options.full_sweep)
+    executor = run.decide(lambda: WorkEstimate.after(manifest, input_bytes(files)))
+    _warn_of_empty_inputs(run, files, progress)
+    has_news = bool(files or run.new_signals(manifest))
+    has_epochs = has_news or progress.is_due(instant(run.now()), _hold(run.options, history))
+    if has_epochs and run.options.mode is Mode.BATCH:
+        _check_batch(run.options, manifest)
+    return RunPlan(snapshot, executor, has_epochs, files, history=history)
+
+
+def restored_plan(run: RunContext, plan: RunPlan, claimed: str | None, restored: RestoredRun) -> RunPlan:
+    """``plan`` once the branch, claimed at snapshot ``claimed``, is restored: its files are listed again unless it
+    continues from where it was planned. After a fall-back, input is read again as ``claimed`` had read it.
+    """
+    if plan.replay is not None:
+        return plan
+    has_fallen = restored.warning is not None
+    full_sweep = run.options.full_sweep or has_fallen  # what such sweeps had found is below the mark of older snapshots
+    history = plan.history
+    if has_fallen and history is None and run.options.mode is Mode.MICRO_BATCH:
+        history = _history(run, claimed)
+    snapshot = None if restored.head is None else restored.head.snapshot_id
+    files = plan.files
+    if files is None or (snapshot, full_sweep) != (plan.snapshot, run.options.full_sweep):
+        files = run.new_files(restored.head, full_sweep=full_sweep)
+    return replace(plan, snapshot=snapshot, files=files, history=history)
+
+
+def planned_epochs(run: RunContext, plan: RunPlan, engine: Engine, head: Manifest | None) -> Iterable[PlannedEpoch]:
+    """The epochs of ``plan`` after ``head``, which ``engine`` has restored. Tells how many files they will read."""
+    options = run.options
+    if plan.replay is not None:
+        run.listener.planned(plan.replay.files_left(head))
+        return plan.replay.planned(engine, options.max_epochs)
+    files, history = plan.files or {}, plan.history
+    if options.mode is Mode.BATCH:
+        _check_batch(options, head)  # somebody may have been here since it was planned
+        return batch(engine, files, run.now, options.signals)
+    run.listener.planned(counted(files))
+    signals, hold = run.new_signals(head if history is None else history.head), _hold(options, history)
+    if history is None:
+        return micro_batches(engine, files, options, run.now, signals=signals, hold=hold)
+    limits = {"max_files": options.files_per_epoch, "max_bytes": options.bytes_per_epoch}
+    again = reread(run.pipeline, history.since(head), files, history.begun(head), **limits)
+    first = again.planned(run.landing.taken, options.max_epochs)
+    rest = micro_batches(engine, again.rest, options, run.now, before=len(again.epochs), signals=signals, hold=hold)
+    return chain(first, rest)
+
+
+def _history(run: RunContext, snapshot: str | None) -> MainsReading | None:
+    """What ``snapshot`` and those before it have read; None if there is nothing, or nothing of it can be read."""
+    return None if snapshot is None else MainsReading.of(run.catalog, run.pipeline, snapshot)
+
+
+def _hold(options: RunOptions, history: MainsReading | None) -> WatermarkHold | None:
+    """What input is held to that was never read: where main is, if main goes on beside this branch."""
+    is_beside = options.as_read_by is not None and options.branch != MAIN
+    return history.hold if is_beside and history is not None else None
+
+
+def _warn_of_empty_inputs(run: RunContext, files: ByInput, progress: PipelineProgress) -> None:
+    """Name inputs that never had a file. Raises MissingRootError if there is neither input nor a root."""
+    if not files and not run.options.create:
+        check_root(run.store)
+    for name, place in run.landing.places.items():
+        if name not in files and not progress.offsets.get(name, Offsets()).files:
+            run.warn(instead_of_input(name, place))
+
+
+def _check_batch(options: RunOptions, head: Manifest | None) -> None:
+    """Raise RunOptionsError unless the branch is empty."""
+    if head is not None:
+        raise RunOptionsError(
+            f"mode batch takes all input at once, and branch {options.branch} is at snapshot {head.snapshot_id} "
+            "already: name a new branch, or an empty root"
+        )

@@ -1,0 +1,82 @@
+"""Formats of text, whose records are lines: decompressed and cut here, so that one bad line never fails a block."""
+
+import zlib
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from headrace.model.expressions.data_types import Schema
+from headrace.sources.formats.errors import LargeFileError, UnreadableFileError
+from headrace.sources.formats.file_format import FileFormat
+from headrace.sources.formats.lines import TextLines, cut, first_line
+from headrace.sources.formats.scan import Scanned, nothing
+from headrace.sources.formats.spans import Span
+from headrace.sources.required_columns import Required
+
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+"""Compressions of text files, by how the name ends."""
+
+MOST_BYTES = 2**31 - 16
+"""How much text is cut into lines as one piece: offsets of Arrow's strings have 32 bits."""
+
+
+class TextFormat(FileFormat):
+    """A format whose records are lines of UTF-8, compressed if the name of the file says so. The header, if files have
+    one, is the first line that is not blank.
+    """
+
+    @abstractmethod
+    def read_lines(
+        self, lines: TextLines, header: bytes | None, schema: Schema, required: Required, path: str
+    ) -> Scanned:
+        """``lines`` as records of ``schema``. With a ``header`` those that equal it are no records; it may be among
+        them. Raises UnreadableFileError for a header that is none, and FileColumnsError.
+        """
+
+    def read(self, data: bytes, schema: Schema, required: Required, path: str, span: Span) -> Scanned:
+        """The records in the lines of ``span``. Raises LargeFileError for more text than MOST_BYTES, too."""
+        text = _decompressed(data, path)
+        begin, end = span.lines(text)
+        if end - begin > MOST_BYTES:
+            raise LargeFileError(path, end - begin)
+        lines = cut(text, span)
+        if not self.has_header:
+            return self.read_lines(lines, None, schema, required, path) if len(lines) else nothing(schema)
+        first = lines if span.first == 0 and len(lines) else first_line(text)
+        return self.read_lines(lines, _line(first), schema, required, path) if len(first) else nothing(schema)
+
+    def is_divisible(self, path: str) -> bool:
+        """Whether the file is not compressed."""
+        return _codec(path) is None
+
+    def header(self, data: bytes, path: str) -> bytes:
+        """The first line that is not blank. Raises UnreadableFileError."""
+        lines = first_line(_decompressed(data, path))
+        if not len(lines):
+            raise UnreadableFileError(path, "it has no header")
+        return _line(lines)
+
+    def copied(self, records: Sequence[bytes], schema: Schema, header: bytes | None) -> bytes:
+        """The lines as they were."""
+        return b"".join(line + b"\n" for line in (records if header is None else [header, *records]))
+
+
+def _line(lines: TextLines) -> bytes:
+    found: bytes = lines.text[0].as_py()
+    return found
+
+
+def _decompressed(data: bytes, path: str) -> bytes:
+    codec = _codec(path)
+    if codec is None:
+        return data
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
+            return bytes(stream.read())
+    except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
+        raise UnreadableFileError(path, f"it is not a whole {codec} file ({error})") from error
+
+
+def _codec(path: str) -> str | None:
+    return next((name for suffix, name in _COMPRESSED.items() if path.endswith(suffix)), None)

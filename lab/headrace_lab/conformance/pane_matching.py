@@ -1,0 +1,141 @@
+"""Panes beside what a case expects of them: only the listed attributes count, in an order only where it says so."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from headrace.model.panes import Pane
+from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.model.windows import Window
+from headrace.testing.matching import difference, equal_numbers
+from headrace_lab.conformance.cases import Expect, Json
+from headrace_lab.conformance.schema import read_window
+
+
+def compare_panes(expect: Expect, panes: Sequence[Pane]) -> str | None:
+    """How ``panes`` differ from what is expected; None if they do not."""
+    if (found := difference(PANES, expect.panes, panes)) is not None:
+        missing = f"Unmatched output: {found.missing} of {len(expect.panes)} expected panes"
+        more = f"Unexpected output: {found.unexpected} of {len(panes)} panes"
+        heads = [head for head, count in ((missing, found.missing), (more, found.unexpected)) if count]
+        return "\n".join([*heads, *found.lines])
+    if expect.ordered:
+        return _in_order(expect.panes, panes)
+    if expect.ordered_per_window:
+        windows = {pane.window for pane in panes}
+        problems = [
+            _in_order(
+                [e for e in expect.panes if read_window(e["window"]) == window],
+                [p for p in panes if p.window == window],
+            )
+            for window in sorted(windows)
+        ]
+        return next((p for p in problems if p), None)
+    return None
+
+
+def _in_order(expected: Sequence[Json], panes: Sequence[Pane]) -> str | None:
+    pairs = list(zip_longest(expected, panes))
+    if all(e is not None and p is not None and not PANES.unequal(e, p) for e, p in pairs):
+        return None
+    lines = ["Wrong order of output:", *_list("expected", map(PANES.expected, expected))]
+    return "\n".join([*lines, *_list("found", map(PANES.found, panes))])
+
+
+def _list(title: str, lines: Iterable[str]) -> list[str]:
+    return [f"  {title}:", *(f"    {line}" for line in lines)]
+
+
+class _Panes:
+    """How panes are compared and written."""
+
+    def unequal(self, expected: Mapping[str, Any], found: Pane) -> list[str]:
+        """The attributes in which ``found`` is not what is ``expected``; one that does not say so is no retraction."""
+        attributes = _attributes(found)
+        wanted = {"retraction": False, **expected}
+        return [name for name, value in wanted.items() if not _equal(name, value, attributes)]
+
+    def both(self, column: str, expected: Mapping[str, Any], found: Pane) -> tuple[str, str]:
+        """Both values of an attribute."""
+        there = found.timing if column == "timing_in" else _attributes(found)[column]
+        return _written(column, expected.get(column, False)), _written(column, there)
+
+    def expected(self, row: Mapping[str, Any]) -> str:
+        """The attributes that a case lists."""
+        return " ".join(f"{name}={_written(name, value)}" for name, value in row.items())
+
+    def found(self, row: Pane) -> str:
+        """All attributes of a pane."""
+        found = _attributes(row)
+        found.pop("values" if not isinstance(row.values[0], tuple) else "result")
+        return self.expected(found)
+
+
+PANES = _Panes()
+
+
+def _attributes(pane: Pane) -> dict[str, Any]:
+    (value,) = pane.values
+    return {
+        "window": pane.window,
+        "key": pane.key[0],
+        "values": list(value) if isinstance(value, tuple) else [value],
+        "result": value,
+        "timestamp": pane.timestamp,
+        "timing": pane.timing,
+        "index": pane.index,
+        "nonspeculative_index": pane.nonspeculative_index,
+        "is_first": pane.is_first,
+        "is_last": pane.is_last,
+        "retraction": pane.is_retraction,
+    }
+
+
+def _equal(name: str, wanted: Any, attributes: Mapping[str, Any]) -> bool:
+    if name == "timing_in":
+        return attributes["timing"] in wanted
+    found = attributes[name]
+    if name == "window":
+        return bool(read_window(wanted) == found)
+    if name == "key":
+        return str(wanted) == str(found)
+    if name == "values":
+        return _equal_bags(wanted, found)
+    if name == "timestamp" and isinstance(wanted, str):
+        return bool(found >= GLOBAL_WINDOW_END - 1 if wanted == "+inf" else found <= MIN_INSTANT)
+    return equal_values(wanted, found)
+
+
+def equal_values(wanted: Any, found: Any) -> bool:
+    """Whether a value is the expected one; floats to an error."""
+    numbers = (int, float)
+    if isinstance(wanted, float) or isinstance(found, float):
+        return isinstance(wanted, numbers) and isinstance(found, numbers) and equal_numbers(wanted, found)
+    return bool(wanted == found)
+
+
+def _equal_bags(wanted: Sequence[Any], found: Sequence[Any]) -> bool:
+    left = list(found)
+    for value in wanted:
+        at = next((i for i, other in enumerate(left) if equal_values(value, other)), None)
+        if at is None:
+            return False
+        del left[at]
+    return not left
+
+
+def _written(name: str, value: Any) -> str:
+    if name == "window":
+        return written_window(value if isinstance(value, Window) else read_window(value))
+    return _written_instant(Instant(value)) if name == "timestamp" and isinstance(value, int) else str(value)
+
+
+def written_window(window: Window) -> str:
+    """A window as cases are read by people: ``[0, 10)``."""
+    return f"[{_written_instant(window.start)}, {_written_instant(window.end)})"
+
+
+def _written_instant(at: Instant) -> str:
+    if at >= min(GLOBAL_WINDOW_END - 1, MAX_INSTANT):
+        return "+inf"
+    return "-inf" if at <= MIN_INSTANT else str(at)

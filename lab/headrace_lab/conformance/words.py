@@ -1,0 +1,149 @@
+"""What cases call windows, triggers and combiners: the words of the model (``model.vocabulary``) with underscores.
+
+The parts of a word are the fields of its object. A word with a part that JSON cannot say, such as an expression, is not
+one of cases. Three triggers are spelled otherwise: cases are older than words.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from headrace.errors import FixConfigError
+from headrace.model.calendar import CalendarUnit
+from headrace.model.combiners import TRAITS, Combiner
+from headrace.model.expressions.expr import col
+from headrace.model.time import Duration
+from headrace.model.triggers import Trigger
+from headrace.model.triggers.data_driven import AfterPunctuation
+from headrace.model.triggers.leaves import AfterBytes, AfterProcessingTime
+from headrace.model.vocabulary import REQUIRED, WORDS, words
+from headrace.model.windows import WindowFn
+from headrace_lab.conformance.cases import Json
+from headrace_lab.conformance.fields import an_object, field, flag, integer, list_of, member_of, number, text
+
+_T = TypeVar("_T")
+_Read = Callable[[Any], Any]
+
+
+class UnsupportedCaseError(FixConfigError):
+    """A case that needs something that the schema leaves optional."""
+
+    code = "config.conformance_unsupported"
+
+
+def read_trigger(raw: Any) -> Trigger:
+    """The trigger tree that ``raw`` describes."""
+    return _by_type(TRIGGERS, raw, "trigger")
+
+
+def read_windows(raw: Any) -> WindowFn:
+    """The window function that ``raw`` describes."""
+    return _by_type(WINDOWS, raw, "window function")
+
+
+def read_combiner(name: Any) -> Combiner:
+    """The combiner called ``name``."""
+    if name not in COMBINERS:
+        raise UnsupportedCaseError(f"there is no combiner {name!r}; there are collect, {', '.join(sorted(COMBINERS))}")
+    return Combiner(name)
+
+
+def ticks(raw: Any) -> Duration:
+    """A length of time, in ticks."""
+    return Duration(integer(raw))
+
+
+def _by_type(readers: Mapping[str, Callable[[Json], _T]], raw: Any, kind: str) -> _T:
+    name = field(an_object(raw), "type", text)
+    if name not in readers:
+        raise UnsupportedCaseError(f"there is no {kind} of type {name!r}; there are {', '.join(readers)}")
+    return readers[name](raw)
+
+
+# --- from words to readers --------------------------------------------------------------------------------------------
+
+_VALUES: Mapping[Any, _Read] = {
+    Duration: ticks,
+    int: integer,
+    float: number,
+    bool: flag,
+    str: text,
+    CalendarUnit: member_of(CalendarUnit),
+    Trigger: read_trigger,
+    WindowFn: read_windows,
+    tuple[Trigger, ...]: list_of(read_trigger, "trigger"),
+}
+"""How a part of each type is read."""
+
+
+def _value(hint: Any) -> _Read | None:
+    """How a part of type ``hint`` is read; None if JSON cannot say it."""
+    if get_origin(hint) in (Union, type(int | None)):
+        hint, *_ = (each for each in get_args(hint) if each is not type(None))
+    return _VALUES.get(hint)
+
+
+def _parts(kind: type) -> dict[str, _Read] | None:
+    """The parts of ``kind`` that cases can say; None if that is not enough."""
+    hints = get_type_hints(kind)
+    found = {name: read for name in WORDS[kind].parts if (read := _value(hints[name])) is not None}
+    missing = WORDS[kind].parts.keys() - found.keys()
+    return None if any(WORDS[kind].parts[name] is REQUIRED for name in missing) else found
+
+
+def _reader(kind: type[_T], parts: Mapping[str, _Read]) -> Callable[[Json], _T]:
+    """Reads a ``kind``: a part that is not there has the value that its word says."""
+
+    def read(raw: Json) -> _T:
+        left_out = WORDS[kind].parts
+        given = {name: field(raw, name, parts[name]) for name in parts if left_out[name] is REQUIRED or _has(raw, name)}
+        for name in parts.keys() - given.keys():
+            given[name] = None if left_out[name] is None else parts[name](left_out[name])
+        several = given.pop("triggers", ())
+        return kind(*several, **given)
+
+    return read
+
+
+def _has(raw: Json, name: str) -> bool:
+    return raw.get(name) is not None
+
+
+def _processing_time(raw: Json) -> Trigger:
+    align = field(raw, "align", an_object, None)
+    period = () if align is None else (field(align, "period", ticks), field(align, "offset", ticks, Duration(0)))
+    return AfterProcessingTime(field(raw, "delay", ticks, Duration(0)), *period)
+
+
+_SPELLED: Mapping[str, Callable[[Json], Trigger]] = {
+    "after_processing_time": _processing_time,
+    "after_bytes": lambda raw: AfterBytes(field(raw, "bytes", integer)),
+    "after_punctuation": lambda raw: AfterPunctuation(col(field(raw, "attribute", text))),
+}
+"""Triggers whose fields cases do not call as the model does, and these fields."""
+
+_SPELLED_FIELDS = {"delay", "align", "bytes", "attribute"}
+
+
+def _called(kind: type[_T]) -> Iterator[tuple[str, type[_T], dict[str, _Read]]]:
+    """The classes of ``kind`` that cases can say: by which word, and with which parts."""
+    for name, each in words(kind).items():
+        if (parts := _parts(each)) is not None:
+            yield name.replace(" ", "_"), each, parts
+
+
+def _fields(kinds: Iterable[tuple[str, type, Mapping[str, _Read]]]) -> frozenset[str]:
+    return frozenset({"type"}).union(*(parts for name, _, parts in kinds if name not in _SPELLED))
+
+
+WINDOWS: Mapping[str, Callable[[Json], WindowFn]] = {
+    name: _reader(kind, parts) for name, kind, parts in _called(WindowFn)
+}
+TRIGGERS: Mapping[str, Callable[[Json], Trigger]] = {
+    **{name: _reader(kind, parts) for name, kind, parts in _called(Trigger)},
+    **_SPELLED,
+}
+COMBINERS = frozenset(each.value for each, its in TRAITS.items() if not its.options and not its.timed) - {"collect"}
+"""Combiners of single values, whenever they came. Cases that collect name no combiner."""
+
+WINDOW_FIELDS = _fields(_called(WindowFn)) | {"transformed_output_time"}
+TRIGGER_FIELDS = _fields(_called(Trigger)) | _SPELLED_FIELDS

@@ -1,0 +1,106 @@
+"""The DAGs of decisions: one for each kind, whatever the number of pipelines, so that the list of DAGs stays short."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from airflow.sdk import DAG, Param, chain
+from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
+
+from headrace_airflow.decisions.kinds import KINDS, Decision
+from headrace_airflow.decisions.operators import (
+    ApproveOperator,
+    DecisionOperator,
+    PromoteOperator,
+    RehearsalOperator,
+)
+
+PROMOTE: Final = "headrace_promote"
+_KINDS: Final = {kind.dag_id: kind for kind in KINDS}
+_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def decision_dags(pipelines: Sequence[str]) -> dict[str, DAG]:
+    """The DAGs of all kinds by DAG id, with ``pipelines`` to choose from; none without any."""
+    dags = [_built(dag_id, pipelines) for dag_id in (*_KINDS, PROMOTE)] if pipelines else []
+    return {dag.dag_id: dag for dag in dags}
+
+
+def decision_dag(dag_id: str) -> DAG | None:
+    """The DAG of that id for one of its tasks, for which the form has been checked; None where it is none of these."""
+    return _built(dag_id, None) if dag_id in {*_KINDS, PROMOTE} else None
+
+
+def _built(dag_id: str, pipelines: Sequence[str] | None) -> DAG:
+    dag = _promote_dag(pipelines) if dag_id == PROMOTE else _decision_dag(_KINDS[dag_id], pipelines)
+    dag.validate()  # type: ignore[no-untyped-call]
+    return dag
+
+
+def _decision_dag(kind: Decision, pipelines: Sequence[str] | None) -> DAG:
+    params = {"pipeline": _pipeline(pipelines), **kind.params(), "reason": _reason(required=kind.needs_reason)}
+    with _dag(kind.dag_id, kind.about, params) as dag:
+        DecisionOperator(task_id=kind.name, decision=kind, names=tuple(params))
+    return dag
+
+
+def _promote_dag(pipelines: Sequence[str] | None) -> DAG:
+    about = (
+        "Make a branch main and published, once a person has seen what readers will see change. Or replace rows of "
+        "main by those of the branch, as a patch; then main goes on as it is, and the branch stays."
+    )
+    params = {
+        "pipeline": _pipeline(pipelines),
+        "branch": Param(type="string", minLength=1, title="Branch", description="A branch whose audit succeeded."),
+        "patch": Param(
+            False,
+            type="boolean",
+            title="Patch",
+            description="Replace only rows of windows that have expired on both; main goes on as it is.",
+        ),
+        "approve": Param(
+            True,
+            type="boolean",
+            title="Ask before",
+            description="Wait until a person has seen what would change and approves it; else promote at once.",
+        ),
+        "reason": _reason(required=False),
+    }
+    with _dag(PROMOTE, about, params) as dag:
+        chain(
+            RehearsalOperator(task_id="rehearse", names=tuple(params)),
+            ApproveOperator(
+                task_id="approve",
+                subject="Promote {{ params.branch }} of {{ params.pipeline }}?",
+                body="{{ ti.xcom_pull(task_ids='rehearse') }}",
+            ),
+            PromoteOperator(task_id="promote"),
+        )
+    return dag
+
+
+def _dag(dag_id: str, about: str, params: dict[str, Any]) -> DAG:
+    return DAG(
+        dag_id=dag_id,
+        description=about,
+        doc_md=f"{about}\n\nThe same on the command line: `headrace {dag_id.removeprefix('headrace_')}`.",
+        schedule=None,
+        start_date=_START,
+        catchup=False,
+        params=params,
+        tags=["headrace", "decision"],
+        allowed_run_types=[DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
+        auto_register=False,  # the file in dags/ names them
+    )
+
+
+def _pipeline(pipelines: Sequence[str] | None) -> Param:
+    choice: dict[str, Any] = {} if pipelines is None else {"enum": [*pipelines]}
+    return Param(type="string", title="Pipeline", description="Which one it is about.", **choice)
+
+
+def _reason(*, required: bool) -> Param:
+    about = "Who decided it and why, for those who read the log of the pipeline later."
+    if required:
+        return Param(type="string", minLength=3, title="Reason", description=about)
+    return Param(None, type=["null", "string"], title="Reason", description=about)

@@ -1,0 +1,156 @@
+"""The tasks of decisions: they run in the worker, without Spark, and say all that they did in their logs."""
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import AssetAlias, BaseOperator, Context
+
+from headrace_airflow.assets import Published
+from headrace_airflow.decisions.kinds import Decision
+from headrace_airflow.failures import headrace_errors
+from headrace_airflow.forms import check_names
+from headrace_airflow.settings import root
+from headrace_snapshots.refs import PUBLISHED
+
+if TYPE_CHECKING:
+    from headrace.runs.client.handle import PipelineHandle
+
+MOVED: Final = AssetAlias(name="headrace_decided")
+"""Through it the assets of pipelines get an event when a decision has moved what readers see."""
+
+_ROWS: Final = 20
+"""Rows that change, as a person is shown them who is to approve."""
+
+
+class DecisionOperator(BaseOperator):
+    """Does what a person has decided about the pipeline that the form names, and announces what readers see if that
+    has moved.
+    """
+
+    def __init__(self, *, decision: Decision, names: Collection[str], **kwargs: Any) -> None:
+        super().__init__(outlets=[MOVED], **kwargs)
+        self.decision, self.names = decision, names
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """What is said of it, in lines, and what readers see now; raises why it is refused."""
+        form = context["params"]
+        with headrace_errors():
+            check_names(context, self.names)
+            handle = handle_of(form["pipeline"])
+            before = handle.catalog.head().refs.get(PUBLISHED)
+            lines = []
+            for line in self.decision.act(handle, form, reason_of(context)):
+                self.log.info("%s", line)
+                lines.append(line)
+            return {"said": lines, "published": announced(handle, context, before)}
+
+
+class RehearsalOperator(BaseOperator):
+    """Says what a promotion would change for readers: in its log, and as a table for the person who approves it."""
+
+    def __init__(self, *, names: Collection[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.names = names
+
+    def execute(self, context: Context) -> str:
+        """A table in Markdown; raises why the promotion would be refused."""
+        form = context["params"]
+        with headrace_errors():
+            check_names(context, self.names)
+            handle = handle_of(form["pipeline"])
+            if form["patch"]:
+                patched = handle.promote(form["branch"], patch=True, dry_run=True, limit=_ROWS)
+                output, refusals = patched.output, patched.refusals
+            else:
+                rehearsal = handle.promote(form["branch"], dry_run=True, limit=_ROWS)
+                output, refusals = rehearsal.diff.output, rehearsal.refusals
+            for refusal in refusals:
+                raise refusal
+            lines = [*changes_table(output.rows.to_json(), [change.to_json() for change in output.first])]
+        for line in lines:
+            self.log.info("%s", line)
+        return "\n".join(lines)
+
+
+class ApproveOperator(ApprovalOperator):
+    """Waits for a person, unless the form says that nobody is to be asked."""
+
+    def execute(self, context: Context) -> Any:
+        """Who approved it; None where nobody was asked."""
+        if not context["params"]["approve"]:
+            self.log.info("the form says that nobody is to be asked")
+            return None
+        return super().execute(context)
+
+
+class PromoteOperator(BaseOperator):
+    """Makes a branch main, or its rows a patch of main; says in the log of the pipeline who decided it, and why."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(outlets=[MOVED], **kwargs)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """The result of the promotion; raises why it is refused."""
+        form = context["params"]
+        with headrace_errors():
+            handle = handle_of(form["pipeline"])
+            before = handle.catalog.head().refs.get(PUBLISHED)
+            message = ", ".join(part for part in (reason_of(context), approval_of(context)) if part)
+            result = handle.promote(form["branch"], patch=form["patch"], message=message)
+            self.log.info("readers see %s (epoch %s) now: %s", result.published, result.epoch, message)
+            return {"epochs": len(result.epochs), "published": announced(handle, context, before)}
+
+
+def handle_of(pipeline: str) -> "PipelineHandle":
+    """The pipeline under the deployment's root. Raises UnknownResultsError, DeploymentError, MissingRootError."""
+    from headrace.runs.client.deployment import open as open_root
+
+    return open_root(root())[pipeline]
+
+
+def reason_of(context: Context) -> str:
+    """The reason that the form gives, and who triggered the run."""
+    given = str(context["params"].get("reason") or "").strip()
+    user = getattr(context.get("dag_run"), "triggering_user_name", None)
+    return " ".join(part for part in (given, f"({user}, in Airflow)" if user else "(in Airflow)") if part)
+
+
+def approval_of(context: Context) -> str:
+    """Who approved it; empty where nobody was asked."""
+    answer = context["ti"].xcom_pull(task_ids="approve")
+    by = (answer or {}).get("responded_by_user") or {}
+    return f"approved by {by.get('name') or by.get('id')}" if by else ""
+
+
+def announced(handle: "PipelineHandle", context: Context, before: str | None) -> str | None:
+    """What readers see now, after an event of the pipeline's asset has told it if that is not ``before`` any more."""
+    published = handle.catalog.head().refs.get(PUBLISHED)
+    if published is not None and published != before:
+        manifest = handle.catalog.manifest(published)
+        extra: dict[str, Any] = {
+            "epoch": manifest.epoch,
+            "snapshot": published,
+            "counts": dict(manifest.counts),
+            "watermark": manifest.progress.get("watermark"),
+        }
+        context["outlet_events"][MOVED].add(Published(handle.name).asset, extra=extra)
+    return published
+
+
+def changes_table(numbers: dict[str, int], first: list[dict[str, Any]]) -> Iterator[str]:
+    """What readers would see change, as a table in Markdown."""
+    yield "Readers would see " + ", ".join(f"{number:,} rows {kind}" for kind, number in numbers.items()) + "."
+    if not first:
+        return
+    yield ""
+    yield "| change | key and window | before | after |"
+    yield "|---|---|---|---|"
+    for change in first:
+        cells = (change["kind"], *(_cell(change[name]) for name in ("key", "before", "after")))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _cell(values: dict[str, Any] | None) -> str:
+    text = "" if values is None else ", ".join(f"{name} = {value}" for name, value in values.items())
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,1 @@
+"""Families of DAGs: what each is asked for, and Headrace's own."""

@@ -1,0 +1,77 @@
+"""What Headrace asks of a family of DAGs: one DAG for each pipeline.
+
+A family of another distribution is an entry point of ``headrace.dag_families``: a ``DagFamily``, by the name with which
+the ids of its DAGs end. Airflow executes no file of it: Headrace's own files in ``dags/`` ask for all families.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from inspect import cleandoc
+from typing import Any, Final
+
+from airflow.sdk import DAG
+from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
+
+from headrace.describe.check import check
+from headrace.pipeline.deployment.timetables import Schedule
+from headrace.pipeline.loading.registry import Registered
+from headrace.pipeline.schedules import dag_id
+from headrace_airflow.families.options import deadline, options_of, run_types, task_arguments, timetable
+
+BY_HAND: Final = (DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED)
+"""How a DAG without a schedule is run."""
+
+_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_RETRY = {"retries": 2, "retry_delay": timedelta(seconds=15)}
+
+
+@dataclass(frozen=True)
+class DagFamily:
+    """DAGs of one kind. ``build`` gives that of a pipeline, made by ``new_dag``; its docstring says what the DAG does.
+
+    It is called each time that Airflow parses ``dags/``, so it imports no engine and reads no store.
+    """
+
+    build: Callable[[Registered], DAG]
+
+
+def new_dag(
+    registered: Registered,
+    family: str,
+    about: str | None,
+    *,
+    schedule: Schedule | None,
+    params: dict[str, Any],
+    by_hand: Sequence[DagRunType] = BY_HAND,
+) -> DAG:
+    """The DAG of a ``family`` for a pipeline, without tasks yet. ``about`` is what it does: its first line is the
+    description of a pipeline that has none.
+    """
+    pipeline, text = registered.pipeline, cleandoc(about or "")
+    options = options_of(pipeline)
+    return DAG(
+        dag_id=dag_id(pipeline.name, family),
+        description=pipeline.description or text.splitlines()[0],
+        doc_md=_documented(registered, family, text),
+        schedule=timetable(schedule),
+        start_date=options.start_date or _START,
+        catchup=False,
+        max_active_runs=1,
+        params=params,
+        tags=["headrace", pipeline.name, family, *options.tags],
+        default_args=_RETRY | task_arguments(options),
+        deadline=deadline(options) if family == "process" else None,
+        allowed_run_types=[*run_types(schedule), *by_hand],
+        auto_register=False,  # the file in dags/ names them
+    )
+
+
+def _documented(registered: Registered, family: str, about: str) -> str:
+    """What the UI says of a DAG in Markdown: what it does; for that which processes, the pipeline in words, too."""
+    pipeline = registered.pipeline
+    parts = [about, pipeline.description, f"Defined in `{registered.file}`."]
+    if family == "process":
+        words = "\n".join(check(pipeline).lines())
+        parts.append(f"```text\n{words}\n```")
+    return "\n\n".join(part for part in parts if part)

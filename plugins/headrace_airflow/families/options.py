@@ -1,0 +1,108 @@
+"""What ``hr.airflow`` and schedules are in Airflow's own terms."""
+
+import os
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import lru_cache, partial
+from importlib import import_module
+from runpy import run_path
+from typing import Any, Final
+
+from airflow.sdk import Asset, AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable
+from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
+from airflow.sdk.definitions.callback import SyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+
+from headrace.errors import FixConfigError
+from headrace.model.time import Duration
+from headrace.pipeline.deployment.airflow_options import AirflowOptions
+from headrace.pipeline.deployment.timetables import AssetSchedule, CronSchedule, Schedule
+from headrace.pipeline.pipeline import Pipeline
+
+DEFAULTS: Final = "HEADRACE_AIRFLOW_DEFAULTS"
+_NAME: Final = "airflow"
+_UTC: Final = "UTC"
+
+
+class AirflowDefaultsError(FixConfigError):
+    """The file with the defaults of all pipelines cannot be used."""
+
+    code = "config.airflow_defaults"
+
+
+def options_of(pipeline: Pipeline) -> AirflowOptions:
+    """How the DAGs of a pipeline run: as it says, else as the defaults of all say. Raises AirflowDefaultsError."""
+    defaults = _defaults(os.environ.get(DEFAULTS, ""))
+    return defaults if pipeline.airflow is None else pipeline.airflow.over(defaults)
+
+
+@lru_cache(1)
+def _defaults(file: str) -> AirflowOptions:
+    if not file:
+        return AirflowOptions()
+    try:
+        found = run_path(file).get(_NAME)
+    except Exception as error:  # code of a user's own
+        raise AirflowDefaultsError(f"{DEFAULTS} names {file}: {type(error).__name__}: {error}") from error
+    if not isinstance(found, AirflowOptions):
+        raise AirflowDefaultsError(f"{DEFAULTS} names {file}, which must hold {_NAME} = hr.airflow(...)")
+    return found
+
+
+def timetable(schedule: Schedule | None) -> Any:
+    """What Airflow takes as the schedule of a DAG."""
+    if isinstance(schedule, AssetSchedule):
+        assets = [Asset(uri) for uri in schedule.uris]
+        if schedule.or_at is None:
+            return assets
+        return AssetOrTimeSchedule(assets=assets, timetable=_times(schedule.or_at))
+    return _times(schedule) if isinstance(schedule, CronSchedule | timedelta) else schedule
+
+
+def _times(schedule: Schedule) -> Any:
+    if isinstance(schedule, CronSchedule):
+        return CronTriggerTimetable(schedule.expression, timezone=schedule.zone)
+    if isinstance(schedule, timedelta):
+        return DeltaTriggerTimetable(schedule)
+    return CronTriggerTimetable(str(schedule), timezone=_UTC)
+
+
+def run_types(schedule: Schedule | None) -> list[DagRunType]:
+    """How the runs of a schedule begin."""
+    by_event = [DagRunType.ASSET_TRIGGERED] if isinstance(schedule, AssetSchedule) else []
+    return [] if schedule is None else [DagRunType.SCHEDULED, *by_event]
+
+
+def task_arguments(options: AirflowOptions) -> dict[str, Any]:
+    """What every task of a pipeline's DAGs is given, unless it says otherwise itself."""
+    said = {
+        "owner": options.owner,
+        "retries": options.retries,
+        "retry_delay": _length(options.retry_delay),
+        "execution_timeout": _length(options.execution_timeout),
+        "pool": options.pool,
+        "queue": options.queue,
+        "on_failure_callback": None if options.on_failure is None else partial(_call, options.on_failure),
+    }
+    return {name: value for name, value in said.items() if value is not None} | dict(options.default_args)
+
+
+def deadline(options: AirflowOptions) -> DeadlineAlert | None:
+    """When a run should have ended, and whom that is told to."""
+    if options.deadline is None or options.on_deadline is None:
+        return None
+    told = SyncCallback(options.on_deadline.replace(":", "."))
+    interval = _length(options.deadline)
+    assert interval is not None
+    return DeadlineAlert(reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=interval, callback=told)
+
+
+def _length(duration: Duration | None) -> timedelta | None:
+    return None if duration is None else timedelta(microseconds=duration)
+
+
+def _call(reference: str, context: Mapping[str, Any]) -> None:
+    """Call a function of a user's own, which is imported only now: Airflow parses often, and tasks fail rarely."""
+    module, _, name = reference.partition(":")
+    function: Callable[[Mapping[str, Any]], None] = getattr(import_module(module), name)
+    function(context)

@@ -1,0 +1,259 @@
+"""Headrace's own families of DAGs: process what has landed, recover from an older snapshot, backfill a range or all,
+and let what is old expire.
+
+Built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
+"""
+
+from typing import Any, Final
+
+from airflow.sdk import DAG, Param, chain
+from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
+
+from headrace.model.time import render_duration
+from headrace.pipeline.executors import AUTO, EXECUTORS
+from headrace.pipeline.loading.registry import Registered
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.schedules import Retention
+from headrace_airflow.assets import Published
+from headrace_airflow.families.dag_family import BY_HAND, DagFamily, new_dag
+from headrace_airflow.forms import Form
+from headrace_airflow.maintenance import ExpireOperator
+from headrace_airflow.operators import AuditOperator, CutOverOperator, HeadraceOperator, ReplayOperator
+from headrace_airflow.preconditions import PreconditionsOperator
+from headrace_airflow.publishing import PublishOperator
+from headrace_airflow.settings import pool_name
+from headrace_snapshots.refs import NAME
+
+_END = r"$(?!\n)"  # $ also matches before a last newline, in Python; browsers do not know \Z
+_BRANCH_PATTERN = f"^{NAME}{_END}"
+_LENGTH_PATTERN = f"^([0-9.]+ *[A-Za-z]+ *)*{_END}"
+_SIZE_FLAGS = {"--files-per-epoch": "files_per_epoch", "--bytes-per-epoch": "bytes_per_epoch"}
+
+
+def process_dag(registered: Registered) -> DAG:
+    """Drain what has landed in epochs of bounded size, see that it is audited, publish it.
+
+    Its runs have no range of time, so `airflow backfill create` is refused. What has been read is read again by the DAG
+    *backfill* of the pipeline, or on the command line: `headrace backfill PIPELINE --from ... --to ... --promote`.
+    """
+    name = registered.pipeline.name
+    switches = {
+        "--full-sweep": "full_sweep",
+        "--strict": "strict",
+        "--allow-new-aggregates": "allow_new_aggregates",
+        "--create": "create",
+    }
+    flags = {"--max-epochs": "max_epochs", **_SIZE_FLAGS, **switches}
+    params = {
+        "max_epochs": _limit("Epochs at most", "Empty: until nothing is left."),
+        **_size_params(),
+        "branch": Param(
+            "main",
+            type="string",
+            pattern=_BRANCH_PATTERN,
+            title="Branch",
+            description="Here only main is audited and published.",
+        ),
+        "full_sweep": Param(
+            False,
+            type="boolean",
+            title="Full sweep",
+            description="List the whole landing prefix, to find stragglers that sort before the newest files.",
+        ),
+        "strict": Param(
+            False,
+            type="boolean",
+            title="Strict",
+            description="Refuse to run if code of your own has changed since the last snapshot.",
+        ),
+        "allow_new_aggregates": Param(
+            False,
+            type="boolean",
+            title="Added aggregates start empty",
+            description="Run although the last snapshot lacks some aggregates: these count only new data.",
+        ),
+        "create": Param(
+            False,
+            type="boolean",
+            title="Create",
+            description="Make a root that does not exist, even if there is no input.",
+        ),
+        "executor": _executor(registered.pipeline),
+    }
+    if awaited := registered.pipeline.signals:
+        flags["--signal"] = "signals"
+        params["signals"] = Param(
+            [],
+            type="array",
+            items={"type": "string"},  # with examples, people could choose but not write
+            title="Signals",
+            description=f"Given to this run's first epoch, one a line: {', '.join(awaited)}; for one key only, as "
+            'NAME=["key"].',
+        )
+    with new_dag(
+        registered,
+        "process",
+        process_dag.__doc__,
+        schedule=registered.pipeline.schedule,
+        params=params,
+        by_hand=[DagRunType.ASSET_MATERIALIZATION, *BY_HAND],
+    ) as dag:
+        one_writer: dict[str, Any] = {"pool": pool_name(name)}
+        chain(
+            PreconditionsOperator(task_id="preconditions", form=Form(registered.pipeline, tuple(params))),
+            HeadraceOperator(task_id="process", registered=registered, action="process", flags=flags, **one_writer),
+            AuditOperator(task_id="audit", registered=registered, **one_writer),
+            PublishOperator(task_id="publish", published=Published(name, is_made_here=True), **one_writer),
+        )
+    return dag
+
+
+def recover_dag(registered: Registered) -> DAG:
+    """Move main back to a snapshot, read everything after it again, audit and publish the result.
+
+    Rows that a person has released stay released where the same ones are computed again: key, window and values.
+    """
+    name = registered.pipeline.name
+    params = {
+        "snapshot": Param(
+            type="string",
+            pattern=rf"^\S+{_END}",
+            title="Snapshot",
+            description_md=f"The snapshot to which main moves back: an id from `headrace log {name}` or from an asset "
+            "event. Output patches that came after it are lost. The log of the task *recover* names them, with the "
+            f"commands that make them again; `headrace rollback {name} --to SNAPSHOT --dry-run` says the same "
+            "before.",
+        ),
+        "executor": _executor(registered.pipeline),
+        "reason": _reason(),
+    }
+    with new_dag(registered, "recover", recover_dag.__doc__, schedule=None, params=params) as dag:
+        one_writer: dict[str, Any] = {"pool": pool_name(name)}
+        flags = {"--snapshot": "snapshot"}
+        chain(
+            PreconditionsOperator(task_id="preconditions", form=Form(registered.pipeline, tuple(params))),
+            HeadraceOperator(task_id="recover", registered=registered, action="recover", flags=flags, **one_writer),
+            AuditOperator(task_id="audit", registered=registered, **one_writer),
+            PublishOperator(task_id="publish", published=Published(name), **one_writer),
+        )
+    return dag
+
+
+def backfill_dag(registered: Registered) -> DAG:
+    """Read input again on a branch beside the live pipeline, audit it, and make it main while processing is held.
+
+    Only the cut-over holds the pool: the replay writes nothing that the process DAG reads. Where the pipeline has a
+    schedule for it, its runs compute the last so many days, whatever the clock says.
+    """
+    name, regular = registered.pipeline.name, registered.pipeline.backfill
+    everything = "Empty: all input is read again"
+    if regular is not None:
+        everything += f"; in a run of the schedule, the last {render_duration(regular.last)}"
+    params = {
+        "from": _moment("From", f"Compute windows again from this event time on. {everything}."),
+        "to": _moment("To", "Compute only windows before this event time. Empty: up to the newest."),
+        "promote": Param(
+            True,
+            type="boolean",
+            title="Promote",
+            description="Make the branch main and published when its audit succeeds; else it stays for you to look at.",
+        ),
+        **_size_params(),
+        "branch": Param(
+            None,
+            type=["null", "string"],
+            pattern=_BRANCH_PATTERN,
+            title="Branch",
+            description="Empty: a new branch for this run. A backfill that was stopped continues in its branch.",
+        ),
+        "executor": _executor(registered.pipeline),
+        "reason": _reason(),
+    }
+    schedule = None if regular is None else regular.schedule
+    with new_dag(registered, "backfill", backfill_dag.__doc__, schedule=schedule, params=params) as dag:
+        chain(
+            PreconditionsOperator(task_id="preconditions", form=Form(registered.pipeline, tuple(params))),
+            ReplayOperator(task_id="replay", registered=registered, flags={**_SIZE_FLAGS, "--promotes": "promote"}),
+            AuditOperator(task_id="audit", registered=registered, of_backfill=True),
+            CutOverOperator(task_id="cut_over", registered=registered, pool=pool_name(name)),
+        )
+    return dag
+
+
+def expire_dag(registered: Registered) -> DAG:
+    """Let old snapshots go, with all that only they need, and what killed runs left behind.
+
+    Each run deletes what the run before it marked: readers have time until then. So a failed run is not tried again at
+    once; the next one continues where it stopped. It runs beside all others, and holds no pool.
+    """
+    pipeline = registered.pipeline
+    regular = pipeline.retention or Retention(schedule=None)
+    params = {
+        "keep_last": Param(
+            regular.keep_last,
+            type="integer",
+            minimum=1,
+            title="Keep the last",
+            description="How many of the newest published snapshots to keep.",
+        ),
+        "keep_for": Param(
+            None if regular.keep_for is None else render_duration(regular.keep_for),
+            type=["null", "string"],
+            pattern=_LENGTH_PATTERN,
+            title="Keep for",
+            description="Also keep snapshots younger than this, such as 30d. Empty: no others.",
+        ),
+        "keep_tags": Param(
+            regular.keep_tags,
+            type="boolean",
+            title="Keep tags",
+            description="Keep tagged snapshots; else the tags of those that expire are dropped.",
+        ),
+        "dry_run": Param(False, type="boolean", title="Dry run", description="Only say what would happen."),
+    }
+    with new_dag(registered, "expire", expire_dag.__doc__, schedule=regular.schedule, params=params) as dag:
+        ExpireOperator(task_id="expire", form=Form(pipeline, tuple(params)), retries=0)
+    return dag
+
+
+PROCESS: Final = DagFamily(process_dag)
+RECOVER: Final = DagFamily(recover_dag)
+BACKFILL: Final = DagFamily(backfill_dag)
+EXPIRE: Final = DagFamily(expire_dag)
+
+
+def _size_params() -> dict[str, Any]:
+    return {
+        "files_per_epoch": _limit("Files per epoch at most", "Empty: as the pipeline says."),
+        "bytes_per_epoch": _limit("Bytes per epoch at most", "Empty: as the pipeline says."),
+    }
+
+
+def _moment(title: str, description: str) -> Param:
+    return Param(None, type=["null", "string"], format="date-time", title=title, description=description)
+
+
+def _limit(title: str, description: str) -> Param:
+    return Param(None, type=["null", "integer"], minimum=1, title=title, description=description)
+
+
+def _executor(pipeline: Pipeline) -> Param:
+    names = EXECUTORS.names()
+    return Param(
+        None,
+        type=["null", "string"],
+        enum=[None, *names, AUTO],
+        values_display={
+            "None": f"as the pipeline says ({pipeline.executor})",
+            **{name: f"{name}: {EXECUTORS[name].about}" for name in names},
+            AUTO: "auto: local while there is little to do, else spark",
+        },
+        title="Executor",
+        description="Where epochs are computed.",
+    )
+
+
+def _reason() -> Param:
+    return Param(
+        None, type=["null", "string"], title="Reason", description="A note for people who look at this run later."
+    )

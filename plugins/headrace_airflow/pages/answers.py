@@ -1,0 +1,167 @@
+"""What pages ask of one pipeline, answered from its catalog as JSON values. Nothing here starts an engine."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from headrace.audit.store import AuditOutcome, read_audit
+from headrace.errors import HeadraceError
+from headrace.observe.plot import plot
+from headrace.read.pipeline_reader import PipelineReader
+from headrace.read.snapshots.snapshot_refs import snapshot_at
+from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.reporting.results import from_json
+from headrace.runs.reporting.summary import EpochLine, PipelineSummary, summarize, written_bytes
+from headrace_airflow.run_ids import run_id_begin
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.layout import ObjectKind, folder
+from headrace_snapshots.refs import MAIN, PUBLISHED
+
+MOST_ROWS = 200
+"""Rows of a view that a page shows."""
+
+_LOOKED_AT = 400
+"""Entries of the log that are looked through for publishes."""
+
+
+class PipelinePage:
+    """The answers about one pipeline. Everything is read from ``catalog``, whose manifests stay in memory."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._reader = PipelineReader(catalog)
+
+    def summary(self, known: PipelineSummary | None) -> dict[str, Any]:
+        """The summary, as the catalog is now; of ``known``, an older one, what is the same is taken."""
+        return summarize(self._catalog, known).to_json()
+
+    def history(self, limit: int, before: int | None) -> dict[str, Any]:
+        """Entries of the log, newest first, and the snapshots among them with their parents."""
+        return {
+            "entries": self._reader.log(limit=limit, before=before).to_json(),
+            "graph": self._reader.graph(limit=limit, before=before).to_json(),
+        }
+
+    def epochs(self, at: str, limit: int) -> list[dict[str, Any]]:
+        """The newest epochs up to a snapshot, oldest first."""
+        head = snapshot_at(self._catalog, at).manifest
+        if head is None:
+            return []
+        newest_first = [EpochLine.of(each) for each in islice(self._catalog.ancestry(head.snapshot_id), limit)]
+        return [msgspec.to_builtins(line) for line in reversed(newest_first)]
+
+    def lateness(self, at: str, epochs: int) -> dict[str, Any]:
+        """How late the data of the newest epochs was: counts, and quantiles in seconds."""
+        return plot(self._catalog, at, epochs, None).to_json()
+
+    def audits(self, limit: int, *, with_values: bool) -> list[dict[str, Any]]:
+        """The newest audits, newest first: of what is not published, and of each range that was."""
+        found: list[dict[str, Any]] = []
+        for after, until in islice(self._audited_ranges(), limit):
+            try:
+                outcome = read_audit(self._catalog.store, self._catalog.pipeline, after, until)
+            except HeadraceError as error:
+                found.append({"after": after, "until": until, "problem": f"{error.code}: {error}"})
+                continue
+            if outcome is not None:
+                found.append(_audit(outcome, with_values=with_values))
+        return found
+
+    def rows(self, view: str, at: str, where: str | None, limit: int) -> dict[str, Any]:
+        """The first rows of a view, how many there are, and its columns."""
+        rows = self._reader.read(view, at=at, where=where)
+        shown = rows.head(min(limit, MOST_ROWS))
+        return {"columns": [*rows.schema.names], "rows": [*shown], "total": len(rows)}
+
+    def diff(self, before: str, after: str, limit: int, *, with_values: bool) -> dict[str, Any]:
+        """What differs between two snapshots, tags or branches."""
+        return self._reader.diff(before, after, limit=limit if with_values else 0).to_json()
+
+    def rollback(self, to: str, branch: str) -> dict[str, Any]:
+        """What a rollback of ``branch`` would move, and what would be lost by it; nothing moves."""
+        found: dict[str, Any] = PipelineHandle(self._catalog).rollback(to=to, branch=branch, dry_run=True).to_json()
+        return found
+
+    def promotion(self, branch: str, limit: int, *, patch: bool, with_values: bool) -> dict[str, Any]:
+        """What readers would see change if ``branch`` were promoted, and what is against it; nothing moves."""
+        handle, limit = PipelineHandle(self._catalog), limit if with_values else 0
+        if patch:
+            return handle.promote(branch, patch=True, dry_run=True, limit=limit).to_json()
+        found = handle.promote(branch, dry_run=True, limit=limit).to_json()
+        return {"output": found["diff"]["output"], "refusals": found["refusals"]}
+
+    def snapshot(self, at: str) -> dict[str, Any]:
+        """A snapshot: its manifest's figures, files by table and log, costs."""
+        manifest = self._reader.show(at)
+        refs = self._catalog.known_head().refs
+        return {
+            "snapshot": manifest.snapshot_id,
+            "epoch": manifest.epoch,
+            "branch": manifest.branch,
+            "parent": manifest.parent,
+            "created_at": manifest.created_at,
+            "generation": manifest.generation,
+            "refs": sorted(ref for ref, snapshot in refs.items() if snapshot == manifest.snapshot_id),
+            "patch": None if manifest.patch is None else manifest.patch.to_json(),
+            "progress": manifest.progress,
+            "counts": dict(manifest.counts),
+            "timings": dict(manifest.timings),
+            "requests": dict(manifest.requests),
+            "written_bytes": written_bytes(manifest),
+            "tables": {name: _table(manifest, name) for name in manifest.tables},
+            "logs": {name: {"files": log.files, "rows": log.rows} for name, log in manifest.logs.items()},
+        }
+
+    def results(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """The results that tasks of a DAG run left, oldest first."""
+        store = self._catalog.store
+        begin = run_id_begin(dag_id, run_id)
+        listed = store.list(f"{folder(self._catalog.pipeline, ObjectKind.RUNS)}{begin}")
+        found = [from_json(store.read(info.path)) for info in listed]
+        return [result.to_json() for result in sorted(found, key=lambda result: result.finished_at)]
+
+    def _audited_ranges(self) -> Iterator[tuple[str | None, str]]:
+        """The range that is to be audited next, then each that was published, newest first."""
+        refs = self._catalog.known_head().refs
+        if MAIN in refs and refs[MAIN] != refs.get(PUBLISHED):
+            yield refs.get(PUBLISHED), refs[MAIN]
+        for entry in islice(self._catalog.entries(), _LOOKED_AT):
+            after, until = entry.moves.get(PUBLISHED, (None, None))
+            if until is not None:
+                yield after, until
+
+
+def _audit(outcome: AuditOutcome, *, with_values: bool) -> dict[str, Any]:
+    return {
+        "after": outcome.from_snapshot,
+        "until": outcome.to_snapshot,
+        "success": outcome.success,
+        "finished_at": outcome.finished_at,
+        "rows": {str(view): count for view, count in outcome.rows.items()},
+        "findings": [
+            {
+                "expectation": finding.expectation.describe(),
+                "success": finding.success,
+                "unexpected": finding.unexpected_count,
+                "of": finding.element_count,
+                "observed": finding.observed if with_values else None,
+                "failing": [dict(row) for row in finding.failing] if with_values else [],
+                "released": list(finding.released),
+            }
+            for finding in outcome.findings
+        ],
+    }
+
+
+def _table(manifest: Manifest, name: str) -> dict[str, int]:
+    layers = manifest.tables[name]
+    files = [file for layer in layers for file in layer.files]
+    return {
+        "layers": len(layers),
+        "files": len(files),
+        "rows": sum(layer.rows for layer in layers),
+        "bytes": sum(file.bytes for file in files),
+    }

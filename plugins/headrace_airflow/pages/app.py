@@ -1,0 +1,191 @@
+"""The app behind the pages: who asks is known to Airflow and may read the DAG, or gets 401 or 403.
+
+Endpoints are plain functions, since they wait for the store: FastAPI runs them in threads.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag, requires_authenticated
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, status
+from fastapi.responses import FileResponse, JSONResponse, Response
+from pydantic import BaseModel, Field
+
+from headrace.errors import FixConfigError, FixDataError, HeadraceError, RestoreError, RetryError
+from headrace.read.json_values import as_json
+from headrace.runs.reporting.results import redacted
+from headrace.runs.reporting.summary import PipelineState, PipelineSummary, urgent_first
+from headrace_airflow.pages.access import may_edit, pipeline_behind, visible_to, with_dags
+from headrace_airflow.pages.answers import PipelinePage
+from headrace_airflow.pages.explanation import explanation
+from headrace_airflow.pages.summaries import SummaryCache
+from headrace_airflow.settings import root
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.store import open_store
+
+PREFIX: Final = "/headrace"
+"""Where Airflow mounts the app."""
+
+_STATIC: Final = Path(__file__).with_name("static")
+_KEPT: Final = 32
+"""Pipelines whose manifests stay in memory."""
+
+_STATUS: Final[Mapping[type[HeadraceError], int]] = {
+    FixConfigError: status.HTTP_400_BAD_REQUEST,
+    FixDataError: status.HTTP_409_CONFLICT,
+    RestoreError: status.HTTP_404_NOT_FOUND,
+    RetryError: status.HTTP_503_SERVICE_UNAVAILABLE,
+}
+
+Limit = Annotated[int, Query(ge=1, le=500)]
+At = Annotated[str, Query(min_length=1, max_length=200)]
+
+
+class _RowsAsked(BaseModel):
+    """Which rows of a view are asked for: of which snapshot, under which condition in SQL, how many."""
+
+    at: str = Field(PUBLISHED, min_length=1, max_length=200)
+    where: str = Field("", max_length=2_000)
+    limit: int = Field(20, ge=1, le=500)
+
+
+class _Answer(JSONResponse):
+    """A JSON answer with values of rows in it."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, default=as_json, allow_nan=False, separators=(",", ":")).encode()
+
+
+class Deployments:
+    """What the API server keeps of the root: the store, summaries, and the newest catalogs. Opened at first use."""
+
+    def __init__(self, root: Callable[[], str] = root) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._opened: tuple[str, SummaryCache] | None = None
+        self._page = lru_cache(_KEPT)(self._new_page)
+
+    @property
+    def uri(self) -> str:
+        """The URI of the root. Raises DeploymentError."""
+        return self._root()
+
+    @property
+    def summaries(self) -> SummaryCache:
+        """The summaries under the root. Raises DeploymentError."""
+        uri = self._root()
+        with self._lock:
+            if self._opened is None or self._opened[0] != uri:
+                self._opened = (uri, SummaryCache(open_store(uri)))
+            return self._opened[1]
+
+    def page(self, pipeline: str) -> PipelinePage:
+        """The answers about one pipeline. Raises DeploymentError."""
+        return self._page(self._root(), pipeline)
+
+    @staticmethod
+    def _new_page(uri: str, pipeline: str) -> PipelinePage:
+        return PipelinePage(Catalog(open_store(uri), pipeline))
+
+
+def pages_app(deployments: Deployments) -> FastAPI:
+    """The app: scripts for anybody who is logged in, answers about a pipeline for those who may read its DAG."""
+    app = FastAPI(title="Headrace", docs_url=None, redoc_url=None, openapi_url=None, default_response_class=_Answer)
+    app.add_exception_handler(HeadraceError, _refused)
+    readers = [Depends(requires_access_dag("GET"))]
+
+    @app.get("/static/{name}", dependencies=[Depends(requires_authenticated())])
+    def script(name: str) -> Response:
+        file = _STATIC / name
+        if file.parent != _STATIC or file.suffix != ".js" or not file.is_file():
+            raise HTTPException(status.HTTP_404_NOT_FOUND, f"there is no {name}")
+        return FileResponse(file, media_type="text/javascript", headers={"Cache-Control": "no-cache"})
+
+    @app.get("/api/pipelines", dependencies=[Depends(requires_authenticated())])
+    def pipelines(user: GetUserDep) -> Any:
+        cached = deployments.summaries.read()
+        seen = visible_to(user, cached.summaries)
+        waiting = with_dags(user) - cached.summaries.keys()
+        rows = [cached.summaries[name] for name in seen] + [_never_ran(name) for name in waiting]
+        return _Answer({"age": round(cached.age, 1), "pipelines": [one.line_to_json() for one in urgent_first(rows)]})
+
+    @app.get("/api/dags/{dag_id}", dependencies=readers)
+    def pipeline(dag_id: str, user: GetUserDep) -> Any:
+        name = pipeline_behind(dag_id)
+        known = deployments.summaries.read().summaries.get(name)
+        return _Answer({**deployments.page(name).summary(known), "may_edit": may_edit(dag_id, user)})
+
+    @app.get("/api/dags/{dag_id}/history", dependencies=readers)
+    def history(dag_id: str, limit: Limit = 50, before: int | None = None) -> Any:
+        return _Answer(_page(dag_id).history(limit, before))
+
+    @app.get("/api/dags/{dag_id}/epochs", dependencies=readers)
+    def epochs(dag_id: str, at: At = MAIN, limit: Limit = 50) -> Any:
+        return _Answer(_page(dag_id).epochs(at, limit))
+
+    @app.get("/api/dags/{dag_id}/lateness", dependencies=readers)
+    def lateness(dag_id: str, at: At = MAIN, limit: Limit = 50) -> Any:
+        return _Answer(_page(dag_id).lateness(at, limit))
+
+    @app.get("/api/dags/{dag_id}/audits", dependencies=readers)
+    def audits(dag_id: str, user: GetUserDep, limit: Limit = 20) -> Any:
+        return _Answer(_page(dag_id).audits(limit, with_values=may_edit(dag_id, user)))
+
+    @app.get("/api/dags/{dag_id}/rows/{view}", dependencies=readers)
+    def rows(dag_id: str, view: str, user: GetUserDep, asked: Annotated[_RowsAsked, Query()]) -> Any:
+        _check_values(dag_id, user)
+        return _Answer(_page(dag_id).rows(view, asked.at, asked.where or None, asked.limit))
+
+    @app.get("/api/dags/{dag_id}/explain", dependencies=readers)
+    def explain(dag_id: str, user: GetUserDep, key: str = "", window: str = "") -> Any:
+        _check_values(dag_id, user)
+        return _Answer(explanation(deployments.uri, pipeline_behind(dag_id), key, window))
+
+    @app.get("/api/dags/{dag_id}/diff", dependencies=readers)
+    def diff(dag_id: str, before: At, after: At, user: GetUserDep, limit: Limit = 20) -> Any:
+        return _Answer(_page(dag_id).diff(before, after, limit, with_values=may_edit(dag_id, user)))
+
+    @app.get("/api/dags/{dag_id}/rehearsals/rollback", dependencies=readers)
+    def rollback(dag_id: str, to: At, branch: At = MAIN) -> Any:
+        return _Answer(_page(dag_id).rollback(to, branch))
+
+    @app.get("/api/dags/{dag_id}/rehearsals/promote", dependencies=readers)
+    def promotion(dag_id: str, branch: At, user: GetUserDep, limit: Limit = 20, *, patch: bool = False) -> Any:
+        found = _page(dag_id).promotion(branch, limit, patch=patch, with_values=may_edit(dag_id, user))
+        return _Answer(found)
+
+    @app.get("/api/dags/{dag_id}/snapshots/{at}", dependencies=readers)
+    def snapshot(dag_id: str, at: str) -> Any:
+        return _Answer(_page(dag_id).snapshot(at))
+
+    @app.get("/api/dags/{dag_id}/runs/{run_id:path}", dependencies=readers)
+    def results(dag_id: str, run_id: str) -> Any:
+        return _Answer(_page(dag_id).results(dag_id, run_id))
+
+    def _page(dag_id: str) -> PipelinePage:
+        return deployments.page(pipeline_behind(dag_id))
+
+    return app
+
+
+def _check_values(dag_id: str, user: Any) -> None:
+    """Raise HTTPException (403) unless ``user`` may see values of a pipeline."""
+    if not may_edit(dag_id, user):
+        raise HTTPException(status.HTTP_403_FORBIDDEN, "keys, rows and records are shown to those who may edit the DAG")
+
+
+def _never_ran(name: str) -> PipelineSummary:
+    return PipelineSummary(pipeline=name, made_at="", entry=-1, state=PipelineState.EMPTY)
+
+
+def _refused(_: Request, error: Exception) -> Response:
+    """What went wrong, as a page shows it: code, remedy, message."""
+    assert isinstance(error, HeadraceError)
+    codes = (code for kind, code in _STATUS.items() if isinstance(error, kind))
+    told = {"code": error.code, "remedy": error.remedy, "message": redacted(str(error))}
+    return _Answer({"error": told}, next(codes, status.HTTP_500_INTERNAL_SERVER_ERROR))

@@ -1,0 +1,176 @@
+// Decisions: a button that opens a dialog with what would change, and starts the DAG that does it, as the user.
+import { Answer, C, Link, Rows, Section, count, h, moment, useAnswer, useState, written } from "./ui.js";
+
+// `fields`: {name: {label, value, help, required, options}}; `conf` makes of their values what the run is given;
+// `rehearsal` the path of what would change. Airflow checks the form again, and whether the user may start the run.
+export function Decide({ label, title, about, dag, fields = {}, conf = (values) => values, rehearsal, color }) {
+  const [open, setOpen] = useState(false);
+  return h(
+    C.Dialog.Root,
+    { open, onOpenChange: ({ open: now }) => setOpen(now), size: "lg", scrollBehavior: "inside", lazyMount: true, unmountOnExit: true },
+    h(C.Dialog.Trigger, { asChild: true }, h(C.Button, { size: "xs", variant: "outline", colorPalette: color }, label)),
+    h(C.Portal, null, h(C.Dialog.Backdrop), h(C.Dialog.Positioner, null, h(C.Dialog.Content, null, h(Form, { title: title ?? label, about, dag, fields, conf, rehearsal, close: () => setOpen(false) })))),
+  );
+}
+
+function Form({ title, about, dag, fields, conf, rehearsal, close }) {
+  const [values, setValues] = useState(Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.value ?? ""])));
+  const [sent, setSent] = useState({});
+  const missing = Object.entries(fields).some(([name, field]) => field.required && !String(values[name]).trim());
+  const foreseen = useAnswer(rehearsal?.(values));
+  const submit = async (event) => {
+    event.preventDefault();
+    setSent({ busy: true });
+    setSent(await start(dag, conf(values)));
+  };
+  return h(
+    "form",
+    { onSubmit: submit, style: { display: "flex", flexDirection: "column", minHeight: 0 } },
+    h(C.Dialog.Header, null, h(C.Dialog.Title, null, title)),
+    h(
+      C.Dialog.Body,
+      null,
+      about ? h(C.Text, { mb: 3 }, about) : null,
+      Object.entries(fields).map(([name, field]) => h(Field, { key: name, field, value: values[name], change: (value) => setValues({ ...values, [name]: value }) })),
+      rehearsal?.(values) ? h(Section, { title: "What would change" }, h(Answer, { of: foreseen }, (answer) => h(Foreseen, { of: answer }))) : null,
+      sent.error ? h(C.Text, { role: "alert", color: "fg.error", whiteSpace: "pre-wrap" }, sent.error) : null,
+      sent.run ? h(C.Text, { role: "status" }, "Started: ", h(Link, { to: `/dags/${dag}/runs/${encodeURIComponent(sent.run)}` }, sent.run)) : null,
+    ),
+    h(
+      C.Dialog.Footer,
+      null,
+      h(C.Button, { size: "sm", variant: "outline", type: "button", onClick: close }, sent.run ? "Close" : "Cancel"),
+      sent.run ? null : h(C.Button, { size: "sm", type: "submit", disabled: missing || sent.busy, colorPalette: "blue" }, "Confirm"),
+    ),
+  );
+}
+
+function Field({ field, value, change }) {
+  const set = (event) => change(event.target.value);
+  return h(
+    C.Field.Root,
+    { required: field.required, mb: 3 },
+    h(C.Field.Label, null, field.label, field.required ? h(C.Field.RequiredIndicator) : null),
+    field.options
+      ? h(C.NativeSelect.Root, { size: "sm" }, h(C.NativeSelect.Field, { value, onChange: set }, Object.entries(field.options).map(([key, text]) => h("option", { key, value: key }, text))), h(C.NativeSelect.Indicator))
+      : h(C.Input, { size: "sm", value, onChange: set }),
+    field.help ? h(C.Field.HelperText, null, field.help) : null,
+  );
+}
+
+// What a rehearsal says: refs that move, what is lost, rows that change, what is against it.
+function Foreseen({ of }) {
+  return h(
+    C.Box,
+    null,
+    (of.refusals ?? []).map((one) => h(C.Text, { key: one.code, role: "alert", color: "fg.error", whiteSpace: "pre-wrap" }, `It would be refused: ${one.message} (${one.code})`)),
+    Object.entries(of.moves ?? {}).map(([ref, [from, to]]) => h(C.Text, { key: ref }, `${ref} moves from ${from ?? "nothing"} to ${to ?? "nothing"}`)),
+    (of.told ?? []).map((line) => h(C.Text, { key: line, color: "fg.warning" }, line)),
+    of.output ? h(RowsThatChange, { of: of.output }) : null,
+  );
+}
+
+// What a pane is, beside its values: it differs between any two panes, and tells a person nothing about the change.
+const OF_PANES = new Set(["pane_time", "timing", "pane_index", "nonspeculative_index", "is_first", "is_last", "epoch", "window_start", "window_end"]);
+
+export function RowsThatChange({ of }) {
+  const { before, after, ...changes } = of.rows;
+  const said = Object.entries(changes).filter(([, number]) => number).map(([name, number]) => `${count(number)} ${name}`);
+  return h(
+    C.Box,
+    null,
+    h(C.Text, { mb: 2 }, `Rows that readers see: ${said.join(", ") || "none changes"} (${count(before)} before, ${count(after)} after).`),
+    of.first.length ? h(Rows, { caption: "Rows that change", columns: CHANGES, rows: of.first }) : null,
+  );
+}
+
+const pairs = (values) => (values ? Object.entries(values).filter(([name]) => !OF_PANES.has(name)).map(([name, value]) => `${name} = ${written(value)}`).join("\n") : "-");
+const mono = (value) => h(C.Box, { fontFamily: "mono", fontSize: "xs" }, value);
+const CHANGES = [
+  ["Change", (row) => row.kind],
+  ["Key", (row) => mono(pairs(row.key))],
+  ["Window", (row) => mono(row.key.window_start || row.key.window_end ? `${moment(row.key.window_start)}\n${moment(row.key.window_end)}` : "-")],
+  ["Before", (row) => mono(pairs(row.before))],
+  ["After", (row) => mono(pairs(row.after))],
+];
+
+async function start(dag, conf) {
+  const response = await fetch(new URL(`api/v2/dags/${dag}/dagRuns`, document.baseURI), {
+    method: "POST",
+    headers: { "Content-Type": "application/json", Accept: "application/json" },
+    body: JSON.stringify({ logical_date: null, conf }),
+  }).catch((failure) => ({ ok: false, json: async () => ({ detail: failure.message }) }));
+  const body = await response.json().catch(() => ({}));
+  if (response.ok) return { run: body.dag_run_id };
+  if (response.status === 403) return { error: `You may not start ${dag}: ask somebody who may edit it.` };
+  return { error: `It was not started: ${typeof body.detail === "string" ? body.detail : JSON.stringify(body.detail ?? response.statusText)}` };
+}
+
+const REASON = { label: "Reason", help: "Who decided it and why; the log of the pipeline keeps it." };
+const given = (values) => Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value === "" ? null : value]));
+
+export const Process = ({ pipeline }) => h(Decide, { label: "Process now", title: `Process ${pipeline}`, about: "Reads what has landed, audits it and publishes it.", dag: `headrace_${pipeline}_process`, conf: () => ({}) });
+
+export const Release = ({ pipeline, failed, snapshot }) =>
+  h(Decide, {
+    label: "Release…",
+    title: `Release what the audit of ${pipeline} holds back`,
+    about: `Readers will see these rows although they fail: ${failed.join("; ")}.`,
+    color: "orange",
+    dag: "headrace_release",
+    fields: { reason: { ...REASON, required: true } },
+    conf: ({ reason }) => ({ pipeline, snapshot, reason }),
+    rehearsal: () => `dags/headrace_${pipeline}_process/diff?before=published&after=${snapshot}&limit=10`,
+  });
+
+export const Rollback = ({ pipeline, snapshot }) =>
+  h(Decide, {
+    label: "Roll back to here…",
+    title: `Roll ${pipeline} back to ${snapshot}`,
+    about: "The next run reads again what came after. Nothing is deleted.",
+    color: "red",
+    dag: "headrace_rollback",
+    fields: { branch: { label: "Branch", value: "main", required: true }, reason: { ...REASON, required: true } },
+    conf: (values) => ({ pipeline, to: snapshot, ...values }),
+    rehearsal: ({ branch }) => branch && `dags/headrace_${pipeline}_process/rehearsals/rollback?${new URLSearchParams({ to: snapshot, branch })}`,
+  });
+
+export const Recover = ({ pipeline, snapshot }) =>
+  h(Decide, {
+    label: "Recover from here…",
+    title: `Recover ${pipeline} from ${snapshot}`,
+    about: "Main moves back, everything after is read again, audited and published.",
+    color: "red",
+    dag: `headrace_${pipeline}_recover`,
+    fields: { reason: REASON },
+    conf: (values) => ({ snapshot, ...given(values) }),
+    rehearsal: () => `dags/headrace_${pipeline}_process/rehearsals/rollback?${new URLSearchParams({ to: snapshot })}`,
+  });
+
+export const Tag = ({ pipeline, snapshot }) => h(Decide, { label: "Tag…", title: `Tag ${snapshot}`, about: "A tag keeps a snapshot from expiring.", dag: "headrace_tag", fields: { name: { label: "Tag", required: true }, reason: REASON }, conf: (values) => ({ pipeline, snapshot, ...given(values) }) });
+
+export const Fork = ({ pipeline, snapshot }) => h(Decide, { label: "Branch…", title: `Branch at ${snapshot}`, about: "For runs beside main; readers see nothing of it.", dag: "headrace_fork", fields: { name: { label: "Branch", required: true } }, conf: (values) => ({ pipeline, snapshot, reason: null, ...values }) });
+
+export const Promote = ({ pipeline, branch }) =>
+  h(Decide, {
+    label: "Promote…",
+    title: `Promote ${branch} of ${pipeline}`,
+    about: "The branch becomes main and is published. As a patch only rows of expired windows change, and the branch stays.",
+    color: "orange",
+    dag: "headrace_promote",
+    fields: { patch: { label: "How", value: "no", options: { no: "The whole branch becomes main", yes: "Patch main with its rows" } }, reason: REASON },
+    conf: ({ patch, reason }) => ({ pipeline, branch, patch: patch === "yes", approve: false, reason: reason || null }),
+    rehearsal: ({ patch }) => `dags/headrace_${pipeline}_process/rehearsals/promote?${new URLSearchParams({ branch, patch: patch === "yes", limit: 10 })}`,
+  });
+
+export const Drop = ({ pipeline, name }) => h(Decide, { label: "Drop…", title: `Drop ${name} of ${pipeline}`, about: "Its snapshots stay in the store until they expire.", color: "red", dag: "headrace_drop", fields: { reason: REASON }, conf: (values) => ({ pipeline, name, ...given(values) }) });
+
+export const LandAgain = ({ pipeline, records }) =>
+  h(Decide, {
+    label: "Land again…",
+    title: records === "late" ? "Land late records again" : "Land dead letters again",
+    about: "Each lands once, as files of the source's format; the next run reads them if it can now.",
+    dag: "headrace_replay",
+    fields: { to: { label: "To", help: "A path below the root, or a URI. Empty: below the folders 'late' and 'rejected' of the root." } },
+    conf: ({ to }) => ({ pipeline, records, input: null, to: to || null, at: null, reason: null }),
+  });

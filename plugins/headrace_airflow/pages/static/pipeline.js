@@ -1,0 +1,265 @@
+// One pipeline: the tab of its DAGs.
+import { BranchGraph, Bars, COLORS, EventTimes } from "./charts.js";
+import { Drop, Fork, LandAgain, Process, Promote, Recover, Release, Rollback, RowsThatChange, Tag } from "./decide.js";
+import { why } from "./pipelines.js";
+import { Answer, C, Facts, Rows, Section, State, ago, bytes, count, h, moment, query, share, useAnswer, useState, written } from "./ui.js";
+
+const TABS = { overview: Overview, epochs: Epochs, history: History, quality: Quality, records: Records, explain: Explain, compare: Compare };
+
+export function Pipeline({ dagId }) {
+  const Router = globalThis.ReactRouterDOM;
+  const [params, setParams] = Router.useSearchParams();
+  const tab = params.get("view") in TABS ? params.get("view") : "overview";
+  const found = useAnswer(`dags/${dagId}`, 15);
+  return h(
+    C.Box,
+    { p: 4 },
+    h(Answer, { of: found }, (summary) =>
+      h(
+        C.Box,
+        null,
+        h(C.HStack, { mb: 3 }, h(C.Heading, { size: "md", as: "h2" }, summary.pipeline), h(State, summary), h(C.Text, { color: "fg.muted" }, why(summary))),
+        h(
+          C.Tabs.Root,
+          { value: tab, onValueChange: ({ value }) => setParams(value === "overview" ? {} : { view: value }), lazyMount: true, unmountOnExit: true },
+          h(C.Tabs.List, null, Object.keys(TABS).map((name) => h(C.Tabs.Trigger, { key: name, value: name }, name[0].toUpperCase() + name.slice(1)))),
+          Object.entries(TABS).map(([name, View]) => h(C.Tabs.Content, { key: name, value: name }, h(View, { dagId, summary, params, setParams }))),
+        ),
+      ),
+    ),
+  );
+}
+
+function Overview({ summary }) {
+  const { totals, audit, run } = summary;
+  const late = (totals.late_dropped ?? 0) + (totals.closed_dropped ?? 0);
+  return h(
+    C.Box,
+    null,
+    h(Facts, {
+      of: [
+        ["Readers see", summary.published === null ? "nothing yet" : `epoch ${summary.published_epoch}`, summary.published_at ? `since ${moment(summary.published_at)}, ${ago(summary.published_at)}` : null],
+        ["Main", summary.epoch === null ? "no snapshot yet" : `epoch ${summary.epoch}`, summary.committed_at ? `${moment(summary.committed_at)}, ${ago(summary.committed_at)}` : null],
+        ["Not published", summary.unpublished === null ? "-" : `${count(summary.unpublished)} epochs`],
+        ["Watermark", moment(summary.watermark), summary.held_back_by ? `held back by ${summary.held_back_by}; last moved on ${ago(summary.held_since)}` : null],
+        ["Newest event time", moment(summary.newest_event_time), ago(summary.newest_event_time)],
+        ["Late records", share(late, totals.records), `${count(late)} of ${count(totals.records)} in the last ${summary.epochs.length} epochs`],
+        ["Dead letters", share(totals.rejected, totals.records), `${count(totals.rejected ?? 0)} of ${count(totals.records)}`],
+        ["State", `${count(summary.state_rows)} rows`, bytes(summary.state_bytes)],
+        ["Last audit", audit ? (audit.success ? "good" : "failed") : "-", audit ? `${audit.expectations} expectations, ${moment(audit.finished_at)}` : null],
+        ["Last run", run ? `${run.action} ${run.status}` : "-", run ? `${moment(run.finished_at)} ${run.error_code ?? ""}` : null],
+      ],
+    }),
+    summary.may_edit
+      ? h(
+          C.HStack,
+          { mt: 4, wrap: "wrap" },
+          h(Process, summary),
+          audit && !audit.success && summary.unpublished ? h(Release, { pipeline: summary.pipeline, failed: audit.failed, snapshot: audit.until }) : null,
+        )
+      : null,
+    summary.branches.length
+      ? h(Section, { title: "Branches beside main" }, summary.branches.map((branch) => h(C.HStack, { key: branch, mb: 1 }, h(C.Text, null, branch), summary.may_edit ? [h(Promote, { key: "promote", pipeline: summary.pipeline, branch }), h(Drop, { key: "drop", pipeline: summary.pipeline, name: branch })] : null)))
+      : null,
+    run?.error ? h(Section, { title: "Why the last run failed" }, h(C.Text, { whiteSpace: "pre-wrap" }, `${run.error_code}: ${run.error}`)) : null,
+    run?.warnings?.length ? h(Section, { title: "Warnings of the last run" }, run.warnings.map((one) => h(C.Text, { key: one, whiteSpace: "pre-wrap" }, one))) : null,
+    audit && !audit.success ? h(Section, { title: "Expectations that fail" }, audit.failed.map((one) => h(C.Text, { key: one }, one))) : null,
+    summary.epochs.length ? h(Section, { title: "Event time and processing time", about: "Each line is an epoch; its bar spans the event times that it took in, the red line is the watermark." }, h(EventTimes, { epochs: summary.epochs })) : null,
+    h(Words, { dagId: `headrace_${summary.pipeline}_process` }),
+  );
+}
+
+// The pipeline in words, as its DAG has it.
+function Words({ dagId }) {
+  const found = useDetails(dagId);
+  const words = found?.doc_md?.match(/```text\n([^]*?)\n```/)?.[1];
+  if (!words) return null;
+  return h(Section, { title: "What it computes" }, h(C.Box, { as: "pre", whiteSpace: "pre-wrap", fontSize: "sm", fontFamily: "mono" }, words));
+}
+
+function useDetails(dagId) {
+  const [found, setFound] = useState(null);
+  globalThis.React.useEffect(() => {
+    const stop = new AbortController();
+    fetch(new URL(`api/v2/dags/${dagId}/details`, document.baseURI), { signal: stop.signal })
+      .then((answer) => (answer.ok ? answer.json() : null))
+      .then(setFound, () => undefined);
+    return () => stop.abort();
+  }, [dagId]);
+  return found;
+}
+
+function Epochs({ dagId }) {
+  const [limit, setLimit] = useState(50);
+  const found = useAnswer(`dags/${dagId}/epochs${query({ limit })}`);
+  const lateness = useAnswer(`dags/${dagId}/lateness${query({ limit })}`);
+  return h(Answer, { of: found, isEmpty: (epochs) => !epochs.length, empty: "There is no epoch yet." }, (epochs) =>
+    h(
+      C.Box,
+      null,
+      h(C.HStack, { my: 3 }, h(C.Text, null, "Newest epochs"), [50, 100, 200].map((number) => h(C.Button, { key: number, size: "xs", variant: number === limit ? "solid" : "outline", "aria-pressed": number === limit, onClick: () => setLimit(number) }, number))),
+      h(EventTimes, { epochs }),
+      h(
+        C.SimpleGrid,
+        { minChildWidth: "300px", gap: 4, mt: 4 },
+        h(Bars, { epochs, value: (one) => one.counts.records ?? 0, label: "records" }),
+        h(Bars, { epochs, value: (one) => (one.counts.late_dropped ?? 0) + (one.counts.closed_dropped ?? 0), label: "late records", color: COLORS.late }),
+        h(Bars, { epochs, value: (one) => one.counts.rejected ?? 0, label: "dead letters", color: COLORS.rejected }),
+        h(Bars, { epochs, value: (one) => one.seconds, label: "seconds of work" }),
+      ),
+      h(Section, { title: "How late the data was", about: "Quantiles to choose a bound and an allowed lateness by." }, h(Answer, { of: lateness }, (answer) =>
+        h(Rows, { caption: "Lateness", columns: [["What", ([name]) => LATENESS[name] ?? name], ...["50%", "90%", "99%", "100%"].map((quantile) => [quantile, ([, values]) => (quantile in values ? duration(values[quantile]) : "-"), "end"])], rows: Object.entries(answer.lateness_seconds) }),
+      )),
+      h(Rows, { caption: "Epochs, the newest first", columns: EPOCH_COLUMNS, rows: [...epochs].reverse(), keyOf: (one) => one.epoch }),
+    ),
+  );
+}
+
+const LATENESS = { behind: "elements behind the newest before them (bound)", too_late: "late rows after their window's end (allowed lateness)" };
+const duration = (seconds) => (seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${(seconds / 60).toFixed(1)} min` : seconds < 172800 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86400).toFixed(1)} d`);
+const EPOCH_COLUMNS = [
+  ["Epoch", (one) => one.epoch, "end"],
+  ["Snapshot", (one) => one.snapshot],
+  ["Processing time", (one) => moment(one.processing_time)],
+  ["Watermark", (one) => moment(one.watermark)],
+  ["Records", (one) => count(one.counts.records), "end"],
+  ["Accepted", (one) => count(one.counts.accepted), "end"],
+  ["Late", (one) => count((one.counts.late_dropped ?? 0) + (one.counts.closed_dropped ?? 0)), "end"],
+  ["Dead letters", (one) => count(one.counts.rejected), "end"],
+  ["Panes", (one) => count((one.counts.panes_early ?? 0) + (one.counts.panes_on_time ?? 0) + (one.counts.panes_late ?? 0)), "end"],
+  ["Retractions", (one) => count(one.counts.retractions), "end"],
+  ["Seconds", (one) => one.seconds, "end"],
+  ["Written", (one) => bytes(one.bytes), "end"],
+  ["Requests", (one) => count(one.requests), "end"],
+  ["Executor", (one) => one.executor ?? "-"],
+];
+
+function History({ dagId, summary }) {
+  const [before, setBefore] = useState(undefined);
+  const [chosen, setChosen] = useState(null);
+  const found = useAnswer(`dags/${dagId}/history${query({ limit: 50, before })}`);
+  return h(Answer, { of: found, isEmpty: (answer) => !answer.entries.length && before === undefined, empty: "Nothing has happened yet." }, ({ entries, graph }) =>
+    h(
+      C.Box,
+      null,
+      h(Section, { title: "Snapshots", about: "Filled: a branch or a tag leads to it. Choose one to see what it holds." }, h(BranchGraph, { snapshots: graph.snapshots, chosen, choose: setChosen })),
+      chosen ? h(Snapshot, { dagId, at: chosen }) : null,
+      chosen && summary.may_edit ? h(C.HStack, { wrap: "wrap" }, [Rollback, Recover, Tag, Fork].map((Kind, at) => h(Kind, { key: at, pipeline: summary.pipeline, snapshot: chosen }))) : null,
+      h(Section, { title: "Log", about: "Who moved what, and why." }, h(Rows, { caption: "Log of the catalog", columns: LOG_COLUMNS, rows: entries, keyOf: (one) => one.number ?? one.entry })),
+      h(
+        C.HStack,
+        null,
+        before === undefined ? null : h(C.Button, { size: "xs", variant: "outline", onClick: () => setBefore(undefined) }, "Newest"),
+        entries.length === 50 ? h(C.Button, { size: "xs", variant: "outline", onClick: () => setBefore(entries[entries.length - 1].number) }, "Older") : null,
+      ),
+    ),
+  );
+}
+
+const LOG_COLUMNS = [
+  ["Entry", (one) => one.number, "end"],
+  ["At", (one) => moment(one.at)],
+  ["Kind", (one) => one.kind],
+  ["Moves", (one) => Object.entries(one.moves ?? {}).map(([ref, [from, to]]) => `${ref.replace(/^tags\//, "tag ")}: ${from ?? "-"} → ${to ?? "-"}`).join("\n")],
+  ["Message", (one) => one.message ?? one.problem],
+];
+
+export function Snapshot({ dagId, at }) {
+  const found = useAnswer(`dags/${dagId}/snapshots/${encodeURIComponent(at)}`);
+  return h(Section, { title: `Snapshot ${at}` }, h(Answer, { of: found }, (one) =>
+    h(
+      C.Box,
+      null,
+      h(Facts, {
+        of: [
+          ["Epoch", one.epoch, `on ${one.branch}, ${moment(one.created_at)}`],
+          ["Names", one.refs.length ? one.refs.join(", ") : "none"],
+          ["Made from", one.parent ?? "nothing", one.patch && one.patch.epoch === one.epoch ? `a patch by branch ${one.patch.branch}` : null],
+          ["Watermark", moment(one.progress.watermark)],
+          ["Written", bytes(one.written_bytes), `${count(Object.values(one.requests).reduce((sum, each) => sum + each, 0))} requests`],
+          ["Seconds", Object.entries(one.timings).map(([name, value]) => `${name.replace("_seconds", "")} ${value.toFixed(2)}`).join(", ")],
+        ],
+      }),
+      h(Section, { title: "Tables" }, h(Rows, { caption: "Tables", columns: [["Table", ([name]) => name], ["Rows", ([, of]) => count(of.rows), "end"], ["Bytes", ([, of]) => bytes(of.bytes), "end"], ["Layers", ([, of]) => of.layers, "end"], ["Files", ([, of]) => of.files, "end"]], rows: Object.entries(one.tables) })),
+      h(Section, { title: "Counts of the epoch" }, h(Rows, { caption: "Counts", columns: [["What", ([name]) => name.replaceAll("_", " ")], ["Number", ([, number]) => count(number), "end"]], rows: Object.entries(one.counts).filter(([, number]) => number) })),
+    ),
+  ));
+}
+
+function Quality({ dagId }) {
+  const found = useAnswer(`dags/${dagId}/audits`);
+  return h(Answer, { of: found, isEmpty: (audits) => !audits.length, empty: "There is no audit yet." }, (audits) =>
+    audits.map((one) =>
+      h(
+        Section,
+        { key: `${one.after}${one.until}`, title: one.problem ? `Audit that cannot be read` : `${one.success ? "Good" : "Failed"}: up to ${one.until}`, about: one.problem ?? `${moment(one.finished_at)}, from ${one.after ?? "the beginning"}; ${Object.entries(one.rows).map(([view, rows]) => `${count(rows)} rows of ${view}`).join(", ") || "nothing is expected"}` },
+        one.problem || !one.findings.length ? null : h(Rows, { caption: `Findings up to ${one.until}`, columns: FINDINGS, rows: one.findings }),
+        (one.findings ?? []).filter((each) => each.failing.length).map((each) => h(Section, { key: each.expectation, title: `Rows that fail ${each.expectation}` }, h(Values, { caption: "Failing rows", columns: Object.keys(each.failing[0]), rows: each.failing }))),
+      ),
+    ),
+  );
+}
+
+const FINDINGS = [
+  ["Holds", (one) => h(C.Badge, { colorPalette: one.success ? "green" : "red" }, one.success ? "yes" : "no")],
+  ["Expectation", (one) => one.expectation],
+  ["Unexpected", (one) => (one.unexpected === null ? written(one.observed) : `${count(one.unexpected)} of ${count(one.of)}`), "end"],
+  ["Released by", (one) => (one.released.length ? `entry ${one.released.join(", ")}` : "")],
+];
+
+const Values = ({ caption, columns, rows }) => h(Rows, { caption, columns: columns.map((name) => [name, (row) => h(C.Box, { fontFamily: "mono", fontSize: "xs", maxW: "420px", lineClamp: 4 }, written(row[name]))]), rows });
+
+function Records({ dagId, summary, params, setParams }) {
+  const view = params.get("rows") ?? "rejected";
+  const [where, setWhere] = useState("");
+  const [asked, setAsked] = useState("");
+  const found = useAnswer(`dags/${dagId}/rows/${view}${query({ at: "main", where: asked, limit: 50 })}`);
+  const choose = (name) => setParams({ view: "records", rows: name });
+  return h(
+    C.Box,
+    null,
+    h(C.HStack, { my: 3, wrap: "wrap" }, Object.entries(VIEWS).map(([name, label]) => h(C.Button, { key: name, size: "xs", variant: name === view ? "solid" : "outline", "aria-pressed": name === view, onClick: () => choose(name) }, label)), summary.may_edit && (view === "late" || view === "rejected") ? h(LandAgain, { pipeline: summary.pipeline, records: view }) : null),
+    h("form", { onSubmit: (event) => { event.preventDefault(); setAsked(where); } }, h(C.HStack, { mb: 3 }, h(C.Input, { size: "sm", maxW: "420px", "aria-label": "Condition in SQL", placeholder: "a condition in SQL, such as shop = 'a'", value: where, onChange: (event) => setWhere(event.target.value) }), h(C.Button, { size: "sm", type: "submit" }, "Look"))),
+    h(Answer, { of: found, isEmpty: (answer) => !answer.rows.length, empty: "There are none." }, (answer) => h(C.Box, null, h(C.Text, { color: "fg.muted", fontSize: "sm", mb: 2 }, `${answer.rows.length} of ${count(answer.total)} rows of main`), h(Values, { caption: VIEWS[view], columns: answer.columns, rows: answer.rows }))),
+  );
+}
+
+const VIEWS = { rejected: "Dead letters", late: "Late rows", current: "Current rows", panes: "Panes" };
+
+function Explain({ dagId }) {
+  const [given, setGiven] = useState({ key: "", window: "" });
+  const [asked, setAsked] = useState(null);
+  const found = useAnswer(asked && `dags/${dagId}/explain${query(asked)}`);
+  const field = (name, label) => h(C.Field.Root, { maxW: "320px" }, h(C.Field.Label, null, label), h(C.Input, { size: "sm", value: given[name], onChange: (event) => setGiven({ ...given, [name]: event.target.value }) }));
+  return h(
+    C.Box,
+    null,
+    h(C.Text, { my: 3, color: "fg.muted" }, "Why has a window fired or not, and what does it wait for?"),
+    h("form", { onSubmit: (event) => { event.preventDefault(); setAsked({ ...given }); } }, h(C.VStack, { align: "start", mb: 3 }, field("key", "Key: a value, or JSON such as {\"shop\": \"a\"}"), field("window", "Window: any time in it (empty: all windows)"), h(C.Button, { size: "sm", type: "submit" }, "Explain"))),
+    asked ? h(Answer, { of: found }, (answer) => h(C.Box, { as: "pre", whiteSpace: "pre-wrap", fontFamily: "mono", fontSize: "sm" }, answer.lines.join("\n"))) : null,
+  );
+}
+
+function Compare({ dagId, params, setParams }) {
+  const [given, setGiven] = useState({ before: params.get("before") ?? "published", after: params.get("after") ?? "main" });
+  const asked = params.get("before") && params.get("after") ? { before: params.get("before"), after: params.get("after") } : null;
+  const found = useAnswer(asked && `dags/${dagId}/diff${query({ ...asked, limit: 50 })}`);
+  const field = (name, label) => h(C.Field.Root, { maxW: "260px" }, h(C.Field.Label, null, label), h(C.Input, { size: "sm", value: given[name], onChange: (event) => setGiven({ ...given, [name]: event.target.value }) }));
+  return h(
+    C.Box,
+    null,
+    h(C.Text, { my: 3, color: "fg.muted" }, "Which rows would a reader see change between two snapshots, tags or branches?"),
+    h("form", { onSubmit: (event) => { event.preventDefault(); setParams({ view: "compare", ...given }); } }, h(C.HStack, { align: "end", mb: 3, wrap: "wrap" }, field("before", "Before"), field("after", "After"), h(C.Button, { size: "sm", type: "submit" }, "Compare"))),
+    asked ? h(Answer, { of: found }, (answer) => h(Difference, { of: answer })) : null,
+  );
+}
+
+export function Difference({ of }) {
+  return h(
+    C.Box,
+    null,
+    h(RowsThatChange, { of: of.output }),
+    h(Section, { title: "Clocks" }, h(Rows, { caption: "Clocks", columns: [["Clock", ([name]) => name.replaceAll("_", " ")], ["Before", ([, pair]) => moment(pair.before)], ["After", ([, pair]) => moment(pair.after)]], rows: Object.entries(of.clocks) })),
+    h(Section, { title: "Input" }, h(Rows, { caption: "Input", columns: [["Input", ([name]) => name], ["Files before", ([, one]) => count(one.files.before), "end"], ["Files after", ([, one]) => count(one.files.after), "end"], ["Only before", ([, one]) => count(one.only_before.length), "end"], ["Only after", ([, one]) => count(one.only_after.length), "end"]], rows: Object.entries(of.inputs) })),
+  );
+}

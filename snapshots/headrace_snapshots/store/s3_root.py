@@ -1,0 +1,26 @@
+"""Roots in S3 buckets. The adapter and its libraries are loaded only where one is opened."""
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import FixConfigError
+from headrace.extras import require
+from headrace_snapshots.store.scheme import StoreScheme, shown
+
+if TYPE_CHECKING:
+    from headrace_snapshots.store.s3 import S3Store
+
+
+def _open(uri: str) -> "S3Store":
+    bucket, _, prefix = uri.partition("://")[2].partition("/")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
+        raise FixConfigError(
+            f"{shown(uri)!r} has no valid bucket name: use s3://bucket/prefix; keys come from the environment"
+        )
+    require("s3", shown(uri))
+    from headrace_snapshots.store.s3 import S3Config, S3Store
+
+    return S3Store(bucket, prefix.strip("/"), S3Config.from_environment())
+
+
+S3: Final = StoreScheme("s3://bucket/prefix", _open, variables="AWS_")

@@ -1,0 +1,1 @@
+"""Parts of Headrace that another distribution brings."""

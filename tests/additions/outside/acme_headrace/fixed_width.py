@@ -1,0 +1,82 @@
+"""Text of fixed width: a header whose names stand where their columns begin, and a record on each line.
+
+station   level at
+Worms       212 2026-01-01T10:00:00Z
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.sources.formats.errors import UnreadableFileError
+from headrace.sources.formats.fields import typed
+from headrace.sources.formats.lines import TextLines
+from headrace.sources.formats.scan import NOT_UTF8, Scanned, nothing
+from headrace.sources.formats.text_format import TextFormat
+from headrace.sources.required_columns import Required
+
+WIDTH = 30
+"""How wide columns are in files that are written here, in characters."""
+
+
+class FixedWidth(TextFormat):
+    """Columns from where their name begins in the header to where the next one does; a field of blanks is NULL."""
+
+    name, suffix, has_header = "fixed-width", ".txt", True
+
+    def read_lines(
+        self, lines: TextLines, header: bytes | None, schema: Schema, required: Required, path: str
+    ) -> Scanned:
+        """``lines`` as records, without those that repeat the header."""
+        assert header is not None
+        try:
+            columns = _columns(header.decode())
+        except UnicodeDecodeError as error:
+            raise UnreadableFileError(path, "its header is not UTF-8") from error
+        required.check([*columns], columns.keys(), path, "header")
+        lines = lines.where(pc.not_equal(lines.text, header).to_numpy(zero_copy_only=False))
+        if not len(lines):
+            return nothing(schema)
+        known = pa.array(lines.is_utf8)
+        text = pc.if_else(known, lines.text, pa.scalar(b"")).cast(pa.string())
+        fields = {name: _field(text, columns[name]) if name in columns else pa.nulls(len(text)) for name in schema}
+        unparsed = pc.if_else(known, pa.scalar(None, pa.string()), NOT_UTF8)
+        found, unparsed = typed({n: f.cast(pa.string()) for n, f in fields.items()}, unparsed, schema, [*DataType])
+        return Scanned(found, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
+
+    def written(self, records: Sequence[Mapping[str, Any] | str], schema: Schema) -> bytes:
+        """Columns of one width each. Raises ValueError for a value that is wider."""
+        rows = [[*schema], *(r if isinstance(r, str) else [_text(r.get(name)) for name in schema] for r in records)]
+        return "".join(f"{row if isinstance(row, str) else _line(row)}\n" for row in rows).encode()
+
+
+FIXED_WIDTH: Final = FixedWidth()
+
+
+def _columns(header: str) -> dict[str, tuple[int, int | None]]:
+    """Where each column begins and ends; the last one does not end."""
+    names = [*re.finditer(r"\S+", header)]
+    ends = [*(name.start() for name in names[1:]), None]
+    return {name[0]: (name.start(), end) for name, end in zip(names, ends, strict=True)}
+
+
+def _field(text: pa.Array, column: tuple[int, int | None]) -> pa.Array:
+    found = pc.utf8_trim_whitespace(pc.utf8_slice_codeunits(text, *column))
+    return pc.if_else(pc.equal(found, ""), None, found)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _line(fields: Sequence[str]) -> str:
+    if wide := [field for field in fields if len(field) >= WIDTH]:
+        raise ValueError(f"{wide[0]!r} is wider than {WIDTH} characters, which a column of this file has")
+    return "".join(field.ljust(WIDTH) for field in fields).rstrip()

@@ -1,0 +1,189 @@
+"""Another distribution adds parts to Headrace by entry points alone: each is used by the command line as one of
+Headrace's own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.errors import FixConfigError, PipelineError
+from headrace_snapshots.store import ObjectStore, open_store
+from tests.distributions import installed
+from tests.snapshots import test_store_contract
+
+OUTSIDE = Path(__file__).parent / "outside"
+LEVELS = OUTSIDE / "levels.py"
+HEADRACE = str(Path(sys.executable).parent / "headrace")
+HEADER = "station   level at\n"
+
+
+def line(station: str, level: object, at: str) -> str:
+    return f"{station:10}{level!s:>5} 2026-01-01T{at}Z\n"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """Processes for which the distribution is installed; ``root`` is where they keep their deployment."""
+
+    root: str
+    path: str
+
+    @property
+    def store(self) -> ObjectStore:
+        return open_store(self.root)
+
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_RO")}
+        environment |= {"PYTHONPATH": self.path, "COLUMNS": "200"}
+        return subprocess.run(
+            [sys.executable, *arguments], capture_output=True, text=True, check=False, env=environment
+        )
+
+    def headrace(self, command: str, *arguments: str, root: str | None = None) -> Any:
+        """What the command prints as JSON."""
+        words = [command, str(LEVELS), *arguments, "--root", root or self.root, "--format", "json"]
+        done = self.python(HEADRACE, *words)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return json.loads(done.stdout)
+
+    def land(self, name: str, *lines: str) -> None:
+        self.store.write(f"landing/levels/{name}", "".join([HEADER, *lines]).encode())
+
+    def run(self, **landed: str) -> Any:
+        for name, text in landed.items():
+            self.land(f"{name}.txt", text)
+        return self.headrace("run")
+
+    def rows(self, root: str | None = None) -> set[tuple[str, str, int]]:
+        found = self.headrace("read", root=root)
+        rows = found["rows"] if isinstance(found, dict) else found
+        return {(row["station"], row["window_start"][11:16], row["highest"]) for row in rows}
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where Python finds the distribution, in this process, too."""
+    site = tmp_path / "site"
+    installed((OUTSIDE / "pyproject.toml").read_text(), site)
+    for folder in (OUTSIDE, site):
+        monkeypatch.syspath_prepend(str(folder))
+    return os.pathsep.join([str(site), str(OUTSIDE)])
+
+
+@pytest.fixture(params=["file", "memdir"])
+def outside(request: pytest.FixtureRequest, tmp_path: Path, path: str) -> Installation:
+    return Installation(f"{request.param}://{tmp_path}/root", path)
+
+
+@pytest.mark.slow
+def test_files_of_a_format_from_outside_are_run_to_rows_and_land_again(outside: Installation) -> None:
+    torn = line("Worms", "high", "10:40:00")
+    first = outside.run(
+        a=line("Worms", 212, "10:00:00") + line("Mainz", 301, "10:20:00") + torn, b=line("Worms", 230, "10:30:00")
+    )
+    assert first["counts"]["rejected"] == 1
+    outside.run(c=line("Worms", 180, "12:00:00"))
+    late = line("Mainz", 999, "10:50:00")
+    assert outside.run(d=late)["counts"]["late_dropped"] == 1
+    assert outside.rows() == {("Worms", "10:00", 230), ("Mainz", "10:00", 301)}
+
+    landed = outside.headrace("replay-late")
+    assert (landed["files"], landed["records"], landed["left"]) == (1, 1, {})
+    beside = open_store(f"{outside.root}/late")
+    (copy,) = beside.list("landing/levels/")
+    assert beside.read(copy.path).decode() == HEADER + late
+    outside.headrace("run", "--mode", "batch", root=f"{outside.root}/late")
+    assert outside.rows(root=f"{outside.root}/late") == {("Mainz", "10:00", 999)}
+
+    landed = outside.headrace("replay-rejected")
+    assert (landed["files"], landed["records"], landed["left"]) == (1, 1, {})
+    beside = open_store(f"{outside.root}/rejected")
+    (copy,) = beside.list("landing/levels/")
+    assert beside.read(copy.path).decode() == HEADER + torn
+
+
+@pytest.mark.slow
+def test_unit_tests_write_records_in_a_format_from_outside(outside: Installation) -> None:
+    code = """
+import headrace as hr
+from headrace.testing import at, rows, run, watermark
+from levels import pipeline
+told = [{"station": "Worms", "level": 7, "at": at("10:00")}, "Mainz", {"station": "x" * 40}]
+print(run(pipeline, [rows(told[0]), watermark("12:00")]).panes)
+print([row["reason"] for row in run(pipeline, [rows(told[1])]).rejected])
+run(pipeline, [rows(told[2])])
+"""
+    done = outside.python("-c", code)
+    assert done.stdout.splitlines() == [
+        "[<ON_TIME #0 [10:00, 11:00) station='Worms' highest=7 readings=1>]",
+        "['event time is null']",
+    ], done.stderr
+    assert "UnitTestError: input source, 'xxxxxxxxxx" in done.stderr
+    assert "is wider than 30 characters" in done.stderr
+
+
+def test_a_format_that_nobody_has_is_refused_with_the_names_of_all(path: str) -> None:
+    with pytest.raises(PipelineError) as refused:
+        hr.FileSource("landing/levels", "fixed_with", {"level": int})
+    wanted = 'FileSource(format=\'fixed_with\'): write one of "json", "csv", "parquet", "fixed_width"'
+    assert str(refused.value) == wanted
+
+
+def test_a_scheme_that_nobody_has_is_refused_with_the_forms_of_all(path: str) -> None:
+    with pytest.raises(FixConfigError) as refused:
+        open_store("memdri://ann:secret@folder")
+    wanted = "use file:///folder, s3://bucket/prefix, memory://name or memdir:///folder"
+    assert str(refused.value) == f"'memdri://...@folder' is not a root of a store: {wanted}"
+
+
+@pytest.mark.slow
+def test_an_executor_from_outside_computes_a_run(path: str, tmp_path: Path) -> None:
+    outside = Installation(tmp_path.as_uri(), path)
+    outside.land("a.txt", line("Worms", 212, "10:00:00"), line("Worms", 180, "12:00:00"))
+    words = ["run", str(LEVELS), "--root", outside.root, "--executor"]
+    done = outside.python(HEADRACE, *words, "announced", "--format", "json")
+    assert json.loads(done.stdout)["executor"] == {"name": "announced", "reason": "asked for"}, done.stderr
+    assert "Acme computes this" in done.stderr
+    assert outside.rows() == {("Worms", "10:00", 212)}
+    refused = outside.python(HEADRACE, *words, "anounced")
+    assert refused.returncode == 2
+    assert "'anounced' is not one of 'spark', 'local', 'auto', 'announced'" in refused.stderr
+
+
+def test_a_pipeline_names_an_executor_from_outside(path: str) -> None:
+    source = hr.json("landing/clicks", {"at": datetime}).arrival_time()
+    counted = partial(hr.Pipeline, "clicks", source, what={"clicks": hr.count()}, where=hr.FixedWindows("1h"))
+    assert counted(executor="announced").executor == "announced"
+    with pytest.raises(PipelineError) as refused:
+        counted(executor="anounced")
+    wanted = 'write one of "spark", "local", "announced", "auto"'
+    assert str(refused.value) == f"Pipeline clicks(executor='anounced'): {wanted}"
+
+
+PROMISES = [
+    promise
+    for name, promise in vars(test_store_contract).items()
+    if name.startswith("test_") and [*signature(promise).parameters] == ["store"]
+]
+
+
+def test_the_contract_of_stores_is_found() -> None:
+    assert len(PROMISES) > 9
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+def test_a_store_from_outside_keeps_what_every_store_promises(
+    promise: Callable[[ObjectStore], None], path: str, tmp_path: Path
+) -> None:
+    promise(open_store(f"memdir://{tmp_path}/store"))

@@ -1,0 +1,171 @@
+"""What the app behind the pages answers, to whom: Airflow's own API server in a process, with its users and roles."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.subprocesses import TWO_PIPELINES, python, write_pipeline
+
+pytestmark = pytest.mark.airflow
+
+SCRIPT = (
+    TWO_PIPELINES
+    + """
+import logging
+logging.disable(logging.CRITICAL)
+from airflow.utils.db import initdb
+initdb()
+from airflow.api_fastapi.app import create_app
+from fastapi.testclient import TestClient
+
+def answers(asked):
+    found = []
+    with TestClient(create_app(apps="core")) as client:
+        tokens = {}
+        for user, path in asked:
+            headers = {}
+            if user:
+                if user not in tokens:
+                    login = {"username": user, "password": user}
+                    tokens[user] = client.post("/auth/token", json=login).json()["access_token"]
+                headers = {"Authorization": f"Bearer {tokens[user]}"}
+            answer = client.get(f"/headrace/{path}", headers=headers)
+            client.cookies.clear()
+            is_json = answer.headers.get("content-type", "").startswith("application/json")
+            found.append([answer.status_code, answer.json() if is_json else answer.text[:200]])
+    return found
+
+with open(os.environ["ASKED"]) as file:
+    print(json.dumps(answers(json.load(file))))
+"""
+)
+
+DAG = "api/dags/headrace_orders_process"
+CLICKS = "api/dags/headrace_clicks_process"
+VALUES = (f"{DAG}/rows/current?at=main", f"{DAG}/explain?key=ada")
+OTHERS = (
+    "api/pipelines",
+    DAG,
+    f"{DAG}/history",
+    f"{DAG}/epochs",
+    f"{DAG}/lateness",
+    f"{DAG}/audits",
+    f"{DAG}/diff?before=published&after=main",
+    f"{DAG}/snapshots/main",
+    f"{DAG}/rehearsals/rollback?to=beginning",
+    f"{DAG}/runs/manual",
+    "static/console.js",
+    "static/ui.js",
+)
+WRONG = {
+    "static/app.py": 404,
+    "static/..%2Fapp.py": 404,
+    "openapi.json": 404,
+    "docs": 404,
+    "api/dags/tutorial/history": 404,
+    f"{DAG}/rows/nonsense": 400,
+    f"{DAG}/snapshots/gone": 400,
+    f"{DAG}/history?limit=0": 422,
+    f"{DAG}/explain": 400,
+    f"{CLICKS}/rows/rejected?at=main": 200,
+}
+
+Answers = dict[tuple[str | None, str], tuple[int, Any]]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """Status and body of what each user was answered, by user (None: nobody) and path."""
+    folder: Path = tmp_path_factory.mktemp("pages")
+    (folder / "pipelines").mkdir()
+    for name, most in (("clicks", 100), ("orders", 1)):
+        write_pipeline(folder / "pipelines", name, options='executor="local"', most=most)
+    users = (None, "vic", "ada")
+    asked = [(user, path) for user in users for path in (*OTHERS, *VALUES)] + [("ada", path) for path in WRONG]
+    (folder / "asked.json").write_text(json.dumps(asked))
+    (folder / "passwords.json").write_text(json.dumps({"vic": "vic", "ada": "ada"}))
+    environment = {
+        "HEADRACE_ROOT": (folder / "root").as_uri(),
+        "HEADRACE_PIPELINES": str(folder / "pipelines"),
+        "ASKED": str(folder / "asked.json"),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "vic:viewer,ada:user",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(folder / "passwords.json"),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(Path(__file__).parents[2] / "plugins"),
+    }
+    found = python(SCRIPT, folder / "home", environment)
+    return {(user, path): (status, body) for (user, path), (status, body) in zip(asked, found, strict=True)}
+
+
+@pytest.mark.parametrize("path", [*OTHERS, *VALUES])
+def test_nobody_is_answered_who_is_not_logged_in(answers: Answers, path: str) -> None:
+    assert answers[None, path][0] == 401
+
+
+@pytest.mark.parametrize("path", OTHERS)
+def test_viewers_and_editors_are_answered(answers: Answers, path: str) -> None:
+    assert [answers[user, path][0] for user in ("vic", "ada")] == [200, 200]
+
+
+@pytest.mark.parametrize("path", VALUES)
+def test_values_are_for_those_who_may_edit_the_dag(answers: Answers, path: str) -> None:
+    assert answers["ada", path][0] == 200
+    status, body = answers["vic", path]
+    assert (status, body["detail"]) == (403, "keys, rows and records are shown to those who may edit the DAG")
+
+
+def test_no_answer_to_a_viewer_has_a_value_of_a_row(answers: Answers) -> None:
+    for path in OTHERS:
+        assert "ada" not in json.dumps(answers["vic", path][1]).replace("metadata", ""), path
+    assert "ada" in json.dumps(answers["ada", f"{DAG}/audits"][1])
+
+
+@pytest.mark.parametrize(("path", "status"), WRONG.items())
+def test_what_cannot_be_answered_says_why(answers: Answers, path: str, status: int) -> None:
+    found, body = answers["ada", path]
+    assert found == status
+    if status == 400:
+        assert {"code", "remedy", "message"} <= body["error"].keys()
+
+
+def test_pipelines_that_need_a_person_come_first(answers: Answers) -> None:
+    body = answers["vic", "api/pipelines"][1]
+    assert [(one["pipeline"], one["state"]) for one in body["pipelines"]] == [
+        ("orders", "audit failed"), ("clicks", "published")
+    ]  # fmt: skip
+    assert body["age"] < 10
+
+
+def test_a_summary_has_shares_clocks_and_the_audit(answers: Answers) -> None:
+    orders, clicks = answers["vic", "api/pipelines"][1]["pipelines"]
+    assert (orders["published_epoch"], orders["epoch"], orders["unpublished"]) == (0, 2, 2)
+    assert orders["audit"]["success"] is False
+    assert (orders["run"]["status"], orders["run"]["error_code"]) == ("failed", "data.audit_failed")
+    assert (clicks["totals"]["records"], clicks["totals"]["rejected"]) == (33, 3)
+    assert clicks["watermark"] == "2026-11-20T00:22:00Z"
+    assert clicks["held_back_by"] == "source"
+    assert clicks["epochs"] == []
+    assert [epoch["epoch"] for epoch in answers["vic", DAG][1]["epochs"]] == [0, 1, 2]
+
+
+def test_a_difference_shows_rows_to_editors_and_numbers_to_all(answers: Answers) -> None:
+    path = f"{DAG}/diff?before=published&after=main"
+    seen, edited = answers["vic", path][1]["output"], answers["ada", path][1]["output"]
+    assert seen["rows"] == edited["rows"]
+    assert sum(seen["rows"].values()) > 0
+    assert not seen["first"]
+    assert edited["first"]
+
+
+def test_dead_letters_come_with_their_reason(answers: Answers) -> None:
+    body = answers["ada", f"{CLICKS}/rows/rejected?at=main"][1]
+    assert body["total"] == 3
+    assert {row["raw"] for row in body["rows"]} == {"oops"}
+
+
+def test_an_explanation_is_in_words(answers: Answers) -> None:
+    lines = answers["ada", f"{DAG}/explain?key=ada"][1]["lines"]
+    assert lines[0].startswith("orders at snapshot")
+    assert any("held back by" in line for line in lines)

@@ -1,0 +1,179 @@
+"""Headrace's pages in Airflow's UI, as people of each role use them: they look, and they decide."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+from scripts.airflow_env import LocalAirflow
+from tests.browser.airflow_ui import AirflowUi
+from tests.browser.deployment import ROLES, look_at
+
+pytestmark = [pytest.mark.airflow, pytest.mark.browser]
+
+_DAG_SECONDS = 120
+_RUN_SECONDS = 600
+_TAB = "plugin/headrace_dag"
+_VIEWS = {
+    "overview": "Event time and processing time",
+    "epochs": "How late the data was",
+    "history": "Who moved what, and why",
+    "quality": "expect_column_values_to_be_between",
+    "records": "Dead letters",
+    "explain": "Why has a window fired or not",
+    "compare&before=published&after=main": "Rows that readers see",
+}
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
+    """An Airflow over pipelines that have run."""
+    local = look_at(tmp_path_factory.mktemp("pages"))
+    try:
+        local.start()
+        for name in ("clicks", "orders", "visits"):
+            local.api.wait_for_dag(f"headrace_{name}_process", _DAG_SECONDS)
+        local.api.wait_for_dag("headrace_promote", _DAG_SECONDS)
+        yield local
+    finally:
+        local.stop()
+
+
+def logged_in(airflow: LocalAirflow, driver: webdriver.Chrome, user: str) -> AirflowUi:
+    """The UI for a user."""
+    driver.delete_all_cookies()
+    ui = AirflowUi(driver, airflow.url)
+    ui.log_in(user, airflow.passwords[user])
+    return ui
+
+
+@pytest.fixture(scope="module")
+def admin(airflow: LocalAirflow, driver: webdriver.Chrome) -> AirflowUi:
+    """The UI for an admin."""
+    return logged_in(airflow, driver, "admin")
+
+
+def message(airflow: LocalAirflow, pipeline: str) -> str:
+    """Of the newest entry of the pipeline's log."""
+    return Catalog(open_store(airflow.root), pipeline).log(limit=1)[0].message
+
+
+def test_the_home_page_names_what_needs_a_look(admin: AirflowUi) -> None:
+    admin.go("")
+    block = admin.find("//h2[text()='Headrace pipelines']/..")
+    admin.until(lambda: "need a look" in block.text, "what needs a look")
+    assert "orders" in block.text
+    admin.click("//a[text()='all pipelines']")
+    admin.find("//h1[text()='Pipelines']")
+
+
+def test_the_list_of_pipelines_has_those_first_that_need_a_person(admin: AirflowUi) -> None:
+    admin.go("plugin/headrace_nav")
+    admin.find("//a[text()='orders']")
+    links = [one.text for one in admin.driver.find_elements(By.XPATH, "//table//a")]
+    assert links[0] == "orders"
+    assert links.index("clicks") < links.index("visits")
+    admin.find("//input[@placeholder='name or state']").send_keys("visi")
+    admin.until(lambda: len(admin.driver.find_elements(By.XPATH, "//table//a")) == 1, "one pipeline")
+    admin.click("//a[text()='visits']")
+    admin.find("//*[text()='Event time and processing time']")
+
+
+@pytest.mark.parametrize("view", _VIEWS)
+def test_a_pipeline_has_a_page_for_each_question(admin: AirflowUi, view: str) -> None:
+    admin.go(f"dags/headrace_orders_process/{_TAB}?view={view}")
+    admin.find(f"//*[contains(text(), '{_VIEWS[view]}')]")
+    assert "This cannot be shown" not in admin.text()
+
+
+def test_a_pipeline_is_told_in_words(admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_clicks_process/{_TAB}")
+    assert "clicks = count()" in admin.find("//*[text()='What it computes']/following::pre").text
+
+
+def test_a_window_is_explained(admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_clicks_process/{_TAB}?view=explain")
+    admin.find("//label[starts-with(text(), 'Key')]/following::input[1]").send_keys("ada")
+    admin.click("//form//button[text()='Explain']")
+    assert "the watermark stands at" in admin.find("//pre[contains(., 'aggregation 1: user = ada')]").text
+
+
+def test_a_snapshot_shows_its_tables_and_its_costs(admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_clicks_process/{_TAB}?view=history")
+    admin.click("//*[name()='g'][contains(@aria-label, 'main, published')]")
+    admin.find("//h3[starts-with(text(), 'Snapshot ')]")
+    admin.find("//td[text()='current']")
+
+
+def test_another_dag_has_no_page_and_says_so(admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_release/{_TAB}")
+    admin.find("//*[contains(text(), 'headrace_release is no DAG of a Headrace pipeline')]")
+
+
+def test_a_release_shows_the_rows_first_and_is_recorded(airflow: LocalAirflow, admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_orders_process/{_TAB}")
+    admin.click("//button[text()='Release…']")
+    admin.find("//*[contains(text(), 'Rows that readers see: 14 added')]")
+    confirm = admin.find("//button[text()='Confirm']")
+    assert not confirm.is_enabled()
+    admin.find("//*[@role='dialog']//input").send_keys("seen with finance")
+    admin.click("//button[text()='Confirm']")
+    run = admin.find("//*[@role='status']//a").text
+    ended = airflow.api.wait_for_run("headrace_release", run, _RUN_SECONDS)
+    assert ended.state == "success"
+    assert message(airflow, "orders") == "seen with finance (admin, in Airflow)"
+
+
+def test_a_promotion_waits_for_a_person_who_has_seen_the_rows(airflow: LocalAirflow, admin: AirflowUi) -> None:
+    conf = {"pipeline": "clicks", "branch": "again", "patch": False, "approve": True, "reason": "late files"}
+    run = airflow.api.trigger("headrace_promote", conf)
+    admin.go(f"dags/headrace_promote/runs/{quote(run)}/tasks/rehearse")
+    admin.until(
+        lambda: airflow.api.task_state("headrace_promote", run, "approve") == "awaiting_input", "a task that waits"
+    )
+    admin.go(f"dags/headrace_promote/runs/{quote(run)}/tasks/approve/required_actions")
+    admin.find("//*[contains(text(), 'Readers would see')]")
+    admin.click("//button[normalize-space()='Approve']")
+    assert airflow.api.wait_for_run("headrace_promote", run, _RUN_SECONDS).state == "success"
+    assert message(airflow, "clicks") == "promoted again: late files (admin, in Airflow), approved by admin"
+
+
+def test_a_run_from_the_page_has_a_page_of_its_own(airflow: LocalAirflow, admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_visits_process/{_TAB}")
+    admin.click("//button[text()='Process now']")
+    admin.click("//button[text()='Confirm']")
+    run = admin.find("//*[@role='status']//a").text
+    assert airflow.api.wait_for_run("headrace_visits_process", run, _RUN_SECONDS).state == "success"
+    admin.go(f"dags/headrace_visits_process/runs/{quote(run)}/plugin/headrace_dag_run")
+    admin.find("//h3[text()='process: succeeded']")
+
+
+@pytest.mark.parametrize("user", [name for name in ROLES if name != "admin"])
+def test_roles_see_what_they_may(airflow: LocalAirflow, driver: webdriver.Chrome, user: str) -> None:
+    ui = logged_in(airflow, driver, user)
+    driver.get_log("browser")  # type: ignore[no-untyped-call]  # of the pages before
+    ui.go(f"dags/headrace_visits_process/{_TAB}?view=records")
+    may_see = ROLES[user] != "viewer"
+    ui.find("//td//*[text()='oops']" if may_see else "//*[text()='Not shown to you']")
+    ui.go(f"dags/headrace_visits_process/{_TAB}")
+    ui.find("//*[text()='Event time and processing time']")
+    assert bool(driver.find_elements(By.XPATH, "//button[text()='Process now']")) is may_see
+    severe = [entry["message"] for entry in driver.get_log("browser") if "headrace" in entry["message"]]  # type: ignore[no-untyped-call]
+    assert [entry for entry in severe if "403" not in entry] == []
+
+
+def test_a_page_follows_the_theme(airflow: LocalAirflow, driver: webdriver.Chrome, tmp_path: Path) -> None:
+    ui = logged_in(airflow, driver, "admin")
+    ui.go("plugin/headrace_nav")
+    colours = set()
+    for theme in ("light", "dark"):
+        driver.execute_script("localStorage.setItem('theme', arguments[0])", theme)  # type: ignore[no-untyped-call]
+        driver.refresh()
+        heading = ui.find("//h1[text()='Pipelines']")
+        colours.add(heading.value_of_css_property("color"))
+    assert len(colours) == 2

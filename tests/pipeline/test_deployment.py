@@ -1,0 +1,81 @@
+"""Schedules and options of Airflow: what is taken, what is refused and how; no fingerprint knows them."""
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.errors import PipelineError
+from headrace.pipeline.deployment.airflow_options import AirflowOptions
+from headrace.pipeline.identity.fingerprint import fingerprint
+
+CLICKS = hr.json("landing/clicks", {"user": str, "at": datetime}).event_time("at", bound="1m")
+
+
+def pipeline(**parts: Any) -> hr.Pipeline:
+    """Clicks per hour."""
+    return hr.Pipeline("clicks", CLICKS, key="user", what={"n": hr.count()}, where=hr.FixedWindows("1h"), **parts)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        ("@hourly", "@hourly"),
+        (timedelta(minutes=10), "0:10:00"),
+        (hr.cron("0 6 * * *", zone="Europe/Berlin"), "0 6 * * * in Europe/Berlin"),
+        (hr.on_assets(["s3://a/b"]), "s3://a/b"),
+        (hr.on_assets(["s3://a/b", "x://c"], or_at="@daily"), "s3://a/b and x://c, or @daily"),
+        (hr.on_assets(["s3://a/b"], or_at=hr.cron("0 6 * * *", zone="UTC")), "s3://a/b, or 0 6 * * * in UTC"),
+    ],
+)
+def test_a_schedule_is_told_as_it_is_meant(schedule: Any, said: str) -> None:
+    found = pipeline(schedule=schedule)
+    assert str(found.schedule) == said
+    (checked,) = hr.check(found).pipelines
+    assert checked.dags["headrace_clicks_process"] == said
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: pipeline(schedule=timedelta()), "give an interval of a second or more"),
+        (lambda: pipeline(schedule=5), "it is not text"),
+        (lambda: hr.cron("0 25 * * *", zone="UTC"), "hour 25 is not between 0 and 23"),
+        (lambda: hr.cron("@daily", zone="UTC"), "it has 1 fields and not 5"),
+        (lambda: hr.cron("0 6 * * *", zone="Europe/Bärlin"), "there is no such time zone"),
+        (lambda: hr.on_assets("s3://a"), "write a list"),
+        (lambda: hr.on_assets([]), "write a list"),
+        (lambda: hr.on_assets(["a"]), "write a URI"),
+        (lambda: hr.on_assets(["s3://a"], or_at="@continuous"), "give times"),
+        (lambda: hr.on_assets(["s3://a"], or_at=hr.on_assets(["s3://b"])), "give times"),
+        (lambda: pipeline(airflow={"owner": "x"}), "airflow"),
+        (lambda: hr.airflow(retries=-1), "retries"),
+        (lambda: hr.airflow(start_date=datetime(2026, 1, 1)), "give its time zone"),
+        (lambda: hr.airflow(on_failure="no function"), "write module:function"),
+        (lambda: hr.airflow(deadline="1h"), "together"),
+        (lambda: hr.airflow(env={"A": 1}), "give text by name"),
+        (lambda: hr.airflow(tags="sales"), "write a list"),
+        (lambda: hr.airflow(ower="sales"), "did you mean 'owner'"),
+    ],
+)
+def test_a_mistake_is_told_with_what_to_write(call: Any, said: str) -> None:
+    with pytest.raises(PipelineError) as raised:
+        call()
+    assert said in str(raised.value)
+
+
+def test_neither_schedules_nor_options_change_a_fingerprint() -> None:
+    plain = fingerprint(pipeline())
+    assert fingerprint(pipeline(schedule=hr.cron("0 6 * * *", zone="UTC"))) == plain
+    assert fingerprint(pipeline(airflow=hr.airflow(owner="sales", env={"A": "b"}))) == plain
+
+
+def test_options_of_a_pipeline_stand_over_the_defaults() -> None:
+    defaults = hr.airflow(owner="data", tags=["all"], retries=1, env={"A": "1", "B": "1"}, start_date=date(2026, 1, 1))
+    own = hr.airflow(owner="sales", tags=["sales", "all"], retries=0, env={"B": "2"})
+    found = own.over(defaults)
+    assert (found.owner, found.tags, found.retries) == ("sales", ("all", "sales"), 0)
+    assert found.env == {"A": "1", "B": "2"}
+    assert found.start_date == datetime(2026, 1, 1, tzinfo=UTC)
+    assert AirflowOptions().over(defaults) == defaults

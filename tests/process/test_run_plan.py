@@ -1,0 +1,101 @@
+"""The plan of a run: what it finds to do without moving anything, and what is left of it once the branch is claimed."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from headrace.pipeline.sources import OWN
+from headrace.runs import process as processing
+from headrace.runs.context import RunContext
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from headrace.runs.reporting.listener import watched
+from headrace.runs.run_plan import RunPlan, plan_run
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import ObjectStore, open_store
+from headrace_snapshots.testing import FaultyStore, Operation
+from tests.process.clicks import CLICKS, land
+from tests.process.test_process import current, truth
+
+WRITES = {"write", "create", "delete"}
+
+
+def refusing(root: Path) -> ObjectStore:
+    """The store of ``root``, in which nothing can be written."""
+
+    def refuse(operation: Operation) -> None:
+        assert operation.kind not in WRITES, f"a plan writes {operation.path}"
+
+    return FaultyStore(open_store(root.as_uri()), refuse)
+
+
+def planned(root: Path, options: RunOptions) -> RunPlan:
+    return plan_run(RunContext.of(CLICKS, options, refusing(root), watched(None), lambda: datetime.now(UTC)))
+
+
+def options(run_id: str, **more: object) -> RunOptions:
+    return RunOptions(run_id, executor="local", **more)  # type: ignore[arg-type]
+
+
+def names(plan: RunPlan) -> list[str]:
+    return [file.path.rpartition("/")[2] for file in (plan.files or {}).get(OWN, ())]
+
+
+def test_a_plan_names_what_is_new_and_writes_nothing(tmp_path: Path) -> None:
+    land(tmp_path, 0, 2)
+    first = planned(tmp_path, options("first"))
+    assert (first.snapshot, first.has_epochs) == (None, True)
+    assert (first.executor.name, first.executor.reason) == ("local", "asked for")
+    assert names(first) == ["part-00000.jsonl", "part-00001.jsonl"]
+    ran = process(CLICKS, tmp_path.as_uri(), options("first"))
+    nothing = planned(tmp_path, options("second"))
+    assert (nothing.snapshot, nothing.has_epochs, names(nothing)) == (ran.snapshot, False, [])
+    land(tmp_path, 2, 3)
+    assert names(planned(tmp_path, options("third"))) == ["part-00002.jsonl"]
+
+
+def test_a_plan_of_a_replay_has_its_own_files(tmp_path: Path) -> None:
+    land(tmp_path, 0, 2)
+    process(CLICKS, tmp_path.as_uri(), options("first"))
+    found = planned(tmp_path, options("again", mode=Mode.REPLAY, branch="again"))
+    assert (found.snapshot, found.has_epochs, found.files) == (None, True, None)
+    assert found.replay is not None
+    assert found.replay.files_left(None) == 2
+
+
+def test_a_broken_head_is_left_to_the_restoring(tmp_path: Path) -> None:
+    land(tmp_path, 0, 1)
+    ran = process(CLICKS, tmp_path.as_uri(), options("first"))
+    (tmp_path / "clicks" / "manifests" / f"{ran.snapshot}.json").write_bytes(b"{")
+    found = planned(tmp_path, options("second"))
+    assert (found.snapshot, found.has_epochs, found.files) == (ran.snapshot, True, None)
+
+
+def before_the_first(kind: str, below: str, do: Callable[[], object]) -> Callable[[Operation], None]:
+    """A plan of faults: ``do`` before the first operation of ``kind`` below a path."""
+    left = [do]
+
+    def plan(operation: Operation) -> None:
+        if left and operation.kind == kind and operation.path.startswith(below):
+            left.pop()()
+
+    return plan
+
+
+def test_what_another_run_read_after_the_plan_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the branch and drains all input just before this run claims what it has planned from."""
+    land(tmp_path, 0, 2)
+    root = tmp_path.as_uri()
+    plan = before_the_first("create", "clicks/log/", lambda: process(CLICKS, root, options("other")))
+    opened = [FaultyStore(open_store(root), plan), open_store(root)]
+    monkeypatch.setattr(processing, "open_store", lambda uri: opened.pop(0))
+    ran = process(CLICKS, root, options("this"))
+    assert not opened, "the other run came between"
+    assert ran.epochs == ()
+    assert Catalog(open_store(root), CLICKS.name).manifest(str(ran.snapshot)).epoch == 1
+    assert current(CLICKS, tmp_path) == truth(2)

@@ -1,0 +1,189 @@
+"""The summary of a pipeline: what it says after each run and each decision, and that nothing depends on it."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import headrace as hr
+from headrace.audit.store import AuditFailedError
+from headrace.runs.reporting.summary import (
+    EPOCHS,
+    PipelineState,
+    PipelineSummary,
+    read_summary,
+    summarize,
+    urgent_first,
+)
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.layout import manifest_path, summarized, summary_path
+from headrace_snapshots.store import ObjectStore, open_store
+
+START = datetime(2026, 11, 20, tzinfo=UTC)
+CLICKS = hr.json("landing/clicks", {"user": str, "at": datetime}).event_time("at", bound="1m")
+
+
+def clicks(most: int = 100) -> hr.Pipeline:
+    """Clicks per user and minute, of which an audit allows ``most``."""
+    return hr.Pipeline(
+        "clicks",
+        CLICKS,
+        key="user",
+        what={"clicks": hr.count()},
+        where=hr.FixedWindows("1m"),
+        when=hr.on_update(),
+        how=hr.retracting(allowed_lateness="1h"),
+        expectations=[hr.expect("column_values_to_be_between", column="clicks", min_value=1, max_value=most)],
+        executor="local",
+    )
+
+
+Run = Callable[..., None]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    """An empty root."""
+    return (tmp_path / "root").as_uri()
+
+
+@pytest.fixture
+def store(root: str) -> ObjectStore:
+    """Its store."""
+    return open_store(root)
+
+
+@pytest.fixture
+def run(root: str, store: ObjectStore) -> Run:
+    """Land a file with one click in each of some minutes, and run."""
+
+    def landed_and_run(name: str, minutes: range, pipeline: hr.Pipeline | None = None, *bad: str) -> None:
+        lines = [json.dumps({"user": "ada", "at": (START + timedelta(minutes=m)).isoformat()}) for m in minutes]
+        store.write(f"landing/clicks/{name}", "\n".join([*lines, *bad, ""]).encode())
+        hr.open(root, create=True)[pipeline or clicks()].run()
+
+    return landed_and_run
+
+
+def kept(store: ObjectStore) -> PipelineSummary:
+    """The summary that is stored."""
+    found = read_summary(store, "clicks")
+    assert found is not None
+    return found
+
+
+def test_a_run_leaves_a_summary_of_what_it_published(run: Run, store: ObjectStore) -> None:
+    run("a.jsonl", range(10), None, "oops")
+    found = kept(store)
+    assert (found.state, found.epoch, found.published_epoch, found.unpublished) == (PipelineState.PUBLISHED, 0, 0, 0)
+    assert (found.totals["records"], found.totals["rejected"]) == (11, 1)
+    assert found.watermark == "2026-11-20T00:08:00Z"
+    assert found.audit is not None
+    assert (found.audit.success, found.audit.expectations) == (True, 1)
+    assert found.run is not None
+    assert (found.run.action, found.run.status) == ("process", "succeeded")
+    assert found.published_at is not None
+
+
+def test_what_is_summarized_is_what_the_catalog_says(run: Run, store: ObjectStore) -> None:
+    for number in range(3):
+        run(f"{number}.jsonl", range(number * 5, number * 5 + 7))
+    by_then = kept(store)
+    now = summarize(Catalog(store, "clicks"), None, by_then.run)
+    assert by_then == msgspec.structs.replace(now, made_at=by_then.made_at)
+
+
+def test_only_new_epochs_are_read(run: Run, store: ObjectStore) -> None:
+    for number in range(3):
+        run(f"{number}.jsonl", range(number * 5, number * 5 + 7))
+    catalog = Catalog(store, "clicks")
+    before = store.requests.snapshot()
+    summarize(catalog, kept(store))
+    from_summary = store.requests.since(before)["get"]
+    before = store.requests.snapshot()
+    summarize(Catalog(store, "clicks"))
+    assert from_summary < store.requests.since(before)["get"]
+
+
+def test_a_failed_audit_is_told_and_a_release_ends_it(run: Run, root: str, store: ObjectStore) -> None:
+    run("a.jsonl", range(10))
+    with pytest.raises(AuditFailedError):
+        run("b.jsonl", range(5, 15), clicks(most=1))
+    found = kept(store)
+    assert (found.state, found.unpublished) == (PipelineState.AUDIT_FAILED, 1)
+    assert found.run is not None
+    assert found.run.error_code == "data.audit_failed"
+    hr.open(root)["clicks"].release("main", message="seen by ada")
+    assert (kept(store).state, kept(store).unpublished) == (PipelineState.PUBLISHED, 0)
+
+
+def test_a_rollback_is_summarized(run: Run, root: str, store: ObjectStore) -> None:
+    run("a.jsonl", range(10))
+    first = kept(store)
+    run("b.jsonl", range(5, 15))
+    assert first.snapshot is not None
+    hr.open(root)["clicks"].rollback(to=first.snapshot)
+    found = kept(store)
+    assert (found.snapshot, found.published) == (first.snapshot, first.snapshot)
+    assert [line.epoch for line in found.epochs] == [0]
+    run("c.jsonl", range(15, 20))
+    assert [line.epoch for line in kept(store).epochs] == [0, 1]
+
+
+def test_a_summary_has_the_newest_epochs_alone(run: Run, root: str, store: ObjectStore) -> None:
+    for number in range(EPOCHS + 2):
+        line = json.dumps({"user": "ada", "at": (START + timedelta(minutes=number)).isoformat()})
+        store.write(f"landing/clicks/{number:02}.jsonl", f"{line}\n".encode())
+    hr.open(root, create=True)[clicks()].run(files_per_epoch=1)
+    assert [line.epoch for line in kept(store).epochs] == [*range(2, EPOCHS + 2)]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"format": 2}', b"[]"])
+def test_a_damaged_summary_is_written_again(run: Run, store: ObjectStore, damage: bytes) -> None:
+    run("a.jsonl", range(10))
+    store.write(summary_path("clicks"), damage)
+    assert read_summary(store, "clicks") is None
+    run("b.jsonl", range(5, 15))
+    assert kept(store).epoch == 1
+
+
+def test_a_broken_head_is_a_state_and_no_error(run: Run, store: ObjectStore) -> None:
+    run("a.jsonl", range(10))
+    head = kept(store).snapshot
+    assert head is not None
+    store.write(manifest_path("clicks", head), b"broken")
+    found = summarize(Catalog(store, "clicks"))
+    assert found.state is PipelineState.DAMAGED
+    assert found.problem is not None
+    assert head in found.problem
+
+
+def test_a_store_that_refuses_ends_no_run(
+    run: Run, store: ObjectStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run("a.jsonl", range(10))
+    place = tmp_path / "root" / summary_path("clicks")
+    place.unlink()
+    place.mkdir()  # nothing can be written under that name
+    (place / "x").touch()
+    run("b.jsonl", range(5, 15))
+    assert "the summary of clicks is not renewed" in caplog.text
+
+
+def test_a_pipeline_that_never_ran_is_empty(store: ObjectStore) -> None:
+    found = summarize(Catalog(store, "clicks"))
+    assert (found.state, found.epoch, found.epochs) == (PipelineState.EMPTY, None, ())
+
+
+def test_those_that_need_a_person_come_first() -> None:
+    some = [PipelineSummary(f"p{number}", "", 0, state) for number, state in enumerate(reversed(PipelineState))]
+    assert [one.state for one in urgent_first(some)] == [*PipelineState]
+
+
+@pytest.mark.parametrize("path", [".summaries/a-b.json", ".summaries/a.txt", "a/b.json", ".summaries/x/y.json"])
+def test_other_objects_are_no_summaries(path: str) -> None:
+    assert summarized(path) is None
+    assert summarized(summary_path("clicks")) == "clicks"
