@@ -15,6 +15,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from scripts.airflow_api import EndedRun
 from scripts.airflow_env import LocalAirflow
+from tests.airflow.runs import wait_for_success
 from tests.airflow.subprocesses import write_pipeline
 from tests.airflow.test_end_to_end import family as started
 from tests.airflow.test_end_to_end import land, listening
@@ -86,12 +87,7 @@ def newest(airflow: LocalAirflow, family: str) -> dict[str, Any]:
 
 def ended(airflow: LocalAirflow, family: str, run: dict[str, Any]) -> EndedRun:
     """That run, ended well."""
-    found = airflow.api.wait_for_run(f"headrace_clicks_{family}", run["dag_run_id"], _RUN_SECONDS)
-    assert found.state == "success", (
-        found,
-        [airflow.api.log(found.dag_id, found.run_id, task) for task in found.tasks],
-    )
-    return found
+    return wait_for_success(airflow.api, f"headrace_clicks_{family}", run["dag_run_id"], _RUN_SECONDS)
 
 
 def submitted(airflow: LocalAirflow, ui: AirflowUi, family: str, filled: dict[str, object]) -> tuple[Any, EndedRun]:

@@ -11,6 +11,7 @@ from selenium.webdriver.common.by import By
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow
+from tests.airflow.runs import wait_for_success, wait_until_asked
 from tests.browser.airflow_ui import AirflowUi
 from tests.browser.deployment import ROLES, look_at
 
@@ -124,8 +125,7 @@ def test_a_release_shows_the_rows_first_and_is_recorded(airflow: LocalAirflow, a
     admin.find("//*[@role='dialog']//input").send_keys("seen with finance")
     admin.click("//button[text()='Confirm']")
     run = admin.find("//*[@role='status']//a").text
-    ended = airflow.api.wait_for_run("headrace_release", run, _RUN_SECONDS)
-    assert ended.state == "success"
+    wait_for_success(airflow.api, "headrace_release", run, _RUN_SECONDS)
     assert message(airflow, "orders") == "seen with finance (admin, in Airflow)"
 
 
@@ -133,13 +133,11 @@ def test_a_promotion_waits_for_a_person_who_has_seen_the_rows(airflow: LocalAirf
     conf = {"pipeline": "clicks", "branch": "again", "patch": False, "approve": True, "reason": "late files"}
     run = airflow.api.trigger("headrace_promote", conf)
     admin.go(f"dags/headrace_promote/runs/{quote(run)}/tasks/rehearse")
-    admin.until(
-        lambda: airflow.api.task_state("headrace_promote", run, "approve") == "awaiting_input", "a task that waits"
-    )
+    wait_until_asked(airflow, "headrace_promote", run, "approve")
     admin.go(f"dags/headrace_promote/runs/{quote(run)}/tasks/approve/required_actions")
     admin.find("//*[contains(text(), 'Readers would see')]")
     admin.click("//button[normalize-space()='Approve']")
-    assert airflow.api.wait_for_run("headrace_promote", run, _RUN_SECONDS).state == "success"
+    wait_for_success(airflow.api, "headrace_promote", run, _RUN_SECONDS)
     assert message(airflow, "clicks") == "promoted again: late files (admin, in Airflow), approved by admin"
 
 
@@ -148,7 +146,7 @@ def test_a_run_from_the_page_has_a_page_of_its_own(airflow: LocalAirflow, admin:
     admin.click("//button[text()='Process now']")
     admin.click("//button[text()='Confirm']")
     run = admin.find("//*[@role='status']//a").text
-    assert airflow.api.wait_for_run("headrace_visits_process", run, _RUN_SECONDS).state == "success"
+    wait_for_success(airflow.api, "headrace_visits_process", run, _RUN_SECONDS)
     admin.go(f"dags/headrace_visits_process/runs/{quote(run)}/plugin/headrace_dag_run")
     admin.find("//h3[text()='process: succeeded']")
 

@@ -1,0 +1,32 @@
+"""Runs of DAGs in a real Airflow: waiting for their ends, and for the person whom a task asks."""
+
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from scripts.airflow_api import AirflowApi, EndedRun
+from scripts.airflow_env import LocalAirflow
+
+_SECONDS = 120
+
+
+def wait_for_success(api: AirflowApi, dag_id: str, run_id: str, seconds: float) -> EndedRun:
+    """The run, ended well; fails with the states of its tasks and the logs of those that failed."""
+    ended = api.wait_for_run(dag_id, run_id, seconds)
+    failed = [task for task, state in ended.tasks.items() if state == "failed"]
+    assert ended.state == "success", (ended, {task: api.log(dag_id, run_id, task) for task in failed})
+    return ended
+
+
+def wait_until_asked(airflow: LocalAirflow, dag_id: str, run_id: str, task_id: str) -> None:
+    """Wait until a task waits for a person, and its worker is gone.
+
+    Airflow 3.3 fails a task that is answered before its scheduler has seen the worker go: it takes the end of that
+    worker for the end of the next, which it has not started yet ("the task instance's state attribute is queued").
+    """
+    log = airflow.home / "logs" / "scheduler.log"
+    gone = f"TaskInstance Finished: dag_id={dag_id}, task_id={task_id}, run_id={run_id},"
+
+    def asked() -> bool:
+        return airflow.api.task_state(dag_id, run_id, task_id) == "awaiting_input" and gone in log.read_text()
+
+    patient = Retrying(stop=stop_after_delay(_SECONDS), wait=wait_fixed(0.2), retry=retry_if_result(lambda so: not so))
+    patient(asked)
