@@ -183,7 +183,6 @@ SECTIONS = {
         "headrace.pipeline.aggregation",
         "headrace.pipeline.executors",
         "headrace.pipeline.recipes",
-        "headrace.pipeline.schedules",
         "headrace.pipeline.deployment",
         "headrace.describe.check",
     ),

@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from headrace.pipeline.aggregation import Aggregation
     from headrace.pipeline.deduplicate import Deduplicate
     from headrace.pipeline.deployment.airflow_options import airflow
+    from headrace.pipeline.deployment.regular_runs import Backfill, Retention
     from headrace.pipeline.deployment.timetables import cron, on_assets
     from headrace.pipeline.expectations import Expectation, expect
     from headrace.pipeline.pipeline import Pipeline
     from headrace.pipeline.recipes import count_windows, sliding_count_windows
-    from headrace.pipeline.schedules import Backfill, Retention
     from headrace.pipeline.sources import FileSource, Input, SparkFunction, csv, json, parquet
     from headrace.runs.client.deployment import open  # noqa: A004 (read as hr.open)
 
@@ -146,6 +146,10 @@ _MODULES = {
     "pipeline.aggregation": ("Aggregation",),
     "pipeline.deduplicate": ("Deduplicate",),
     "pipeline.deployment.airflow_options": ("airflow",),
+    "pipeline.deployment.regular_runs": (
+        "Backfill",
+        "Retention",
+    ),
     "pipeline.deployment.timetables": (
         "cron",
         "on_assets",
@@ -158,10 +162,6 @@ _MODULES = {
     "pipeline.recipes": (
         "count_windows",
         "sliding_count_windows",
-    ),
-    "pipeline.schedules": (
-        "Backfill",
-        "Retention",
     ),
     "pipeline.sources": (
         "FileSource",

@@ -16,9 +16,10 @@ from airflow.serialization.serialized_objects import DagSerialization
 bag = DagBag(dag_folder={str(REPOSITORY / "dags")!r})
 def about(dag):
     DagSerialization.to_dict(dag)
+    backfill = DagSerialization.to_dict(bag.dags[dag.dag_id.replace("_process", "_backfill")])
     process = dag.get_task("process")
     return {{
-        "timetable": type(dag.timetable).__name__, "tags": sorted(dag.tags),
+        "timetable": type(dag.timetable).__name__, "backfill": backfill["dag"]["timetable"], "tags": sorted(dag.tags),
         "start": dag.start_date.isoformat(), "run_types": sorted(dag.allowed_run_types),
         "owner": process.owner, "retries": process.retries, "timeout": str(process.execution_timeout),
         "queue": process.queue, "pools": {{task.task_id: task.pool for task in dag.tasks}},
@@ -50,6 +51,7 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
         "plain": "",
         "own": OPTIONS,
         "zoned": 'schedule=hr.cron("0 6 * * *", zone="Europe/Berlin")',
+        "nightly": 'backfill=hr.Backfill(hr.cron("0 3 * * *", zone="Europe/Berlin"), last="7d")',
         "every": "schedule=__import__('datetime').timedelta(minutes=10)",
         "after": 'schedule=hr.on_assets(["headrace://plain/published"])',
         "either": 'schedule=hr.on_assets(["headrace://plain/published"], or_at="@hourly")',
@@ -101,6 +103,11 @@ def test_a_schedule_becomes_a_timetable(parsed: Any, pipeline: str, timetable: s
     assert dag["timetable"] == timetable
     assert ("asset_triggered" in dag["run_types"]) is (pipeline in {"after", "either"})
     assert ("scheduled" in dag["run_types"]) is (pipeline != "plain")
+
+
+def test_a_backfill_follows_the_clock_of_a_zone(parsed: Any) -> None:
+    timetable = parsed["nightly"]["backfill"]["__var"]
+    assert (timetable["expression"], timetable["timezone"]) == ("0 3 * * *", "Europe/Berlin")
 
 
 def test_defaults_that_are_none_are_an_import_error(tmp_path: Path) -> None:

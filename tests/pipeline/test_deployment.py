@@ -36,6 +36,18 @@ def test_a_schedule_is_told_as_it_is_meant(schedule: Any, said: str) -> None:
     assert checked.dags["headrace_clicks_process"] == said
 
 
+def test_backfills_and_retention_have_schedules_in_zones_too() -> None:
+    zoned = hr.cron("0 3 * * *", zone="Europe/Berlin")
+    found = pipeline(
+        backfill=hr.Backfill(zoned, last="7d"), retention=hr.Retention(schedule=timedelta(hours=6), keep_last=5)
+    )
+    assert found.backfill is not None
+    assert found.backfill.schedule == zoned
+    (checked,) = hr.check(found).pipelines
+    assert checked.dags["headrace_clicks_backfill"] == "0 3 * * * in Europe/Berlin"
+    assert checked.dags["headrace_clicks_expire"] == "6:00:00"
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -49,6 +61,9 @@ def test_a_schedule_is_told_as_it_is_meant(schedule: Any, said: str) -> None:
         (lambda: hr.on_assets(["a"]), "write a URI"),
         (lambda: hr.on_assets(["s3://a"], or_at="@continuous"), "give times"),
         (lambda: hr.on_assets(["s3://a"], or_at=hr.on_assets(["s3://b"])), "give times"),
+        (lambda: hr.Backfill(hr.on_assets(["s3://a"]), last="7d"), "Backfill(schedule="),  # type: ignore[arg-type]
+        (lambda: hr.Backfill("0 25 * * *", last="7d"), "hour 25 is not between 0 and 23"),
+        (lambda: hr.Retention(schedule=hr.on_assets(["s3://a"])), "give times"),  # type: ignore[arg-type]
         (lambda: pipeline(airflow={"owner": "x"}), "airflow"),
         (lambda: hr.airflow(retries=-1), "retries"),
         (lambda: hr.airflow(start_date=datetime(2026, 1, 1)), "give its time zone"),

@@ -142,10 +142,9 @@ def _checked(pipeline: Pipeline, file: Path | None) -> CheckedPipeline:
 
 
 def _described(pipeline: Pipeline, file: Path | None) -> CheckedPipeline:
-    backfill = None if pipeline.backfill is None else pipeline.backfill.schedule
-    upkeep = None if pipeline.retention is None else pipeline.retention.schedule
-    regular = None if pipeline.schedule is None else str(pipeline.schedule)
-    schedules = {"process": regular, "backfill": backfill, "expire": upkeep}
+    beside = {"backfill": pipeline.backfill, "expire": pipeline.retention}
+    own = {family: regular.schedule for family, regular in beside.items() if regular is not None}
+    schedules = {name: str(each) for name, each in {"process": pipeline.schedule, **own}.items() if each is not None}
     return CheckedPipeline(
         pipeline.name,
         file,

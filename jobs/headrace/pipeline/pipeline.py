@@ -22,11 +22,11 @@ from headrace.model.windows import WindowFn
 from headrace.pipeline.aggregation import Aggregation, Stage
 from headrace.pipeline.deduplicate import Deduplicate
 from headrace.pipeline.deployment.airflow_options import AirflowOptions
+from headrace.pipeline.deployment.regular_runs import Backfill, Retention
 from headrace.pipeline.deployment.timetables import Schedule, scheduled
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.executors import SPARK, executor_name
 from headrace.pipeline.expectations import Expectation
-from headrace.pipeline.schedules import Backfill, Retention
 from headrace.pipeline.sources import OWN, FileSource, Input, SparkFunction
 from headrace.pipeline.trigger_checks import nodes
 from headrace.pipeline.validation import check

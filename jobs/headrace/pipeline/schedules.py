@@ -1,4 +1,4 @@
-"""When a pipeline runs, is backfilled and cleaned up: a cron expression of five fields, or one of Airflow's presets.
+"""The names of a pipeline's DAGs, and when they run: a cron expression of five fields, or one of Airflow's presets.
 Checked without Airflow.
 """
 
@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.entry_points import EntryPointGroup
-from headrace.model.arguments import Arguments, Length
-from headrace.model.suggestions import keywords
-from headrace.model.time import Duration
 
 if TYPE_CHECKING:
     from headrace_airflow.families.dag_family import DagFamily
@@ -79,61 +76,6 @@ _FIELDS = (
 )
 
 
-@keywords
-@dataclass(frozen=True, init=False)
-class Backfill:
-    """Backfills on a ``schedule``, beside the live runs. Each computes the windows of the time ``last`` before it was
-    due again, from the files that have landed, and its results replace what readers see. ``Backfill("0 3 * * *",
-    last="7d")``.
-
-    Raises PipelineError.
-
-    >>> hr.Backfill("0 3 * * *", last="7d").schedule
-    '0 3 * * *'
-    """
-
-    schedule: str
-    last: Duration
-
-    def __init__(self, schedule: str, last: Length) -> None:
-        given = Arguments("Backfill")
-        object.__setattr__(self, "schedule", scheduled(given, given.text("schedule", schedule, "0 3 * * *")))
-        object.__setattr__(self, "last", given.duration("last", last, least=1))
-
-
-@keywords
-@dataclass(frozen=True, init=False)
-class Retention:
-    """What is kept of a pipeline's history, and when the rest expires: ``Retention(keep_last=100, keep_for="30d")``.
-
-    It keeps the ``keep_last`` newest published snapshots, those younger than ``keep_for``, and tagged ones unless
-    ``keep_tags`` is False. A run on the ``schedule`` deletes what the run before it has marked; None: only runs by hand
-    do. Raises PipelineError.
-
-    >>> hr.Retention(keep_last=100, keep_for="30d").schedule
-    '@daily'
-    """
-
-    keep_last: int
-    keep_for: Duration | None
-    keep_tags: bool
-    schedule: str | None
-
-    def __init__(
-        self,
-        *,
-        keep_last: int = 100,
-        keep_for: Length | None = None,
-        keep_tags: bool = True,
-        schedule: str | None = "@daily",
-    ) -> None:
-        given, set_ = Arguments("Retention"), object.__setattr__
-        set_(self, "keep_last", given.whole("keep_last", keep_last, least=1))
-        set_(self, "keep_for", None if keep_for is None else given.duration("keep_for", keep_for))
-        set_(self, "keep_tags", given.flag("keep_tags", keep_tags))
-        set_(self, "schedule", scheduled(given, schedule))
-
-
 def dag_id(pipeline: str, family: str) -> str:
     """What Airflow calls a DAG of ``pipeline``."""
     return f"{_DAG_PREFIX}{pipeline}_{family}"
@@ -149,14 +91,6 @@ def pipeline_of(dag_id: str) -> tuple[str, str] | None:
         if (pipeline := name.removesuffix(f"_{family}")) not in {"", name}:
             return pipeline, family
     return None
-
-
-def scheduled(given: Arguments, schedule: object) -> str | None:
-    """The argument ``schedule`` of ``given``, checked. Raises PipelineError."""
-    try:
-        return check_schedule(schedule)
-    except ValueError as error:
-        raise given.wrong("schedule", schedule, str(error)) from None
 
 
 def check_schedule(schedule: object) -> str | None:

@@ -9,8 +9,8 @@ from functools import partial
 
 from headrace.audit.store import AuditDamagedError, read_audit
 from headrace.model.time import parse_duration
+from headrace.pipeline.deployment.regular_runs import Retention
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.schedules import Retention
 from headrace.read.snapshots.damage import ways_out
 from headrace.runs.reporting.results import ResultDamagedError, RunResult, from_json
 from headrace_snapshots import fsck

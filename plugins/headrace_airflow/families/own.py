@@ -10,10 +10,10 @@ from airflow.sdk import DAG, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
 from headrace.model.time import render_duration
+from headrace.pipeline.deployment.regular_runs import Retention
 from headrace.pipeline.executors import AUTO, EXECUTORS
 from headrace.pipeline.loading.registry import Registered
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.schedules import Retention
 from headrace_airflow.assets import Published
 from headrace_airflow.families.dag_family import BY_HAND, DagFamily, new_dag
 from headrace_airflow.forms import Form

@@ -9,6 +9,7 @@ from headrace.model.suggestions import keywords
 from headrace.pipeline.schedules import check_cron, check_schedule
 
 _LEAST = timedelta(seconds=1)
+_TIMES = "give times, such as '0 * * * *'"
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,17 @@ class AssetSchedule:
     """
 
     uris: tuple[str, ...]
-    or_at: "str | CronSchedule | timedelta | None"
+    or_at: "Times | None"
 
     def __str__(self) -> str:
         return f"{' and '.join(self.uris)}{'' if self.or_at is None else f', or {self.or_at}'}"
 
 
-Schedule = str | CronSchedule | AssetSchedule | timedelta
-"""A cron expression in UTC or a preset, a cron expression in a zone, events of assets, an interval."""
+Times = str | CronSchedule | timedelta
+"""A cron expression in UTC or a preset, a cron expression in a zone, an interval."""
+
+Schedule = Times | AssetSchedule
+"""Times, or events of assets."""
 
 
 @keywords
@@ -56,7 +60,7 @@ def cron(expression: str, *, zone: str) -> CronSchedule:
 
 
 @keywords
-def on_assets(uris: Sequence[str], *, or_at: "str | CronSchedule | timedelta | None" = None) -> AssetSchedule:
+def on_assets(uris: Sequence[str], *, or_at: Times | None = None) -> AssetSchedule:
     """A schedule by events of Airflow's assets, all of ``uris``; also at ``or_at``, if that is given. What readers of a
     pipeline see is the asset ``headrace://NAME/published``. Raises PipelineError.
 
@@ -70,10 +74,18 @@ def on_assets(uris: Sequence[str], *, or_at: "str | CronSchedule | timedelta | N
     for text in texts:
         if "://" not in text:
             raise given.wrong("uris", text, "write a URI, such as headrace://orders/published")
-    at = None if or_at is None else scheduled(given, or_at, name="or_at")
-    if isinstance(at, AssetSchedule) or at in {"@once", "@continuous"}:
-        raise given.wrong("or_at", or_at, "give times, such as '0 * * * *'")
+    at = None if or_at is None else at_times(given, or_at, name="or_at")
+    if at in {"@once", "@continuous"}:
+        raise given.wrong("or_at", or_at, _TIMES)
     return AssetSchedule(texts, at)
+
+
+def at_times(given: Arguments, schedule: object, *, name: str = "schedule") -> Times:
+    """The argument ``name`` of ``given``, which is a schedule by times alone. Raises PipelineError."""
+    found = scheduled(given, schedule, name=name)
+    if found is None or isinstance(found, AssetSchedule):
+        raise given.wrong(name, schedule, _TIMES)
+    return found
 
 
 def scheduled(given: Arguments, schedule: object, *, name: str = "schedule") -> Schedule | None:
