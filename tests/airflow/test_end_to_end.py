@@ -222,7 +222,9 @@ def test_a_run_that_a_person_ends_is_gone_with_all_that_it_started(airflow: Loca
     assert ended.tasks["process"] == "failed"
 
 
-def test_a_run_whose_worker_was_killed_is_not_running_for_long(airflow: LocalAirflow, pipelines: Path) -> None:
+@pytest.fixture(scope="module")
+def killed(airflow: LocalAirflow, pipelines: Path) -> tuple[str, list[int]]:
+    """A run whose worker was killed, and the processes that the worker has left."""
     (pipelines / "pids").unlink(missing_ok=True)
     run_id = airflow.api.trigger("headrace_waiting_process")
     application, *_ = pids = [int(pid) for pid in until(lambda: read_if_there(pipelines / "pids")).split()]
@@ -233,12 +235,16 @@ def test_a_run_whose_worker_was_killed_is_not_running_for_long(airflow: LocalAir
     assert supervisor is not None
     assert "airflow" in " ".join(supervisor.cmdline())
     supervisor.kill()
-    until(lambda: airflow.api.task_state("headrace_waiting_process", run_id, "process") != "running")
-    until(lambda: not any(map(is_alive, [task.pid, *pids])))
-    airflow.api.mark("headrace_waiting_process", run_id, "process", "failed")
-    assert airflow.api.wait_for_run("headrace_waiting_process", run_id, _RUN_SECONDS).state == "failed"
+    return run_id, [task.pid, *pids]
 
 
+@pytest.fixture(scope="module")
+def newcomer(pipelines: Path) -> None:
+    """A pipeline that comes while Airflow is up."""
+    write_pipeline(pipelines, "newcomer")
+
+
+@pytest.mark.usefixtures("killed", "newcomer")  # Airflow needs a minute to see that, in which others can be tested
 def test_the_next_run_announces_what_a_person_released(airflow: LocalAirflow) -> None:
     catalog = Catalog(open_store(airflow.root), "modest")
     released = catalog.head().refs["main"]
@@ -249,8 +255,8 @@ def test_the_next_run_announces_what_a_person_released(airflow: LocalAirflow) ->
     assert (event["snapshot"], event["counts"]["input_files"]) == (released, 2)
 
 
-def test_a_pipeline_that_comes_while_airflow_is_up_runs(airflow: LocalAirflow, pipelines: Path) -> None:
-    write_pipeline(pipelines, "newcomer")
+@pytest.mark.usefixtures("newcomer")
+def test_a_pipeline_that_comes_while_airflow_is_up_runs(airflow: LocalAirflow) -> None:
     land(open_store(airflow.root), "newcomer", "a.jsonl", range(3))
     ended = run(airflow.api, "headrace_newcomer_process", LOCAL)
     assert ended.state == "success", log(airflow.api, ended, "process")
@@ -286,6 +292,16 @@ def test_a_request_under_a_foreign_name_is_refused(airflow: LocalAirflow, path: 
     for host, refused in ((f"127.0.0.1:{airflow.port}", False), ("rebound.example", True), ("127.0.0.1.nip.io", True)):
         answer = httpx.get(f"{airflow.url}{path}", headers={"Host": host}, timeout=60)
         assert (answer.text == "Invalid host header") is refused, (host, answer)
+
+
+def test_a_run_whose_worker_was_killed_is_not_running_for_long(
+    airflow: LocalAirflow, killed: tuple[str, list[int]]
+) -> None:
+    run_id, pids = killed
+    until(lambda: airflow.api.task_state("headrace_waiting_process", run_id, "process") != "running")
+    until(lambda: not any(map(is_alive, pids)))
+    airflow.api.mark("headrace_waiting_process", run_id, "process", "failed")
+    assert airflow.api.wait_for_run("headrace_waiting_process", run_id, _RUN_SECONDS).state == "failed"
 
 
 def test_passwords_are_for_their_owner_alone(airflow: LocalAirflow) -> None:
