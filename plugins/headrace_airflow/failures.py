@@ -2,9 +2,13 @@
 
 import logging
 import signal
+from datetime import timedelta
 from traceback import format_exception
+from typing import Any, Final
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk import Context
+from airflow.sdk.definitions.retry_policy import RetryDecision, RetryPolicy
+from airflow.sdk.exceptions import AirflowException
 
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
 from headrace.runs.reporting.results import RunError, redacted
@@ -25,10 +29,38 @@ _REMEDIES = {
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
-def airflow_error(error: RunError) -> AirflowException:
-    """``error`` as what a task raises: AirflowException when a retry may help, else AirflowFailException."""
-    kind = AirflowException if error.remedy == RetryError.remedy else AirflowFailException
-    return kind(f"{error.code}: {error.message}\n{_ADVICE.get(error.code) or _ADVICE.get(error.remedy, '')}".rstrip())
+class TypedTaskError(AirflowException):
+    """What a task raises of an error of Headrace's; the remedy of ``error`` says whether to try again."""
+
+    def __init__(self, error: RunError) -> None:
+        advice = _ADVICE.get(error.code) or _ADVICE.get(error.remedy, "")
+        super().__init__(f"{error.code}: {error.message}\n{advice}".rstrip())
+        self.error = error
+
+
+class TypedRetries(RetryPolicy):
+    """Tries again what may succeed later, and fails at once what a person has to change first; what Headrace did not
+    raise is as Airflow has it. It never goes beyond the ``retries`` of a task.
+    """
+
+    def evaluate(
+        self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
+    ) -> RetryDecision:
+        """What becomes of the task; Airflow logs the reason."""
+        if not isinstance(exception, TypedTaskError):
+            return RetryDecision.default()
+        error = exception.error
+        if error.remedy == RetryError.remedy:
+            return RetryDecision.retry(reason=f"{error.code} may succeed later")
+        return RetryDecision.fail(reason=f"{error.code} stays until a person does something about it")
+
+
+RETRIES: Final[dict[str, Any]] = {
+    "retries": 2,
+    "retry_delay": timedelta(seconds=15),
+    "retry_policy": TypedRetries(),
+}
+"""How every task is tried again unless it says otherwise itself."""
 
 
 def error_of_exit_code(exit_code: int, detail: str) -> RunError:
@@ -56,6 +88,6 @@ class headrace_errors:  # noqa: N801  # a context manager, called like a functio
             _log.info("::group::Details of the error")
             _log.info(redacted("".join(format_exception(error))))
             _log.info("::endgroup::")
-            raise airflow_error(RunError.of(error)) from None
+            raise TypedTaskError(RunError.of(error)) from None
         if isinstance(error, AirflowException):
             raise error.with_traceback(None) from None

@@ -24,7 +24,7 @@ from headrace.runs.options import parse_span
 from headrace.runs.reporting.results import Action, RunError, RunResult, read, redacted
 from headrace_airflow.assets import Published
 from headrace_airflow.audits import check_audit, range_of, stored_audit
-from headrace_airflow.failures import airflow_error, error_of_exit_code, headrace_errors
+from headrace_airflow.failures import TypedTaskError, error_of_exit_code, headrace_errors
 from headrace_airflow.families.options import options_of
 from headrace_airflow.processes import Ended, OwnProcess, Supervised
 from headrace_airflow.run_ids import backfill_branch, request_of, run_id_of
@@ -106,11 +106,11 @@ class HeadraceOperator(SparkSubmitOperator):
         ended = self._on_spark(context, where, run_id, arguments) if is_submitted else self._on_its_own(arguments)
         result = self._result(where, run_id)
         if result is not None and result.error is not None:
-            raise airflow_error(result.error)  # what the application said of it is in the log already
+            raise TypedTaskError(result.error)  # what the application said of it is in the log already
         if result is None or not ended.well:
             if is_submitted:
                 self.log.info("::endgroup::")
-            raise airflow_error(error_of_exit_code(ended.exit_code, ended.said))
+            raise TypedTaskError(error_of_exit_code(ended.exit_code, ended.said))
         for warning in result.warnings:
             self.log.warning(warning)
         return result
@@ -287,7 +287,7 @@ class AuditOperator(HeadraceOperator):
         try:
             check_audit(pipeline.name, unpublished, outcome)
         except AuditFailedError as error:  # the log has said all of it
-            raise airflow_error(RunError.of(error)) from None
+            raise TypedTaskError(RunError.of(error)) from None
         return {"from": unpublished.after, "to": unpublished.until, "success": True}
 
 
@@ -328,7 +328,7 @@ class CutOverOperator(HeadraceOperator):
 def summary(result: RunResult) -> Summary:
     """The small XCom of a task. Raises the result's error if it has one."""
     if result.error is not None:
-        raise airflow_error(result.error)
+        raise TypedTaskError(result.error)
     return {
         "run_id": result.run_id,
         "epochs": len(result.epochs),

@@ -94,8 +94,9 @@ class Catalog(CatalogReader):
         entry = self._append(ClaimBranch(branch), f"claimed by {owner}", {"owner": owner}, begin=True)
         return Claim(branch, entry.generations[branch], entry.refs.get(branch), entry.floor(branch))
 
-    def commit(self, claim: Claim, manifest: Manifest) -> Entry:
+    def commit(self, claim: Claim, manifest: Manifest, message: str = "") -> Entry:
         """Store ``manifest`` and make it the head of the branch. Its data and index nodes must be stored already.
+        ``message`` says in the log who decided it, and why.
 
         What is stored has the skips that follow from its parent's.
         Raises FencedError when another writer claimed or moved the branch (FencedAfterCommitError: after this), and
@@ -106,7 +107,7 @@ class Catalog(CatalogReader):
         patched = f", a patch by branch {manifest.patch.branch}" if manifest.patch and manifest.is_patch else ""
         entry = self._append(
             Commit(claim.branch, claim.generation, manifest.parent, manifest.snapshot_id),
-            f"epoch {manifest.epoch}{patched}",
+            f"epoch {manifest.epoch}{patched}" + (f": {message}" if message else ""),
             {"epoch": manifest.epoch},
         )
         self._remember(manifest)
@@ -173,12 +174,12 @@ class Catalog(CatalogReader):
         entry = self._append(Rollback(claim.branch, to, claim.generation), message, detail)
         return Claim(claim.branch, entry.generations[claim.branch], to)
 
-    def fork(self, branch: str, from_snapshot: str | None) -> Entry:
+    def fork(self, branch: str, from_snapshot: str | None, message: str = "") -> Entry:
         """Make ``branch`` at a snapshot, or empty. Raises RefusedError when there is such a branch."""
-        if from_snapshot is None:
-            return self._append(Fork(branch, None), f"forked {branch} empty", begin=True)
-        epoch = self.manifest(from_snapshot).epoch
-        return self._append(Fork(branch, from_snapshot), f"forked {branch} at epoch {epoch}")
+        at = "empty" if from_snapshot is None else f"at epoch {self.manifest(from_snapshot).epoch}"
+        text = f"forked {branch} {at}"
+        intent = Fork(branch, from_snapshot)
+        return self._append(intent, f"{text}: {message}" if message else text, begin=from_snapshot is None)
 
     def promote(
         self, branch: str, *, expected_main: str | None, expected: str | None = None, message: str = ""

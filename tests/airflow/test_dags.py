@@ -21,6 +21,7 @@ def about(dag):
         "executor": dag.params.get_param("executor").schema if "executor" in dag.params else None,
         "signals": dag.params.get_param("signals").description if "signals" in dag.params else None,
         "tasks": {{t.task_id: {{"pool": t.pool, "retries": t.retries, "after": sorted(t.upstream_task_ids),
+                  "policy": type(t.retry_policy).__name__,
                   "outlets": [a.name for a in t.outlets]}} for t in dag.tasks}},
     }}
 print(json.dumps({{
@@ -201,8 +202,9 @@ def test_who_writes_main_holds_the_pool(parsed: Any) -> None:
 
 
 def test_every_task_is_retried_but_one_that_would_delete_what_it_has_just_marked(parsed: Any) -> None:
-    retries = {(name, task["retries"]) for dag in of_pipelines(parsed).values() for name, task in dag["tasks"].items()}
+    retries = {(name, task["retries"]) for dag in parsed["dags"].values() for name, task in dag["tasks"].items()}
     assert {name for name, times in retries if times != 2} == {"expire"}
+    assert {task["policy"] for dag in parsed["dags"].values() for task in dag["tasks"].values()} == {"TypedRetries"}
 
 
 def test_the_form_of_an_expiry_keeps_what_the_pipeline_says(parsed: Any) -> None:

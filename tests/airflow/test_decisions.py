@@ -14,6 +14,8 @@ SCRIPT = (
     + """
 import types
 from collections import defaultdict
+from datetime import UTC, datetime
+from itertools import count
 
 clicks = hr.open(root)["clicks"]
 first = [*clicks.catalog.ancestry(clicks.show().snapshot_id)][-1].snapshot_id
@@ -33,10 +35,13 @@ class Events(defaultdict):
         self[key] = events
         return events
 
-def decide(kind, task=None, approval=None, /, **form):
+numbers, now = count(1), datetime.now(UTC)
+
+def decide(kind, task=None, approval=None, /, run_id=None, **form):
     dag = dags[f"headrace_{kind}"]
-    run = types.SimpleNamespace(conf=form, triggering_user_name="ada")
-    ti = types.SimpleNamespace(xcom_pull=lambda task_ids: approval)
+    run = types.SimpleNamespace(conf=form, triggering_user_name="ada", run_after=now)
+    run_id = run_id or f"run{next(numbers)}"
+    ti = types.SimpleNamespace(xcom_pull=lambda task_ids: approval, dag_id=dag.dag_id, run_id=run_id)
     events = Events()
     try:
         found = {"xcom": dag.get_task(task or kind).execute(
@@ -47,35 +52,73 @@ def decide(kind, task=None, approval=None, /, **form):
     handle = hr.open(root)[form["pipeline"]]
     return {
         **found,
+        "by": f"ada, in Airflow: {dag.dag_id}/{run_id}",
         "events": [event for each in events.values() for event in each.added],
         "entry": handle.catalog.log(limit=1)[0].to_json(),
     }
 
+def twice(kind, **form):
+    # and once more in the same run: its task was killed after it had acted, or a person cleared it
+    run_id = f"run{next(numbers)}"
+    return {**decide(kind, run_id=run_id, **form), "again": decide(kind, run_id=run_id, **form)}
+
 DAY = ("2026-11-20", "2026-11-21")
 answers = {
     "misspelt": decide("release", pipeline="orders", snapshoot="main", reason="seen"),
-    "release": decide("release", pipeline="orders", snapshot=None, reason="seen with finance"),
+    "release": twice("release", pipeline="orders", snapshot=None, reason="seen with finance"),
     "rollback rehearsed": decide("rollback", pipeline="clicks", to=first, branch=None, dry_run=True, reason="a try"),
-    "tag": decide("tag", pipeline="clicks", name="good", snapshot=None, reason="month end"),
-    "fork": decide("fork", pipeline="clicks", name="trial", snapshot="good", reason=None),
-    "drop": decide("drop", pipeline="clicks", name="trial", reason="not needed"),
-    "replay": decide("replay", pipeline="clicks", records="rejected", input=None, to=None, at=None, reason=None),
+    "tag": twice("tag", pipeline="clicks", name="good", snapshot=None, reason="month end"),
+    "fork": twice("fork", pipeline="clicks", name="trial", snapshot="good", reason=None),
+    "drop": twice("drop", pipeline="clicks", name="trial", reason="not needed"),
+    "replay": twice("replay", pipeline="clicks", records="rejected", input=None, to=None, at=None, reason=None),
     "maintain": decide("maintain", pipeline="clicks", deep=True, repair=False, reason=None),
     "unknown": decide("maintain", pipeline="orders", deep=False, repair=False, reason=None),
 }
 hr.open(root)[resolve("clicks")].backfill(start=DAY[0], end=DAY[1], branch="again")
 answers |= {
     "rehearse": decide("promote", "rehearse", pipeline="clicks", branch="again", patch=False, approve=True, reason="x"),
-    "promote": decide(
-        "promote", "promote", {"responded_by_user": {"id": "1", "name": "bob"}},
+    "promote unapproved": decide(
+        "promote", "promote", None,
         pipeline="clicks", branch="again", patch=False, approve=True, reason="late files",
     ),
+    "promote": decide(
+        "promote", "promote", {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": "bob"}},
+        run_id="promotion", pipeline="clicks", branch="again", patch=False, approve=True, reason="late files",
+    ),
+    **{
+        f"{task} after it": decide(
+            "promote", task, None,
+            run_id="promotion", pipeline="clicks", branch="again", patch=False, approve=True, reason="late files",
+        )
+        for task in ("rehearse", "approve", "promote")
+    },
     "rehearse gone": decide(
         "promote", "rehearse", pipeline="clicks", branch="gone", patch=False, approve=True, reason=None
     ),
-    "rollback": decide("rollback", pipeline="clicks", to=first, branch=None, dry_run=False, reason="a wrong file"),
+    "rollback": twice("rollback", pipeline="clicks", to=first, branch=None, dry_run=False, reason="a wrong file"),
     "rollback again": decide("rollback", pipeline="clicks", to="nothing", branch=None, dry_run=False, reason="oops"),
 }
+for name, minutes in (("ahead.jsonl", range(200, 210)), ("old.jsonl", range(3, 5))):
+    land(store, "clicks", name, minutes)
+    hr.open(root)[resolve("clicks")].run()
+hr.open(root)[resolve("clicks")].backfill(branch="complete")
+
+import headrace.runs.patching.patch as patching
+publish = patching._publish
+
+def killed(catalog, outcome):
+    raise KeyboardInterrupt
+
+form = {"pipeline": "clicks", "branch": "complete", "patch": True, "approve": False, "reason": "old clicks"}
+patching._publish = killed
+try:
+    decide("promote", "promote", run_id="patched", **form)
+    raise AssertionError("the task was to be killed before it could publish")
+except KeyboardInterrupt:
+    patching._publish = publish
+answers["patch"] = decide("promote", "promote", run_id="patched", **form)
+answers["patch again"] = decide("promote", "promote", run_id="patched", **form)
+answers["patch's commit"] = next(e.to_json() for e in clicks.catalog.entries() if "a patch by branch" in e.message)
 print(json.dumps({"answers": answers, "first": first}, default=str))
 """
 )
@@ -96,7 +139,7 @@ def decided(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_release_is_recorded_with_its_reason_and_announced(decided: Any) -> None:
     found = decided["release"]
     assert found["entry"]["kind"] == "release"
-    assert found["entry"]["message"] == "seen with finance (ada, in Airflow)"
+    assert found["entry"]["message"] == f"seen with finance ({found['by']})"
     assert found["events"] == [["headrace_orders", found["xcom"]["published"]]]
 
 
@@ -114,13 +157,23 @@ def test_a_rehearsed_rollback_moves_nothing_and_says_what_it_would(decided: Any)
 
 
 def test_a_tag_a_fork_and_a_drop_are_entries_of_the_log(decided: Any) -> None:
-    assert decided["tag"]["entry"]["message"].endswith("as good: month end (ada, in Airflow)")
-    assert decided["fork"]["entry"]["kind"] == "fork"
-    assert decided["drop"]["entry"]["message"] == "dropped trial: not needed (ada, in Airflow)"
+    assert decided["tag"]["entry"]["message"].endswith(f"as good: month end ({decided['tag']['by']})")
+    assert decided["fork"]["entry"]["message"].endswith(f": ({decided['fork']['by']})")
+    assert decided["drop"]["entry"]["message"] == f"dropped trial: not needed ({decided['drop']['by']})"
+
+
+@pytest.mark.parametrize("kind", ["release", "tag", "fork", "drop", "rollback"])
+def test_a_decision_that_an_earlier_try_has_made_is_made_once(decided: Any, kind: str) -> None:
+    once, again = decided[kind], decided[kind]["again"]
+    (line,) = again["xcom"]["said"]
+    assert line.startswith(f"done by an earlier try of this run: entry {once['entry']['number']} of the log (")
+    assert again["entry"] == once["entry"], "nothing moved"
+    assert again["events"] == once["events"], "the earlier try may have ended before Airflow had its event"
 
 
 def test_dead_letters_land_again(decided: Any) -> None:
     assert "records: 3" in decided["replay"]["xcom"]["said"]
+    assert "records: 0" in decided["replay"]["again"]["xcom"]["said"]
 
 
 def test_a_check_says_that_nothing_is_missing(decided: Any) -> None:
@@ -130,16 +183,38 @@ def test_a_check_says_that_nothing_is_missing(decided: Any) -> None:
 def test_a_promotion_is_rehearsed_as_a_table_and_names_who_approved_it(decided: Any) -> None:
     assert decided["rehearse"]["xcom"].startswith("Readers would see")
     found = decided["promote"]
-    assert found["entry"]["message"] == "promoted again: late files (ada, in Airflow), approved by bob"
+    assert found["entry"]["message"] == f"promoted again: late files ({found['by']}), approved by bob"
     assert found["events"] == [["headrace_clicks", found["xcom"]["published"]]]
+
+
+def test_nothing_is_promoted_that_nobody_has_approved(decided: Any) -> None:
+    found = decided["promote unapproved"]
+    assert found["message"].startswith("config.not_approved: ")
+    assert found["entry"]["kind"] != "promote"
+
+
+def test_a_promotion_whose_tasks_are_cleared_asks_nobody_and_stays_as_it_is(decided: Any) -> None:
+    rehearsed, asked, again = (decided[f"{task} after it"] for task in ("rehearse", "approve", "promote"))
+    assert rehearsed["xcom"].startswith("done by an earlier try of this run: entry ")
+    assert asked["xcom"] is None
+    assert again["entry"] == decided["promote"]["entry"]
+    assert again["events"] == decided["promote"]["events"]
 
 
 def test_a_promotion_that_would_be_refused_asks_nobody(decided: Any) -> None:
     assert "gone" in decided["rehearse gone"]["message"]
 
 
+def test_a_patch_whose_task_was_killed_is_published_by_the_next_try_and_made_once(decided: Any) -> None:
+    found, commit = decided["patch"], decided["patch's commit"]
+    assert commit["message"].endswith(f", a patch by branch complete: old clicks ({found['by']})")
+    assert found["entry"]["kind"] == "publish"
+    assert found["events"] == [["headrace_clicks", commit["refs"]["main"]]]
+    assert decided["patch again"]["entry"] == found["entry"]
+
+
 def test_a_rollback_moves_what_readers_see_and_announces_it(decided: Any) -> None:
     found = decided["rollback"]
-    assert found["entry"]["message"] == "a wrong file (ada, in Airflow)"
+    assert found["entry"]["message"] == f"a wrong file ({found['by']})"
     assert found["events"] == [["headrace_clicks", decided["first"]]]
     assert "raised" in decided["rollback again"]

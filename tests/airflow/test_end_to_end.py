@@ -163,7 +163,8 @@ def test_a_failing_run_says_why_and_a_person_may_mark_it_as_successful(airflow: 
     ended = run(airflow.api, "headrace_strict_process")
     assert (ended.state, ended.tasks["process"]) == ("failed", "failed")
     text = log(airflow.api, ended, "process")
-    assert "AirflowFailException: data" in text
+    assert "TypedTaskError: data" in text
+    assert "Retry policy decision" in text, "it failed at once"
     assert "max_rejected" in text
 
     airflow.api.mark(ended.dag_id, ended.run_id, "process", "success")

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 
 CHECK = """
 import json, os, types
-from airflow.sdk.exceptions import AirflowFailException
+from headrace_airflow.failures import TypedTaskError
 from headrace_airflow.dags import built
 from airflow.sdk.bases.operator import ExecutorSafeguard
 ExecutorSafeguard.test_mode = True
@@ -25,7 +25,7 @@ def accepted(dag, conf):
     (first,) = dag.roots
     try:
         first.execute({"params": values, "dag_run": run, "ti": types.SimpleNamespace(run_id="manual")})
-    except AirflowFailException as error:
+    except TypedTaskError as error:
         return "first task", str(error)
 
 def check(family, conf):

@@ -116,7 +116,7 @@ def test_what_one_expiry_marks_the_next_deletes(done: Any) -> None:
     assert dry == {**first, "dry_run": True}
     assert second["swept"] == first["marked"]
     answer = done["expired without a rule"]
-    assert answer["raised"] == "AirflowFailException"
+    assert answer["raised"] == "fail"
     assert answer["message"].startswith("config.form: keep_for='soon' is not a length of time")
 
 
@@ -135,7 +135,7 @@ def test_a_backfill_of_the_schedule_is_skipped_until_something_has_landed(done: 
 
 def test_too_little_memory_is_a_matter_of_configuration_and_loses_nothing(done: Any) -> None:
     answer = done["too little memory"]
-    assert answer["raised"] == "AirflowFailException"
+    assert answer["raised"] == "fail"
     assert answer["message"].startswith("config.local_memory: the run took ")
     assert "HEADRACE_LOCAL_MEMORY allows 20 MB: raise it" in answer["message"]
     assert done["little to do"]["xcom"]["counts"]["records"] == 1
@@ -144,14 +144,14 @@ def test_too_little_memory_is_a_matter_of_configuration_and_loses_nothing(done: 
 def test_errors_of_a_process_of_the_tasks_own_are_typed(done: Any) -> None:
     answer = done["bad data"]
     assert answer["submitted"] == 0
-    assert answer["raised"] == "AirflowFailException"
+    assert answer["raised"] == "fail"
     assert answer["message"].startswith("data")
     assert "max_rejected" in answer["message"]
 
 
 def test_a_process_that_is_killed_is_worth_another_attempt(done: Any) -> None:
     answer = done["killed"]
-    assert answer["raised"] == "AirflowException"
+    assert answer["raised"] == "retry"
     assert (
         "ended with signal SIGKILL (the operating system ends processes so when memory runs out)" in answer["message"]
     )

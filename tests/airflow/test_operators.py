@@ -42,6 +42,7 @@ sys.exit(case["exit_code"])
 EXECUTE = """
 import json, logging, os, structlog, types, uuid
 from airflow.sdk.bases.operator import ExecutorSafeguard
+from headrace_airflow.failures import TypedRetries
 from headrace_airflow.operators import HeadraceOperator
 from headrace.pipeline.loading.registry import registered_files
 ExecutorSafeguard.test_mode = True
@@ -63,7 +64,8 @@ def run(case):
         try:
             answer = {"xcom": operator.execute({"ti": ti, "params": params})}
         except Exception as error:
-            answer = {"raised": type(error).__name__, "message": str(error)}
+            decision = TypedRetries().evaluate(error, 1, 3)
+            answer = {"raised": decision.action.value, "reason": decision.reason, "message": str(error)}
         finally:
             os.environ.update(before)
     told = [[e["log_level"], e["event"] % tuple(e.get("positional_args", ()))] for e in events]
@@ -188,15 +190,16 @@ def test_attempts_have_results_of_their_own_and_one_request(answers: Any, folder
 @pytest.mark.parametrize("branch", BRANCHES)
 def test_the_result_decides_how_the_task_fails(answers: Any, branch: type[HeadraceError]) -> None:
     answer = answers[branch.code]
-    assert answer["raised"] == ("AirflowException" if branch is RetryError else "AirflowFailException")
+    assert answer["raised"] == ("retry" if branch is RetryError else "fail")
     assert answer["message"].startswith(f"{branch.code}: column x is missing from a.json")
+    assert answer["reason"].startswith(f"{branch.code} ")
 
 
 def test_a_result_of_failure_counts_even_when_spark_says_all_is_well(answers: Any) -> None:
     assert answers["failed, exit code 0"]["message"].startswith("data: bad rows")
 
 
-@pytest.mark.parametrize(("exit_code", "raised"), [(10, "AirflowFailException"), (137, "AirflowException")])
+@pytest.mark.parametrize(("exit_code", "raised"), [(10, "fail"), (137, "retry")])
 def test_without_a_result_the_exit_code_decides(answers: Any, exit_code: int, raised: str) -> None:
     answer = answers[f"no result, exit code {exit_code}"]
     assert answer["raised"] == raised
@@ -205,11 +208,11 @@ def test_without_a_result_the_exit_code_decides(answers: Any, exit_code: int, ra
 
 
 def test_success_without_a_result_is_a_failure(answers: Any) -> None:
-    assert answers["no result, exit code 0"]["raised"] == "AirflowException"
+    assert answers["no result, exit code 0"]["raised"] == "retry"
 
 
 def test_a_killed_driver_is_no_success_although_it_had_written_its_result(answers: Any) -> None:
-    assert answers["succeeded, exit code 137"]["raised"] == "AirflowException"
+    assert answers["succeeded, exit code 137"]["raised"] == "retry"
 
 
 def test_what_spark_says_is_folded_or_in_a_file_that_is_named(answers: Any, folder: Path) -> None:
@@ -245,5 +248,5 @@ def test_details_of_an_error_of_the_worker_are_folded_above_its_message(answers:
     ("case", "code"), [("no root", "config.environment"), ("no connection", "config.spark_connection")]
 )
 def test_what_the_deployment_must_set(answers: Any, case: str, code: str) -> None:
-    assert answers[case]["raised"] == "AirflowFailException"
+    assert answers[case]["raised"] == "fail"
     assert answers[case]["message"].startswith(code)

@@ -32,6 +32,7 @@ MADE: list[str] = []
 CHECK = """
 import json, os
 from headrace.pipeline.loading.registry import registered_files
+from headrace_airflow.failures import TypedRetries
 from headrace_airflow.forms import Form
 from headrace_airflow.preconditions import PreconditionsOperator
 from airflow.sdk.bases.operator import ExecutorSafeguard
@@ -40,7 +41,7 @@ def check(pipeline):
     try:
         return PreconditionsOperator(task_id="preconditions", form=Form(pipeline, ())).execute({})
     except Exception as error:
-        return [type(error).__name__, str(error)]
+        return [TypedRetries().evaluate(error, 1, 3).action.value, str(error)]
 pipelines = registered_files().pipelines
 pools = json.loads(os.environ["POOLS"])
 print(json.dumps({pool: check(pipelines[pool.removeprefix("headrace_")].pipeline) for pool in pools}))
@@ -120,7 +121,7 @@ def test_one_slot_is_right(answers: Any) -> None:
 @pytest.mark.parametrize(("pool", "slots"), [("headrace_two", 2), ("headrace_none", 0), ("headrace_endless", -1)])
 def test_any_other_number_of_slots_fails_at_once_and_says_what_to_do(answers: Any, pool: str, slots: int) -> None:
     kind, message = answers[pool]
-    assert kind == "AirflowFailException"
+    assert kind == "fail"
     assert f"config.pool: pool {pool} has {slots} slots and must have 1" in message
     assert "set it to 1 under Admin, Pools" in message
 
@@ -134,14 +135,14 @@ def test_a_missing_pool_is_made(answers: Any) -> None:
 @pytest.mark.parametrize(("pool", "what"), [("headrace_unmakeable", "making"), ("headrace_forbidden", "reading")])
 def test_who_may_not_look_at_a_pool_or_make_one_hears_what_to_do(answers: Any, pool: str, what: str) -> None:
     kind, message = answers[pool]
-    assert kind == "AirflowFailException"
+    assert kind == "fail"
     assert f"{what} pool {pool} was refused" in message
     assert "the Airflow connection headrace_api" in message
 
 
 def test_an_api_that_is_down_is_asked_again(answers: Any) -> None:
     kind, message = answers["headrace_down"]
-    assert kind == "AirflowException"
+    assert kind == "retry"
     assert message.startswith("retry.airflow_api")
 
 

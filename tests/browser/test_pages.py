@@ -126,7 +126,7 @@ def test_a_release_shows_the_rows_first_and_is_recorded(airflow: LocalAirflow, a
     admin.click("//button[text()='Confirm']")
     run = admin.find("//*[@role='status']//a").text
     wait_for_success(airflow.api, "headrace_release", run, _RUN_SECONDS)
-    assert message(airflow, "orders") == "seen with finance (admin, in Airflow)"
+    assert message(airflow, "orders") == f"seen with finance (admin, in Airflow: headrace_release/{run})"
 
 
 def test_a_promotion_waits_for_a_person_who_has_seen_the_rows(airflow: LocalAirflow, admin: AirflowUi) -> None:
@@ -138,7 +138,8 @@ def test_a_promotion_waits_for_a_person_who_has_seen_the_rows(airflow: LocalAirf
     admin.find("//*[contains(text(), 'Readers would see')]")
     admin.click("//button[normalize-space()='Approve']")
     wait_for_success(airflow.api, "headrace_promote", run, _RUN_SECONDS)
-    assert message(airflow, "clicks") == "promoted again: late files (admin, in Airflow), approved by admin"
+    by = f"(admin, in Airflow: headrace_promote/{run})"
+    assert message(airflow, "clicks") == f"promoted again: late files {by}, approved by admin"
 
 
 def test_a_run_from_the_page_has_a_page_of_its_own(airflow: LocalAirflow, admin: AirflowUi) -> None:

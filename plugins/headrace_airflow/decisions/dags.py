@@ -14,6 +14,7 @@ from headrace_airflow.decisions.operators import (
     PromoteOperator,
     RehearsalOperator,
 )
+from headrace_airflow.failures import RETRIES
 
 PROMOTE: Final = "headrace_promote"
 _KINDS: Final = {kind.dag_id: kind for kind in KINDS}
@@ -88,6 +89,7 @@ def _dag(dag_id: str, about: str, params: dict[str, Any]) -> DAG:
         start_date=_START,
         catchup=False,
         params=params,
+        default_args=RETRIES,
         tags=["headrace", "decision"],
         allowed_run_types=[DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
         auto_register=False,  # the file in dags/ names them

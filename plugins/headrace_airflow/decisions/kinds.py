@@ -89,7 +89,7 @@ def _tag(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
 
 
 def _fork(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
-    entry = handle.fork(form["snapshot"] or MAIN, form["name"])
+    entry = handle.fork(form["snapshot"] or MAIN, form["name"], message=reason)
     yield f"branch {form['name']} begins at {entry.refs[form['name']]}: process it with Branch = {form['name']}"
 
 

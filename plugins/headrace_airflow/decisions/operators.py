@@ -8,13 +8,16 @@ from airflow.sdk import AssetAlias, BaseOperator, Context
 
 from headrace_airflow.assets import Published
 from headrace_airflow.decisions.kinds import Decision
+from headrace_airflow.decisions.reasons import decided, done_already, earlier_try, reason_of
 from headrace_airflow.failures import headrace_errors
 from headrace_airflow.forms import check_names
 from headrace_airflow.settings import root
-from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.protocol import Kind
+from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
     from headrace.runs.client.handle import PipelineHandle
+    from headrace_snapshots.format.entry import Entry
 
 MOVED: Final = AssetAlias(name="headrace_decided")
 """Through it the assets of pipelines get an event when a decision has moved what readers see."""
@@ -25,7 +28,7 @@ _ROWS: Final = 20
 
 class DecisionOperator(BaseOperator):
     """Does what a person has decided about the pipeline that the form names, and announces what readers see if that
-    has moved.
+    has moved. What an earlier try of the run has done is not done again.
     """
 
     def __init__(self, *, decision: Decision, names: Collection[str], **kwargs: Any) -> None:
@@ -38,9 +41,11 @@ class DecisionOperator(BaseOperator):
         with headrace_errors():
             check_names(context, self.names)
             handle = handle_of(form["pipeline"])
-            before = handle.catalog.head().refs.get(PUBLISHED)
+            done = earlier_try(handle.catalog, context)
+            before = seen_before(handle, done)
+            act = self.decision.act(handle, form, reason_of(context)) if done is None else [done_already(done)]
             lines = []
-            for line in self.decision.act(handle, form, reason_of(context)):
+            for line in act:
                 self.log.info("%s", line)
                 lines.append(line)
             return {"said": lines, "published": announced(handle, context, before)}
@@ -59,27 +64,29 @@ class RehearsalOperator(BaseOperator):
         with headrace_errors():
             check_names(context, self.names)
             handle = handle_of(form["pipeline"])
-            if form["patch"]:
-                patched = handle.promote(form["branch"], patch=True, dry_run=True, limit=_ROWS)
-                output, refusals = patched.output, patched.refusals
-            else:
-                rehearsal = handle.promote(form["branch"], dry_run=True, limit=_ROWS)
-                output, refusals = rehearsal.diff.output, rehearsal.refusals
-            for refusal in refusals:
-                raise refusal
-            lines = [*changes_table(output.rows.to_json(), [change.to_json() for change in output.first])]
+            done = earlier_try(handle.catalog, context)
+            lines = rehearsed(handle, form["branch"], patch=form["patch"]) if done is None else [done_already(done)]
         for line in lines:
             self.log.info("%s", line)
         return "\n".join(lines)
 
 
 class ApproveOperator(ApprovalOperator):
-    """Waits for a person, unless the form says that nobody is to be asked."""
+    """Waits for a person, unless the form says that nobody is to be asked, or what it asks about is done.
+
+    A try asks again, whatever was answered before: Airflow 3.3 fails a task whose answer comes before its worker has
+    ended, and loses the answer.
+    """
 
     def execute(self, context: Context) -> Any:
         """Who approved it; None where nobody was asked."""
         if not context["params"]["approve"]:
             self.log.info("the form says that nobody is to be asked")
+            return None
+        with headrace_errors():
+            done = earlier_try(handle_of(context["params"]["pipeline"]).catalog, context)
+        if done is not None:
+            self.log.info("%s", done_already(done))
             return None
         return super().execute(context)
 
@@ -95,11 +102,16 @@ class PromoteOperator(BaseOperator):
         form = context["params"]
         with headrace_errors():
             handle = handle_of(form["pipeline"])
-            before = handle.catalog.head().refs.get(PUBLISHED)
-            message = ", ".join(part for part in (reason_of(context), approval_of(context)) if part)
-            result = handle.promote(form["branch"], patch=form["patch"], message=message)
-            self.log.info("readers see %s (epoch %s) now: %s", result.published, result.epoch, message)
-            return {"epochs": len(result.epochs), "published": announced(handle, context, before)}
+            done = earlier_try(handle.catalog, context)
+            before = seen_before(handle, done)
+            if done is not None:
+                self.log.info("%s", done_already(done))
+                finish(handle, done, form["branch"])
+            else:
+                message = decided(context, asks=form["approve"])
+                result = handle.promote(form["branch"], patch=form["patch"], message=message)
+                self.log.info("readers see %s (epoch %s) now: %s", result.published, result.epoch, message)
+            return {"published": announced(handle, context, before)}
 
 
 def handle_of(pipeline: str) -> "PipelineHandle":
@@ -109,18 +121,31 @@ def handle_of(pipeline: str) -> "PipelineHandle":
     return open_root(root())[pipeline]
 
 
-def reason_of(context: Context) -> str:
-    """The reason that the form gives, and who triggered the run."""
-    given = str(context["params"].get("reason") or "").strip()
-    user = getattr(context.get("dag_run"), "triggering_user_name", None)
-    return " ".join(part for part in (given, f"({user}, in Airflow)" if user else "(in Airflow)") if part)
+def rehearsed(handle: "PipelineHandle", branch: str, *, patch: bool) -> list[str]:
+    """What readers would see change by a promotion of ``branch``, as Markdown. Raises why it would be refused."""
+    if patch:
+        patched = handle.promote(branch, patch=True, dry_run=True, limit=_ROWS)
+        output, refusals = patched.output, patched.refusals
+    else:
+        rehearsal = handle.promote(branch, dry_run=True, limit=_ROWS)
+        output, refusals = rehearsal.diff.output, rehearsal.refusals
+    for refusal in refusals:
+        raise refusal
+    return [*changes_table(output.rows.to_json(), [change.to_json() for change in output.first])]
 
 
-def approval_of(context: Context) -> str:
-    """Who approved it; empty where nobody was asked."""
-    answer = context["ti"].xcom_pull(task_ids="approve")
-    by = (answer or {}).get("responded_by_user") or {}
-    return f"approved by {by.get('name') or by.get('id')}" if by else ""
+def finish(handle: "PipelineHandle", done: "Entry", branch: str) -> None:
+    """Publish the patch that ``done`` has committed, if that try ended before it could, and main is still there."""
+    refs = handle.catalog.head().refs
+    if done.refs.get(MAIN) == refs.get(MAIN) != refs.get(PUBLISHED):
+        handle.promote(branch, patch=True)
+
+
+def seen_before(handle: "PipelineHandle", done: "Entry | None") -> str | None:
+    """What readers saw before this run moved it, or what they see if it has not."""
+    if done is not None and (moved := done.moves.get(MAIN if done.kind is Kind.COMMIT else PUBLISHED)):
+        return moved[0]  # a commit is a patch, of a main that readers see
+    return handle.catalog.known_head().refs.get(PUBLISHED)
 
 
 def announced(handle: "PipelineHandle", context: Context, before: str | None) -> str | None:

@@ -6,7 +6,7 @@ the ids of its DAGs end. Airflow executes no file of it: Headrace's own files in
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from inspect import cleandoc
 from typing import Any, Final
 
@@ -17,13 +17,13 @@ from headrace.describe.check import check
 from headrace.pipeline.deployment.timetables import Schedule
 from headrace.pipeline.loading.registry import Registered
 from headrace.pipeline.schedules import dag_id
+from headrace_airflow.failures import RETRIES
 from headrace_airflow.families.options import deadline, options_of, run_types, task_arguments, timetable
 
 BY_HAND: Final = (DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED)
 """How a DAG without a schedule is run."""
 
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
-_RETRY = {"retries": 2, "retry_delay": timedelta(seconds=15)}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def new_dag(
         max_active_runs=1,
         params=params,
         tags=["headrace", pipeline.name, family, *options.tags],
-        default_args=_RETRY | task_arguments(options),
+        default_args=RETRIES | task_arguments(options),
         deadline=deadline(options) if family == "process" else None,
         allowed_run_types=[*run_types(schedule), *by_hand],
         auto_register=False,  # the file in dags/ names them

@@ -229,7 +229,7 @@ class PipelineHandle(PipelineReader):
         head = self._catalog.head()
         return self._moved(self._catalog.drop(ref_of(name, head.refs, head.generations) or name, message))
 
-    def fork(self, snapshot: At, name: str) -> "Entry":
+    def fork(self, snapshot: At, name: str, *, message: str = "") -> "Entry":
         """Make a branch ``name`` at a snapshot (named as ``at`` is), for runs beside main: ``run(branch=name)``.
 
         Raises UnknownBranchError, NoSnapshotError.
@@ -237,7 +237,7 @@ class PipelineHandle(PipelineReader):
         manifest = snapshot_at(self._catalog, snapshot).manifest
         if manifest is None:
             raise NoSnapshotError(f"{snapshot} of pipeline {self.name} has no snapshot yet, so nothing can be forked")
-        return self._moved(self._catalog.fork(name, manifest.snapshot_id))
+        return self._moved(self._catalog.fork(name, manifest.snapshot_id, message))
 
     @overload
     def rollback(
@@ -312,7 +312,7 @@ class PipelineHandle(PipelineReader):
 
         if dry_run:
             return patching.rehearse_patch(self._catalog, branch, limit=limit)
-        return patching.patch(self._catalog, branch, run_id=self._new_run_id())
+        return patching.patch(self._catalog, branch, run_id=self._new_run_id(), message=message)
 
     # --- storage, and how late data is --------------------------------------------------------------------------------
 

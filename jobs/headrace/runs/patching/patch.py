@@ -85,8 +85,9 @@ class PatchRehearsal:
         return {"branch": self.branch, "refusals": refusals, "output": self.output.to_json(), "left": left}
 
 
-def patch(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
+def patch(catalog: Catalog, branch: str, *, run_id: str, message: str = "") -> RunResult:
     """Replace rows of main by those of ``branch`` where windows have expired on both, and publish. The branch stays.
+    ``message`` says in the log who decided it, and why.
 
     ``epochs`` and ``rows`` of the result are those of the patch: none where nothing differs, as when it is done again.
     Raises UnknownBranchError, UnpatchableError, OtherDefinitionError, AuditMissingError, AuditFailedError,
@@ -107,7 +108,7 @@ def patch(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
             return _result(patching.main, None, run_id, started_at)
         check_unsettled(patching, rows)
         try:
-            manifest, outcome = _Commit(patching, rows, numbers, run_id, begun).done()
+            manifest, outcome = _Commit(patching, rows, numbers, run_id, begun, message).done()
             _publish(catalog, outcome)
         finally:
             catalog.settle()
@@ -171,6 +172,7 @@ class _Commit:
     numbers: "RowCounts"
     run_id: str
     begun: float
+    message: str
 
     def done(self) -> tuple[Manifest, AuditOutcome]:
         """Claim main, store the files, audit them, commit. Raises PublishConflictError if main has moved,
@@ -210,7 +212,7 @@ class _Commit:
             patch=self.patching.patch,
         )
         outcome = self._audited(manifest)
-        catalog.commit(claim, manifest)
+        catalog.commit(claim, manifest, self.message)
         return manifest, outcome
 
     def _audited(self, manifest: Manifest) -> AuditOutcome:

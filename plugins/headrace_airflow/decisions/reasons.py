@@ -1,0 +1,69 @@
+"""What the log of a pipeline says of a decision: who made it, why, and in which run of Airflow.
+
+By the run an attempt finds what an attempt before it has done. A task may be killed after it has acted and before
+Airflow knows, or cleared; what the run decided happens once all the same.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from airflow.sdk import Context
+
+from headrace.errors import FixConfigError
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.entry import Entry
+
+APPROVE: Final = "approve"
+"""The task that asks a person."""
+
+_APPROVED: Final = ["Approve"]
+_CLOCKS_DIFFER: Final = timedelta(hours=1)
+
+
+class NotApprovedError(FixConfigError):
+    """A run acts only after a person has approved it, and Airflow knows of no such answer."""
+
+    code = "config.not_approved"
+
+
+def reason_of(context: Context) -> str:
+    """The reason that the form gives, who triggered the run, and which run it is."""
+    given = str(context["params"].get("reason") or "").strip()
+    user = getattr(context.get("dag_run"), "triggering_user_name", None)
+    return " ".join(part for part in (given, f"({user}, {_where(context)}" if user else f"({_where(context)}") if part)
+
+
+def decided(context: Context, *, asks: bool) -> str:
+    """``reason_of``, and who approved it. Raises NotApprovedError if the form ``asks`` a person, and none approved."""
+    if not asks:
+        return reason_of(context)
+    answer = context["ti"].xcom_pull(task_ids=APPROVE) or {}
+    if answer.get("chosen_options") != _APPROVED:
+        raise NotApprovedError(
+            f"the form says that a person is asked first, and nobody has approved it: clear the task {APPROVE}, which "
+            "asks again"
+        )
+    by = answer.get("responded_by_user") or {}
+    return f"{reason_of(context)}, approved by {by.get('name') or by.get('id')}"
+
+
+def earlier_try(catalog: Catalog, context: Context) -> Entry | None:
+    """The entry of the log that an earlier try of a task of this run has left; None if none has."""
+    run = context["dag_run"]
+    marker, begun = _where(context), run.run_after - _CLOCKS_DIFFER
+    for entry in catalog.entries():
+        if datetime.fromisoformat(entry.at) < begun:
+            return None
+        if marker in entry.message:
+            return entry
+    return None
+
+
+def done_already(entry: Entry) -> str:
+    """What a task says that finds what an earlier try has done."""
+    return f"done by an earlier try of this run: entry {entry.number} of the log ({entry.message})"
+
+
+def _where(context: Context) -> str:
+    task = context["ti"]
+    return f"in Airflow: {task.dag_id}/{task.run_id})"
