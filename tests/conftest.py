@@ -30,32 +30,39 @@ def cache_of_state(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 LONGEST_FIRST = (
     "tests/airflow/test_end_to_end.py",
+    "tests/snapshots/test_interleavings.py",
     "tests/browser/test_forms.py",
-    "tests/cluster/test_headrace_on_a_cluster.py",
-    "tests/airflow/test_scheduled_backfill.py",
-    "tests/browser/test_pages.py",
     "tests/flights/test_truth.py",
-    "tests/airflow/test_secrets.py",
-    "tests/cluster/test_spark_cluster.py",
+    "tests/browser/test_pages.py",
+    "tests/airflow/test_scheduled_backfill.py",
+    "tests/faults/test_corruption.py",
+    "tests/cluster/test_headrace_on_a_cluster.py",
     "tests/conformance/test_spark.py",
+    "tests/airflow/test_secrets.py",
+    "tests/conformance/test_local.py",
+    "tests/tooling/test_benchmarks.py",
+    "tests/cluster/test_spark_cluster.py",
     "tests/airflow/test_tasks.py",
     "tests/process/test_random_runs.py",
-    "tests/tooling/test_benchmarks.py",
     "tests/process/test_crash.py",
     "tests/process/test_replay.py",
     "tests/kernel/test_equal_hashes.py",
+    "tests/cli/test_ways_out.py",
     "tests/conformance/test_paper_figures.py",
     "tests/scenarios/test_runs.py",
     "tests/audit/test_run_audit.py",
     "tests/audit/test_large.py",
-    "tests/conformance/test_local.py",
+    "tests/airflow/test_local_tasks.py",
     "tests/simulation/test_properties.py",
     "tests/tooling/test_packaging.py",
+    "tests/airflow/test_pages.py",
     "tests/cli/test_readme.py",
-    "tests/snapshots/test_interleavings.py",
     "tests/faults/test_kills.py",
     "tests/faults/test_spark_kills.py",
-    "tests/airflow/test_local_tasks.py",
+    "tests/cluster/test_connect.py",
+    "tests/additions/test_outside.py",
+    "tests/kernel/test_calls.py",
+    "tests/flights/test_reference_truth.py",
     "tests/process/test_backfill_cuts.py",
     "tests/process/test_tasks.py",
     "tests/process/test_upkeep.py",
@@ -63,6 +70,9 @@ LONGEST_FIRST = (
     "tests/testing/test_mistakes.py",
     "tests/read/test_reading.py",
 )
+"""Those that wait for others (Airflow, browsers, clusters) between those that compute: beside each other they use both
+cores.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
