@@ -10,6 +10,7 @@ from airflow.sdk import Context
 
 from headrace.errors import FixConfigError
 from headrace.model.suggestions import did_you_mean
+from headrace.pipeline.deployment.regular_runs import NEVER
 from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.options import RunOptions, parse_signal, parse_span
 from headrace_snapshots.refs import MAIN
@@ -44,6 +45,8 @@ class Form:
         signals = tuple(map(parse_signal, values.get("signals") or ()))
         RunOptions(run_id="form", branch=values.get("branch") or MAIN, signals=signals)
         parse_span(values.get("from") or None, values.get("to") or None)
+        if values.get("patch") and values.get("promote") == NEVER:
+            raise FormError("a patch is a way to promote, and the form says never to promote: choose one of them")
         if "keep_last" in values:
             keeping(values["keep_last"], values.get("keep_for") or None)
         if unknown := {signal.name for signal in signals} - set(self.pipeline.signals):

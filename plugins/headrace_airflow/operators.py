@@ -5,14 +5,12 @@ only when it left none.
 """
 
 import sys
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, Context
-from airflow.sdk.api.datamodels._generated import DagRunType
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from headrace import application
 from headrace.audit.store import AuditFailedError
@@ -20,16 +18,13 @@ from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_
 from headrace.errors import FixConfigError
 from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
 from headrace.pipeline.loading.registry import Registered
-from headrace.runs.options import parse_span
 from headrace.runs.reporting.results import Action, RunError, RunResult, read, redacted
-from headrace_airflow.assets import Published
 from headrace_airflow.audits import check_audit, range_of, stored_audit
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code, headrace_errors
 from headrace_airflow.families.options import options_of
 from headrace_airflow.processes import Ended, OwnProcess, Supervised
 from headrace_airflow.run_ids import backfill_branch, request_of, run_id_of
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, root, spark_connection
-from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
@@ -201,59 +196,6 @@ class HeadraceOperator(SparkSubmitOperator):
             ) from error
 
 
-class ReplayOperator(HeadraceOperator):
-    """Read input again on a backfill's branch; an attempt goes on where the last one stopped.
-
-    In a run of the schedule whose form names no range, that of the pipeline's ``backfill``: counted back from when the
-    run was due, so that every attempt takes the same. Such a run first drops branches that runs before it have left.
-    """
-
-    def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
-        super().__init__(registered=registered, action="backfill", **kwargs)
-
-    def branch(self, context: Context) -> str:
-        """The branch that the form names, or one of this DAG run's own."""
-        return backfill_branch(context)
-
-    def begin(self, context: Context) -> str | None:
-        """The snapshot from which a branch that is not there yet is forked."""
-        from headrace.runs.backfill.fork_point import fork_point
-
-        pipeline = self.registered.pipeline
-        catalog = Catalog(open_store(root()), pipeline.name)
-        if self.branch(context) in catalog.head().generations:
-            return None
-        return fork_point(catalog, pipeline, parse_span(*self._range(context))).snapshot
-
-    def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
-        ends = zip(("--from", "--to"), self._range(context), strict=True)
-        given = [f"{flag}={moment}" for flag, moment in ends if moment]
-        return [*super()._arguments(context, where, run_id), *given]
-
-    def act(self, context: Context) -> Summary:
-        """Tidy up after runs of the schedule that failed, then replay. Skipped as long as nothing has landed."""
-        from headrace.runs.backfill.abandoned_branches import drop_abandoned
-        from headrace.runs.backfill.backfill import has_input
-
-        if not has_input(self.registered.pipeline, root()):
-            raise AirflowSkipException("nothing has landed yet: there is nothing to compute again")
-
-        run = context.get("dag_run")
-        if run is not None and run.run_type == DagRunType.SCHEDULED:
-            catalog = Catalog(open_store(root()), self.registered.pipeline.name)
-            for dropped in drop_abandoned(catalog, self.branch(context), datetime.now(UTC)):
-                self.log.info("dropped branch %s: a run of the schedule left it, and newer ones have followed", dropped)
-        return super().act(context)
-
-    def _range(self, context: Context) -> tuple[str | None, str | None]:
-        """From when to when, as the command line takes it."""
-        regular, run, form = self.registered.pipeline.backfill, context.get("dag_run"), context["params"]
-        start, end = form.get("from"), form.get("to")
-        if regular is None or run is None or run.run_type != DagRunType.SCHEDULED or start or end:
-            return start, end
-        return (run.run_after - timedelta(microseconds=regular.last)).isoformat(), None
-
-
 class AuditOperator(HeadraceOperator):
     """See that what a branch has and readers have not was audited and found good; audit it only when nobody has.
 
@@ -289,40 +231,6 @@ class AuditOperator(HeadraceOperator):
         except AuditFailedError as error:  # the log has said all of it
             raise TypedTaskError(RunError.of(error)) from None
         return {"from": unpublished.after, "to": unpublished.until, "success": True}
-
-
-class CutOverOperator(HeadraceOperator):
-    """Make the branch of a backfill ``main`` and ``published`` in one catalog entry, while processing is held.
-
-    If main went on since the replay, the branch catches up first: this task holds the pool's slot, so main stays there.
-    """
-
-    def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
-        self.published = Published(registered.pipeline.name)
-        super().__init__(registered=registered, action="backfill", outlets=[self.published.outlet], **kwargs)
-
-    def branch(self, context: Context) -> str:
-        """The backfill's branch."""
-        return backfill_branch(context)
-
-    def act(self, context: Context) -> Summary:
-        """Cut over and announce it; raises when the branch is not audited or its audit failed. Skipped, and so without
-        an event, when the form says not to promote.
-        """
-        from headrace.runs.publishing.promotion import BranchBehindError, cut_over
-
-        name, branch = self.registered.pipeline.name, self.branch(context)
-        if not context["params"].get("promote", True):
-            raise AirflowSkipException(f"branch {branch} stays for you to look at: the form says not to promote")
-        try:
-            result = cut_over(name, root(), branch)
-        except BranchBehindError as error:
-            self.log.info("%s: catching up while processing is held", error)
-            self.submit(context)
-            result = cut_over(name, root(), branch)
-        became = summary(result)
-        self.published.announce(context, became)
-        return became
 
 
 def summary(result: RunResult) -> Summary:

@@ -32,6 +32,7 @@ clicks = hr.json("landing/{name}", {{"user": str, "at": datetime}}, {source}).ev
 
 TASKS = """
 import json, os, types, uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from headrace.runs.reporting.results import read
@@ -50,11 +51,12 @@ def execute(family, task_id, pipeline="clicks", due=None, **form):
     task = dag.get_task(task_id)
     run_id = "manual" if due is None else f"scheduled__{due.isoformat()}"
     ti = types.SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, task_id=task_id, try_number=1, id=uuid.uuid4())
-    context = {} if due is None else {"dag_run": types.SimpleNamespace(run_type="scheduled", run_after=due)}
+    run_type = "manual" if due is None else "scheduled"
+    run = types.SimpleNamespace(run_type=run_type, run_after=due or datetime.now(UTC))
     params = {**{name: param.value for name, param in dag.params.items()}, **form}
     before = submitted()
     try:
-        found = {"xcom": task.execute({"ti": ti, "params": params, **context})}
+        found = {"xcom": task.execute({"ti": ti, "params": params, "dag_run": run})}
     except Exception as error:
         found = {"raised": verdict(error, task.retry_policy), "message": str(error)}
     found["submitted"] = submitted() - before

@@ -50,7 +50,8 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("pipelines")
     write_pipeline(folder, "clicks", options='schedule="@hourly"')
     awaiting = write_pipeline(folder, "awaiting", options='executor="local"')
-    nightly = 'backfill=hr.Backfill("0 3 * * *", last="7d"), retention=hr.Retention(keep_last=7, keep_for="2d 6h")'
+    nightly = 'backfill=hr.Backfill("0 3 * * *", last="7d", patch=True)'
+    nightly += ', retention=hr.Retention(keep_last=7, keep_for="2d 6h")'
     write_pipeline(folder, "corrected", options=nightly)
     waits = 'hr.AfterAny(hr.AfterSignal("go"), hr.AfterSignal("ask"))'
     awaiting.write_text(awaiting.read_text().replace("early=hr.AfterCount(1)", f"early={waits}"))
@@ -160,8 +161,8 @@ def test_what_has_a_schedule_is_scheduled_and_nothing_else(parsed: Any) -> None:
         ("recover", ["preconditions", "recover", "audit", "publish"], {"snapshot", "executor", "reason"}),
         (
             "backfill",
-            ["preconditions", "replay", "audit", "cut_over"],
-            {"from", "to", "promote", "files_per_epoch", "bytes_per_epoch", "branch", "executor", "reason"},
+            ["preconditions", "replay", "audit", "approve", "cut_over"],
+            {"from", "to", "promote", "patch", "files_per_epoch", "bytes_per_epoch", "branch", "executor", "reason"},
         ),
     ],
 )
@@ -205,6 +206,13 @@ def test_every_task_is_retried_but_one_that_would_delete_what_it_has_just_marked
     retries = {(name, task["retries"]) for dag in parsed["dags"].values() for name, task in dag["tasks"].items()}
     assert {name for name, times in retries if times != 2} == {"expire"}
     assert {task["policy"] for dag in parsed["dags"].values() for task in dag["tasks"].values()} == {"TypedRetries"}
+
+
+def test_the_form_of_a_backfill_promotes_as_the_pipeline_says(parsed: Any) -> None:
+    said = {name: parsed["dags"][f"headrace_{name}_backfill"]["defaults"] for name in ("clicks", "corrected")}
+    assert {name: (form["promote"], form["patch"]) for name, form in said.items()} == {
+        "clicks": ("at once", False), "corrected": ("at once", True),
+    }  # fmt: skip
 
 
 def test_the_form_of_an_expiry_keeps_what_the_pipeline_says(parsed: Any) -> None:

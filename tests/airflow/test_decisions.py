@@ -16,11 +16,15 @@ import types
 from collections import defaultdict
 from datetime import UTC, datetime
 from itertools import count
+from uuid import uuid4
+
+from airflow.providers.standard.operators import hitl
 
 clicks = hr.open(root)["clicks"]
 first = [*clicks.catalog.ancestry(clicks.show().snapshot_id)][-1].snapshot_id
 
 from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.exceptions import TaskAwaitingInput
 from headrace_airflow.dag_files import asked_for
 
 ExecutorSafeguard.test_mode = True
@@ -35,23 +39,28 @@ class Events(defaultdict):
         self[key] = events
         return events
 
-numbers, now = count(1), datetime.now(UTC)
+numbers, now, shown = count(1), datetime.now(UTC), []
+hitl.upsert_hitl_detail = lambda **asked: shown.append(asked["body"])  # what people see; there is no Airflow to keep it
 
 def decide(kind, task=None, approval=None, /, run_id=None, **form):
     dag = dags[f"headrace_{kind}"]
     run = types.SimpleNamespace(conf=form, triggering_user_name="ada", run_after=now)
     run_id = run_id or f"run{next(numbers)}"
-    ti = types.SimpleNamespace(xcom_pull=lambda task_ids: approval, dag_id=dag.dag_id, run_id=run_id)
+    ti = types.SimpleNamespace(
+        xcom_pull=lambda task_ids: approval, dag_id=dag.dag_id, run_id=run_id, task_id=task, try_number=1, id=uuid4(),
+    )
+    shown.clear()
     events = Events()
     try:
         found = {"xcom": dag.get_task(task or kind).execute(
-            {"params": form, "dag_run": run, "ti": ti, "outlet_events": events}
+            {"params": form, "dag_run": run, "ti": ti, "task_instance": ti, "outlet_events": events}
         )}
-    except Exception as error:
+    except (Exception, TaskAwaitingInput) as error:
         found = {"raised": type(error).__name__, "message": str(error)}
     handle = hr.open(root)[form["pipeline"]]
     return {
         **found,
+        "shown": "".join(shown),
         "by": f"ada, in Airflow: {dag.dag_id}/{run_id}",
         "events": [event for each in events.values() for event in each.added],
         "entry": handle.catalog.log(limit=1)[0].to_json(),
@@ -119,6 +128,30 @@ except KeyboardInterrupt:
 answers["patch"] = decide("promote", "promote", run_id="patched", **form)
 answers["patch again"] = decide("promote", "promote", run_id="patched", **form)
 answers["patch's commit"] = next(e.to_json() for e in clicks.catalog.entries() if "a patch by branch" in e.message)
+
+def backfilled(branch, **form):
+    # the last two tasks of a backfill: a person is asked; nobody has answered; the person approves; both once more
+    hr.open(root)[resolve("clicks")].backfill(branch=branch)
+    land(store, "clicks", f"{branch}.jsonl", range(205, 215))
+    hr.open(root)[resolve("clicks")].run()  # main goes on meanwhile
+    form = {"pipeline": "clicks", "branch": branch, "promote": "when approved", "reason": "a mistake", **form}
+    run = {"run_id": branch, **form}
+    yes = {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": "bob"}}
+    asked = decide("clicks_backfill", "approve", None, **run)
+    refused = decide("clicks_backfill", "cut_over", None, **run)
+    approved = decide("clicks_backfill", "cut_over", yes, **run)
+    again = [decide("clicks_backfill", task, None, **run) for task in ("approve", "cut_over")]
+    return {"asked": asked, "refused": refused, "approved": approved, "again": again}
+
+answers["backfill"] = backfilled("whole", patch=False)
+land(store, "clicks", "older.jsonl", range(3, 6))
+hr.open(root)[resolve("clicks")].run()  # too late, so the branch has more of windows that have expired
+answers["patching"] = backfilled("rows", patch=True)
+answers["patched"] = [e.to_json() for e in clicks.catalog.entries() if "a patch by branch rows" in e.message]
+never = {"pipeline": "clicks", "branch": "rows", "promote": "never", "patch": False, "reason": None}
+at_once = {**never, "promote": "at once"}
+answers["never"] = decide("clicks_backfill", "cut_over", **never)
+answers["asks nobody"] = decide("clicks_backfill", "approve", **at_once)
 print(json.dumps({"answers": answers, "first": first}, default=str))
 """
 )
@@ -211,6 +244,37 @@ def test_a_patch_whose_task_was_killed_is_published_by_the_next_try_and_made_onc
     assert found["entry"]["kind"] == "publish"
     assert found["events"] == [["headrace_clicks", commit["refs"]["main"]]]
     assert decided["patch again"]["entry"] == found["entry"]
+
+
+@pytest.mark.parametrize("how", ["backfill", "patching"])
+def test_a_backfill_waits_for_a_person_who_has_seen_what_changes(decided: Any, how: str) -> None:
+    found = decided[how]
+    assert found["asked"]["raised"] == "TaskAwaitingInput"
+    assert found["asked"]["shown"].startswith("Readers would see ")
+    assert "Before that the branch catches up" in found["asked"]["shown"]
+    assert found["refused"]["message"].startswith("config.not_approved: ")
+    assert found["refused"]["entry"] == found["asked"]["entry"], "nothing moved"
+    by = f"a mistake ({found['approved']['by']}), approved by bob"
+    if how == "backfill":
+        assert found["approved"]["entry"]["message"] == f"promoted whole: {by}"
+    else:
+        (commit,) = decided["patched"]
+        assert commit["message"].endswith(f"a patch by branch rows: {by}")
+    assert found["approved"]["events"] == [["headrace_clicks", found["approved"]["entry"]["refs"]["published"]]]
+
+
+@pytest.mark.parametrize("how", ["backfill", "patching"])
+def test_a_backfill_whose_tasks_are_cleared_asks_nobody_and_stays_as_it_is(decided: Any, how: str) -> None:
+    found = decided[how]
+    asked, again = found["again"]
+    assert (asked["xcom"], asked["shown"]) == (None, "")
+    assert again["entry"] == found["approved"]["entry"]
+    assert again["events"] == found["approved"]["events"]
+
+
+def test_a_backfill_may_ask_nobody_or_leave_its_branch(decided: Any) -> None:
+    assert decided["asks nobody"]["xcom"] is None
+    assert decided["never"]["raised"] == "AirflowSkipException"
 
 
 def test_a_rollback_moves_what_readers_see_and_announces_it(decided: Any) -> None:

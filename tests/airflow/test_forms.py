@@ -55,6 +55,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "first task",
         "is empty: its end must be later",
     ),
+    "patch": ("backfill", {"patch": True, "promote": "never"}, "first task", "the form says never to promote"),
+    "promotion": ("backfill", {"promote": True}, "trigger", "True is not of type 'string'"),
     "zone": ("backfill", {"from": "2026-11-20T00:00:00"}, "first task", "or a time with its zone like 2026-01-01T06"),
     "newline": ("process", {"branch": "mine\n"}, "trigger", "'mine\\n' does not match"),
     "newline of a backfill": ("backfill", {"branch": "mine\n"}, "trigger", "'mine\\n' does not match"),

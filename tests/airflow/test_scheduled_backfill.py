@@ -95,8 +95,8 @@ def test_a_backfill_by_hand_says_where_it_begins_and_may_stay_unpublished(lanes:
     dag, api = "headrace_clicks_backfill", lanes.airflow.api
     api.pause("headrace_clicks_process")  # nothing lands any more
     since_yesterday = (datetime.now(UTC) - timedelta(days=1)).isoformat()
-    whole = api.trigger(dag, {"promote": False})
-    ranged = api.trigger(dag, {"from": since_yesterday, "branch": "by-hand", "promote": False})
+    whole = api.trigger(dag, {"promote": "never"})
+    ranged = api.trigger(dag, {"from": since_yesterday, "branch": "by-hand", "promote": "never"})
     snapshot = lanes.published()[0].snapshot_id
     for run_id, beginning in (
         (whole, "nothing: all input is read again"),

@@ -31,8 +31,8 @@ UNTOUCHED = {
         "strict": False, "allow_new_aggregates": False, "create": False, "executor": None, "signals": [],
     },
     "backfill": {
-        "from": None, "to": None, "promote": True, "files_per_epoch": None, "bytes_per_epoch": None, "branch": None,
-        "executor": None, "reason": None,
+        "from": None, "to": None, "promote": "at once", "patch": False, "files_per_epoch": None,
+        "bytes_per_epoch": None, "branch": None, "executor": None, "reason": None,
     },
     "recover": {"executor": None, "reason": None},
     "expire": {"keep_last": 100, "keep_for": None, "keep_tags": True, "dry_run": False},
@@ -159,14 +159,14 @@ def test_a_filled_form_of_a_run(airflow: LocalAirflow, ui: AirflowUi) -> None:
 def test_a_filled_form_of_a_backfill(airflow: LocalAirflow, ui: AirflowUi) -> None:
     start, end = datetime(2026, 11, 20, 0, 12, tzinfo=UTC), datetime(2026, 11, 20, 0, 15, tzinfo=UTC)
     filled = {
-        "From": start, "To": end, "Promote": False, "Files per epoch at most": 1, "Bytes per epoch at most": 1_000,
-        "Branch": "mine", "Executor": "local: ", "Reason": "a test",
+        "From": start, "To": end, "Promote": "never: ", "Patch": False, "Files per epoch at most": 1,
+        "Bytes per epoch at most": 1_000, "Branch": "mine", "Executor": "local: ", "Reason": "a test",
     }  # fmt: skip
     conf, run = submitted(airflow, ui, "backfill", filled)
     assert (datetime.fromisoformat(conf.pop("from")), datetime.fromisoformat(conf.pop("to"))) == (start, end)
     assert conf == {
-        "promote": False, "files_per_epoch": 1, "bytes_per_epoch": 1_000, "branch": "mine", "executor": "local",
-        "reason": "a test",
+        "promote": "never", "patch": False, "files_per_epoch": 1, "bytes_per_epoch": 1_000, "branch": "mine",
+        "executor": "local", "reason": "a test",
     }  # fmt: skip
     assert run.tasks["cut_over"] == "skipped"
     assert "mine" in catalog(airflow).head().refs

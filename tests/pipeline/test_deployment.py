@@ -63,6 +63,7 @@ def test_backfills_and_retention_have_schedules_in_zones_too() -> None:
         (lambda: hr.on_assets(["s3://a"], or_at=hr.on_assets(["s3://b"])), "give times"),
         (lambda: hr.Backfill(hr.on_assets(["s3://a"]), last="7d"), "Backfill(schedule="),  # type: ignore[arg-type]
         (lambda: hr.Backfill("0 25 * * *", last="7d"), "hour 25 is not between 0 and 23"),
+        (lambda: hr.Backfill("@daily", last="7d", promote="later"), "write 'at once', 'when approved', 'never'"),
         (lambda: hr.Retention(schedule=hr.on_assets(["s3://a"])), "give times"),  # type: ignore[arg-type]
         (lambda: pipeline(airflow={"owner": "x"}), "airflow"),
         (lambda: hr.airflow(retries=-1), "retries"),

@@ -9,11 +9,13 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 
 from headrace_airflow.decisions.kinds import KINDS, Decision
 from headrace_airflow.decisions.operators import (
+    REHEARSE,
     ApproveOperator,
     DecisionOperator,
     PromoteOperator,
     RehearsalOperator,
 )
+from headrace_airflow.decisions.reasons import APPROVE
 from headrace_airflow.failures import RETRIES
 
 PROMOTE: Final = "headrace_promote"
@@ -69,12 +71,8 @@ def _promote_dag(pipelines: Sequence[str] | None) -> DAG:
     }
     with _dag(PROMOTE, about, params) as dag:
         chain(
-            RehearsalOperator(task_id="rehearse", names=tuple(params)),
-            ApproveOperator(
-                task_id="approve",
-                subject="Promote {{ params.branch }} of {{ params.pipeline }}?",
-                body="{{ ti.xcom_pull(task_ids='rehearse') }}",
-            ),
+            RehearsalOperator(task_id=REHEARSE, names=tuple(params)),
+            ApproveOperator(task_id=APPROVE, subject="Promote {{ params.branch }} of {{ params.pipeline }}?"),
             PromoteOperator(task_id="promote"),
         )
     return dag

@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import AssetAlias, BaseOperator, Context
 
+from headrace.errors import HeadraceError
 from headrace_airflow.assets import Published
+from headrace_airflow.decisions.asking import AskingOperator
 from headrace_airflow.decisions.kinds import Decision
 from headrace_airflow.decisions.reasons import decided, done_already, earlier_try, reason_of
 from headrace_airflow.failures import headrace_errors
@@ -17,10 +18,14 @@ from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
     from headrace.runs.client.handle import PipelineHandle
+    from headrace_snapshots.catalog import Catalog
     from headrace_snapshots.format.entry import Entry
 
 MOVED: Final = AssetAlias(name="headrace_decided")
 """Through it the assets of pipelines get an event when a decision has moved what readers see."""
+
+REHEARSE: Final = "rehearse"
+"""The task that says what a promotion would change."""
 
 _ROWS: Final = 20
 """Rows that change, as a person is shown them who is to approve."""
@@ -71,24 +76,19 @@ class RehearsalOperator(BaseOperator):
         return "\n".join(lines)
 
 
-class ApproveOperator(ApprovalOperator):
-    """Waits for a person, unless the form says that nobody is to be asked, or what it asks about is done.
+class ApproveOperator(AskingOperator):
+    """Waits for a person, unless the form says that nobody is to be asked, or what it asks about is done."""
 
-    A try asks again, whatever was answered before: Airflow 3.3 fails a task whose answer comes before its worker has
-    ended, and loses the answer.
-    """
-
-    def execute(self, context: Context) -> Any:
-        """Who approved it; None where nobody was asked."""
-        if not context["params"]["approve"]:
+    def proposal(self, context: Context) -> str | None:
+        """What the rehearsal has said."""
+        form = context["params"]
+        if not form["approve"]:
             self.log.info("the form says that nobody is to be asked")
             return None
-        with headrace_errors():
-            done = earlier_try(handle_of(context["params"]["pipeline"]).catalog, context)
-        if done is not None:
+        if (done := earlier_try(handle_of(form["pipeline"]).catalog, context)) is not None:
             self.log.info("%s", done_already(done))
             return None
-        return super().execute(context)
+        return str(context["ti"].xcom_pull(task_ids=REHEARSE))
 
 
 class PromoteOperator(BaseOperator):
@@ -121,17 +121,24 @@ def handle_of(pipeline: str) -> "PipelineHandle":
     return open_root(root())[pipeline]
 
 
-def rehearsed(handle: "PipelineHandle", branch: str, *, patch: bool) -> list[str]:
-    """What readers would see change by a promotion of ``branch``, as Markdown. Raises why it would be refused."""
+def rehearsed(
+    handle: "PipelineHandle", branch: str, *, patch: bool, later: tuple[type[HeadraceError], ...] = ()
+) -> list[str]:
+    """What readers would see change by a promotion of ``branch``, as Markdown. Raises why it would be refused; what is
+    put right ``later``, before the promotion, is only said.
+    """
     if patch:
         patched = handle.promote(branch, patch=True, dry_run=True, limit=_ROWS)
         output, refusals = patched.output, patched.refusals
     else:
         rehearsal = handle.promote(branch, dry_run=True, limit=_ROWS)
         output, refusals = rehearsal.diff.output, rehearsal.refusals
+    notes = []
     for refusal in refusals:
-        raise refusal
-    return [*changes_table(output.rows.to_json(), [change.to_json() for change in output.first])]
+        if not isinstance(refusal, later):
+            raise refusal
+        notes += ["", f"Before that the branch catches up, and this changes: {refusal}"]
+    return [*changes_table(output.rows.to_json(), [change.to_json() for change in output.first]), *notes]
 
 
 def finish(handle: "PipelineHandle", done: "Entry", branch: str) -> None:
@@ -152,15 +159,20 @@ def announced(handle: "PipelineHandle", context: Context, before: str | None) ->
     """What readers see now, after an event of the pipeline's asset has told it if that is not ``before`` any more."""
     published = handle.catalog.head().refs.get(PUBLISHED)
     if published is not None and published != before:
-        manifest = handle.catalog.manifest(published)
-        extra: dict[str, Any] = {
-            "epoch": manifest.epoch,
-            "snapshot": published,
-            "counts": dict(manifest.counts),
-            "watermark": manifest.progress.get("watermark"),
-        }
+        extra = readers_see(handle.catalog)
         context["outlet_events"][MOVED].add(Published(handle.name).asset, extra=extra)
     return published
+
+
+def readers_see(catalog: "Catalog") -> dict[str, Any]:
+    """What an event says of the snapshot that readers see: there is one."""
+    manifest = catalog.manifest(catalog.head().refs[PUBLISHED])
+    return {
+        "epoch": manifest.epoch,
+        "snapshot": manifest.snapshot_id,
+        "counts": dict(manifest.counts),
+        "watermark": manifest.progress.get("watermark"),
+    }
 
 
 def changes_table(numbers: dict[str, int], first: list[dict[str, Any]]) -> Iterator[str]:

@@ -10,15 +10,16 @@ from airflow.sdk import DAG, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
 from headrace.model.time import render_duration
-from headrace.pipeline.deployment.regular_runs import Retention
+from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, PROMOTIONS, WHEN_APPROVED, Retention
 from headrace.pipeline.executors import AUTO, EXECUTORS
 from headrace.pipeline.loading.registry import Registered
 from headrace.pipeline.pipeline import Pipeline
 from headrace_airflow.assets import Published
+from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
 from headrace_airflow.families.dag_family import BY_HAND, DagFamily, new_dag
 from headrace_airflow.forms import Form
 from headrace_airflow.maintenance import ExpireOperator
-from headrace_airflow.operators import AuditOperator, CutOverOperator, HeadraceOperator, ReplayOperator
+from headrace_airflow.operators import AuditOperator, HeadraceOperator
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.publishing import PublishOperator
 from headrace_airflow.settings import pool_name
@@ -140,7 +141,8 @@ def recover_dag(registered: Registered) -> DAG:
 
 
 def backfill_dag(registered: Registered) -> DAG:
-    """Read input again on a branch beside the live pipeline, audit it, and make it main while processing is held.
+    """Read input again on a branch beside the live pipeline, audit it, and make it main while processing is held: at
+    once, or after a person has seen what readers will see change. As a patch only rows of expired windows are replaced.
 
     Only the cut-over holds the pool: the replay writes nothing that the process DAG reads. Where the pipeline has a
     schedule for it, its runs compute the last so many days, whatever the clock says.
@@ -153,10 +155,22 @@ def backfill_dag(registered: Registered) -> DAG:
         "from": _moment("From", f"Compute windows again from this event time on. {everything}."),
         "to": _moment("To", "Compute only windows before this event time. Empty: up to the newest."),
         "promote": Param(
-            True,
-            type="boolean",
+            AT_ONCE if regular is None else regular.promote,
+            type="string",
+            enum=[*PROMOTIONS],
+            values_display={
+                AT_ONCE: "at once, when the audit has succeeded",
+                WHEN_APPROVED: "when a person has seen what would change, and approves it",
+                NEVER: "never: the branch stays for you to look at",
+            },
             title="Promote",
-            description="Make the branch main and published when its audit succeeds; else it stays for you to look at.",
+            description="When readers see what the branch has.",
+        ),
+        "patch": Param(
+            regular is not None and regular.patch,
+            type="boolean",
+            title="Patch",
+            description="Replace only rows of windows that have expired on both; main goes on as it is.",
         ),
         **_size_params(),
         "branch": Param(
@@ -173,8 +187,9 @@ def backfill_dag(registered: Registered) -> DAG:
     with new_dag(registered, "backfill", backfill_dag.__doc__, schedule=schedule, params=params) as dag:
         chain(
             PreconditionsOperator(task_id="preconditions", form=Form(registered.pipeline, tuple(params))),
-            ReplayOperator(task_id="replay", registered=registered, flags={**_SIZE_FLAGS, "--promotes": "promote"}),
+            ReplayOperator(task_id="replay", registered=registered, flags=_SIZE_FLAGS),
             AuditOperator(task_id="audit", registered=registered, of_backfill=True),
+            BackfillApprovalOperator(pipeline=name),
             CutOverOperator(task_id="cut_over", registered=registered, pool=pool_name(name)),
         )
     return dag

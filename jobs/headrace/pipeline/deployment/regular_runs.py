@@ -1,11 +1,18 @@
 """What is done beside the runs of a pipeline on a schedule of its own: backfills, and letting its history expire."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.model.arguments import Arguments, Length
 from headrace.model.suggestions import keywords
 from headrace.model.time import Duration
 from headrace.pipeline.deployment.timetables import Times, at_times
+
+AT_ONCE: Final = "at once"
+WHEN_APPROVED: Final = "when approved"
+NEVER: Final = "never"
+PROMOTIONS: Final = (AT_ONCE, WHEN_APPROVED, NEVER)
+"""When the branch of a backfill becomes what readers see, once its audit has succeeded."""
 
 
 @keywords
@@ -15,7 +22,8 @@ class Backfill:
     due again, from the files that have landed, and its results replace what readers see. ``Backfill("0 3 * * *",
     last="7d")``. The schedule is a cron expression in UTC, a preset, ``cron(...)`` in a time zone, or a timedelta.
 
-    Raises PipelineError.
+    ``promote`` is "at once", "when approved" by a person who has seen what would change, or "never". With ``patch``
+    only rows of windows that have expired are replaced, and main goes on as it is. Raises PipelineError.
 
     >>> hr.Backfill("0 3 * * *", last="7d").schedule
     '0 3 * * *'
@@ -23,11 +31,17 @@ class Backfill:
 
     schedule: Times
     last: Duration
+    promote: str
+    patch: bool
 
-    def __init__(self, schedule: Times, last: Length) -> None:
+    def __init__(self, schedule: Times, last: Length, *, promote: str = AT_ONCE, patch: bool = False) -> None:
         given = Arguments("Backfill")
         object.__setattr__(self, "schedule", at_times(given, schedule))
         object.__setattr__(self, "last", given.duration("last", last, least=1))
+        if promote not in PROMOTIONS:
+            raise given.wrong("promote", promote, f"write {', '.join(map(repr, PROMOTIONS))}")
+        object.__setattr__(self, "promote", promote)
+        object.__setattr__(self, "patch", given.flag("patch", patch))
 
 
 @keywords

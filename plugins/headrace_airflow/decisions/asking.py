@@ -1,0 +1,34 @@
+"""A task that shows a person what would happen, and waits for an answer."""
+
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Context
+
+from headrace_airflow.failures import headrace_errors
+
+
+class AskingOperator(ApprovalOperator):
+    """Waits until a person approves or rejects its ``proposal``; what comes next is skipped if it is rejected.
+
+    Each try asks, whatever was answered before: Airflow 3.3 fails a task whose answer comes before its worker has
+    ended, and loses the answer.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(execution_timeout=None, **kwargs)  # how long a task may take says nothing of a person
+
+    def proposal(self, context: Context) -> str | None:
+        """What the person is shown, as Markdown; None if nobody is to be asked."""
+        raise NotImplementedError
+
+    def execute(self, context: Context) -> Any:
+        """Who approved it; None where nobody was asked."""
+        with headrace_errors():
+            shown = self.proposal(context)
+        if shown is None:
+            return None
+        for line in shown.splitlines():
+            self.log.info("%s", line)
+        self.body = shown
+        return super().execute(context)

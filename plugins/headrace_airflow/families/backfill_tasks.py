@@ -1,0 +1,157 @@
+"""Tasks of a backfill: replay on a branch beside main, ask a person, cut over."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import Context
+from airflow.sdk.api.datamodels._generated import DagRunType
+from airflow.sdk.exceptions import AirflowSkipException
+
+from headrace.pipeline.deployment.regular_runs import NEVER, WHEN_APPROVED
+from headrace.pipeline.loading.registry import Registered
+from headrace.runs.options import parse_span
+from headrace.runs.reporting.results import RunResult
+from headrace_airflow.assets import Published
+from headrace_airflow.decisions.asking import AskingOperator
+from headrace_airflow.decisions.operators import finish, handle_of, readers_see, rehearsed
+from headrace_airflow.decisions.reasons import APPROVE, decided, done_already, earlier_try
+from headrace_airflow.operators import HeadraceOperator, Summary, summary
+from headrace_airflow.run_ids import backfill_branch
+from headrace_airflow.settings import root
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+
+
+class ReplayOperator(HeadraceOperator):
+    """Read input again on a backfill's branch; an attempt goes on where the last one stopped.
+
+    In a run of the schedule whose form names no range, that of the pipeline's ``backfill``: counted back from when the
+    run was due, so that every attempt takes the same. Such a run first drops branches that runs before it have left.
+    """
+
+    def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
+        super().__init__(registered=registered, action="backfill", **kwargs)
+
+    def branch(self, context: Context) -> str:
+        """The branch that the form names, or one of this DAG run's own."""
+        return backfill_branch(context)
+
+    def begin(self, context: Context) -> str | None:
+        """The snapshot from which a branch that is not there yet is forked."""
+        from headrace.runs.backfill.fork_point import fork_point
+
+        pipeline = self.registered.pipeline
+        catalog = Catalog(open_store(root()), pipeline.name)
+        if self.branch(context) in catalog.head().generations:
+            return None
+        return fork_point(catalog, pipeline, parse_span(*self._range(context))).snapshot
+
+    def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
+        ends = zip(("--from", "--to"), self._range(context), strict=True)
+        given = [f"{flag}={moment}" for flag, moment in ends if moment]
+        form = context["params"]
+        if form["promote"] != NEVER and not form["patch"]:
+            given.append("--promotes")
+        return [*super()._arguments(context, where, run_id), *given]
+
+    def act(self, context: Context) -> Summary:
+        """Tidy up after runs of the schedule that failed, then replay. Skipped as long as nothing has landed."""
+        from headrace.runs.backfill.abandoned_branches import drop_abandoned
+        from headrace.runs.backfill.backfill import has_input
+
+        if not has_input(self.registered.pipeline, root()):
+            raise AirflowSkipException("nothing has landed yet: there is nothing to compute again")
+
+        run = context.get("dag_run")
+        if run is not None and run.run_type == DagRunType.SCHEDULED:
+            catalog = Catalog(open_store(root()), self.registered.pipeline.name)
+            for dropped in drop_abandoned(catalog, self.branch(context), datetime.now(UTC)):
+                self.log.info("dropped branch %s: a run of the schedule left it, and newer ones have followed", dropped)
+        return super().act(context)
+
+    def _range(self, context: Context) -> tuple[str | None, str | None]:
+        """From when to when, as the command line takes it."""
+        regular, run, form = self.registered.pipeline.backfill, context.get("dag_run"), context["params"]
+        start, end = form.get("from"), form.get("to")
+        if regular is None or run is None or run.run_type != DagRunType.SCHEDULED or start or end:
+            return start, end
+        return (run.run_after - timedelta(microseconds=regular.last)).isoformat(), None
+
+
+class BackfillApprovalOperator(AskingOperator):
+    """Shows a person what the branch of a backfill would change for readers, and waits, if the form says so."""
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(
+            task_id=APPROVE, subject=f"Let readers of {pipeline} see what the backfill has computed?", **kwargs
+        )
+        self.pipeline = pipeline
+
+    def proposal(self, context: Context) -> str | None:
+        """The rows that change, as Markdown; None if nobody is to be asked. Raises why it would be refused."""
+        from headrace.runs.publishing.promotion import BranchBehindError
+
+        form, branch = context["params"], backfill_branch(context)
+        if form["promote"] != WHEN_APPROVED:
+            self.log.info("the form says that nobody is to be asked: the branch is promoted %s", form["promote"])
+            return None
+        handle = handle_of(self.pipeline)
+        if (done := earlier_try(handle.catalog, context)) is not None:
+            self.log.info("%s", done_already(done))
+            return None
+        return "\n".join(rehearsed(handle, branch, patch=form["patch"], later=(BranchBehindError,)))
+
+
+class CutOverOperator(HeadraceOperator):
+    """Make the branch of a backfill ``main`` and ``published`` in one catalog entry, or its rows a patch of main, while
+    processing is held. What an earlier try has done is not done again.
+
+    If main went on since the replay, the branch catches up first: this task holds the pool's slot, so main stays there.
+    """
+
+    def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
+        self.published = Published(registered.pipeline.name)
+        super().__init__(registered=registered, action="backfill", outlets=[self.published.outlet], **kwargs)
+
+    def branch(self, context: Context) -> str:
+        """The backfill's branch."""
+        return backfill_branch(context)
+
+    def act(self, context: Context) -> Summary:
+        """Cut over and announce it; raises when the branch is not audited, its audit failed, or nobody has approved it.
+        Skipped, and so without an event, when the form says not to promote, and when a patch changes nothing.
+        """
+        from headrace.runs.publishing.promotion import BranchBehindError
+
+        branch, form = self.branch(context), context["params"]
+        if form["promote"] == NEVER:
+            raise AirflowSkipException(f"branch {branch} stays for you to look at: the form says not to promote")
+        handle = handle_of(self.registered.pipeline.name)
+        done = earlier_try(handle.catalog, context)
+        if done is not None:
+            self.log.info("%s", done_already(done))
+            if form["patch"]:
+                finish(handle, done, branch)
+                return self._announced(context, readers_see(handle.catalog))
+        message = "" if done is not None else decided(context, asks=form["promote"] == WHEN_APPROVED)
+        try:
+            result = self._cut_over(context, message)
+        except BranchBehindError as error:
+            self.log.info("%s: catching up while processing is held", error)
+            self.submit(context)
+            result = self._cut_over(context, message)
+        if form["patch"] and not result.epochs:
+            raise AirflowSkipException(f"nothing differs in windows that have expired: branch {branch} patches nothing")
+        return self._announced(context, summary(result))
+
+    def _cut_over(self, context: Context, message: str) -> RunResult:
+        from headrace.runs.patching.patch import patch
+        from headrace.runs.publishing.promotion import promote
+
+        catalog = Catalog(open_store(root()), self.registered.pipeline.name)
+        act = patch if context["params"]["patch"] else promote
+        return act(catalog, self.branch(context), run_id="cut_over", message=message)
+
+    def _announced(self, context: Context, became: Summary) -> Summary:
+        self.published.announce(context, became)
+        return became
