@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.deployment.timetables import cron, on_assets
     from headrace.pipeline.expectations import Expectation, expect
     from headrace.pipeline.pipeline import Pipeline
+    from headrace.pipeline.quality.limits import Limits, limit
     from headrace.pipeline.recipes import count_windows, sliding_count_windows
     from headrace.pipeline.sources import FileSource, Input, SparkFunction, csv, json, parquet
     from headrace.runs.client.deployment import open  # noqa: A004 (read as hr.open)
@@ -159,6 +160,10 @@ _MODULES = {
         "expect",
     ),
     "pipeline.pipeline": ("Pipeline",),
+    "pipeline.quality.limits": (
+        "Limits",
+        "limit",
+    ),
     "pipeline.recipes": (
         "count_windows",
         "sliding_count_windows",
@@ -208,6 +213,7 @@ __all__ = [
     "GlobalWindows",
     "How",
     "Input",
+    "Limits",
     "ListType",
     "MergeGroup",
     "Never",
@@ -244,6 +250,7 @@ __all__ = [
     "if_else",
     "json",
     "least",
+    "limit",
     "lit",
     "on_assets",
     "on_update",

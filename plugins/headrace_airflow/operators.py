@@ -4,7 +4,9 @@ An application, of Spark or a process of the task's own, tells what it did by it
 only when it left none.
 """
 
+import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,17 @@ from airflow.sdk import BaseHook, Context
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from headrace import application
-from headrace.audit.store import AuditFailedError
+from headrace.audit.limits import LimitFinding
+from headrace.audit.store import AuditOutcome
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_local, log_options, new_log
-from headrace.errors import FixConfigError
+from headrace.errors import FixConfigError, FixDataError
 from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
 from headrace.pipeline.loading.registry import Registered
+from headrace.pipeline.quality.limits import Severity
 from headrace.runs.reporting.results import Action, RunError, RunResult, read, redacted
-from headrace_airflow.audits import check_audit, range_of, stored_audit
+from headrace_airflow.audits import BranchAudit
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code, headrace_errors
-from headrace_airflow.families.options import options_of
+from headrace_airflow.families.options import call, options_of
 from headrace_airflow.processes import Ended, OwnProcess, Supervised
 from headrace_airflow.run_ids import backfill_branch, request_of, run_id_of
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, root, spark_connection
@@ -211,26 +215,45 @@ class AuditOperator(HeadraceOperator):
         return backfill_branch(context) if self.of_backfill else super().branch(context)
 
     def act(self, context: Context) -> Summary:
-        """The range whose audit is good; raises its failed expectations."""
+        """The range whose audit is good; raises its failed expectations, and limits that are exceeded."""
         pipeline, branch = self.registered.pipeline, self.branch(context)
-        unpublished = range_of(pipeline.name, root(), branch)
-        if unpublished is None:
+        audit = BranchAudit.of(pipeline, root(), branch)
+        outcome = None if audit.unpublished is None else self._outcome(audit, context)
+        if audit.unpublished is None:
             self.log.info("readers see everything on branch %s already", branch)
-            return {}
-        outcome = stored_audit(pipeline, root(), unpublished)
-        if outcome is None:
-            self.log.info("no audit of %s is stored yet: an application makes it", unpublished)
-            self.submit(context)
-            outcome = stored_audit(pipeline, root(), unpublished)
         if outcome is not None:
-            tell = self.log.info if outcome.success else self.log.error
+            tell = self.log.error if outcome.failed else self.log.info
             for line in outcome.lines():
                 tell("%s", line)
+        self._tell_limits(audit.limits, context)
         try:
-            check_audit(pipeline.name, unpublished, outcome)
-        except AuditFailedError as error:  # the log has said all of it
+            audit.check(outcome)
+        except FixDataError as error:  # the log has said all of it
             raise TypedTaskError(RunError.of(error)) from None
-        return {"from": unpublished.after, "to": unpublished.until, "success": True}
+        if audit.unpublished is None:
+            return {}
+        return {"from": audit.unpublished.after, "to": audit.unpublished.until, "success": True}
+
+    def _outcome(self, audit: BranchAudit, context: Context) -> AuditOutcome | None:
+        outcome = audit.stored()
+        if outcome is None:
+            self.log.info("no audit of %s is stored yet: an application makes it", audit.unpublished)
+            self.submit(context)
+            outcome = audit.stored()
+        return outcome
+
+    def _tell_limits(self, limits: Sequence[LimitFinding], context: Context) -> None:
+        """Say in the log what was found beside each limit; tell those that warn to whom the pipeline names for that."""
+        levels = {None: logging.INFO, Severity.WARN: logging.WARNING, Severity.FAIL: logging.ERROR}
+        for limit in limits:
+            self.log.log(levels[limit.severity], "%s", limit.line())
+        warnings = [limit.describe() for limit in limits if limit.severity is Severity.WARN]
+        notify = options_of(self.registered.pipeline).on_warning
+        if warnings and notify is not None:
+            try:
+                call(notify, {**context, "headrace_warnings": warnings})
+            except Exception:  # code of a user's own; Airflow goes on after a callback that fails, too
+                self.log.exception("on_warning=%r failed", notify)
 
 
 def summary(result: RunResult) -> Summary:

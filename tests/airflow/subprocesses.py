@@ -111,6 +111,12 @@ for number in range(3):
 """
 
 
+def warned(context: Mapping[str, Any]) -> None:
+    """Write what limits warn of to the file ``WARNED``, a line each: what a pipeline's ``on_warning`` may name."""
+    with Path(os.environ["WARNED"]).open("a") as file:
+        file.writelines(f"{warning}\n" for warning in context["headrace_warnings"])
+
+
 def write_pipeline(folder: Path, name: str, *, source: str = "", options: str = "", most: int = 100) -> Path:
     """A pipeline file; ``source`` and ``options`` are further arguments of FileSource and Pipeline."""
     file = folder / f"{name}.py"

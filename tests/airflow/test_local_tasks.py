@@ -26,6 +26,12 @@ if sys.argv[0].endswith("submit.py"):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
+LIMITED = """
+    executor="local",
+    limits=hr.Limits(rejected="1%", watermark_age="1h", newest_file=hr.limit(fail="1us")),
+    airflow=hr.airflow(on_warning="tests.airflow.subprocesses:warned"),
+"""
+
 STORY = (
     TASKS
     + """
@@ -60,6 +66,15 @@ done["night before anything landed"] = execute("backfill", "replay", "early", du
 
 land("a.jsonl", 1, "exact", "no JSON")
 done["bad data"] = execute("process", "process", "exact", executor="local")
+
+os.environ["WARNED"] = os.environ["SUBMITTED"] + ".warned"
+land("a.jsonl", 1, "limited", "no JSON")
+done["limited"] = [execute("process", task, "limited") for task in ("process", "audit")]
+catalog = Catalog(store, "limited")
+done["readers of limited"] = catalog.head().refs.get("published")
+catalog.release(catalog.head().refs["main"], "ada: a test")
+done["stale"] = [execute("process", task, "limited") for task in ("process", "audit")]
+done["warned"] = Path(os.environ["WARNED"]).read_text().splitlines()
 done["killed"] = execute("process", "process", "shot")
 os.environ["HEADRACE_AUTO_INPUT"] = "10"
 land("a.jsonl", 1, "large")
@@ -78,6 +93,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     write_pipeline(folder, "early", options='executor="local", backfill=hr.Backfill("0 3 * * *", last="7d")')
     write_pipeline(folder, "large", options='executor="auto"')
     write_pipeline(folder, "exact", source="max_rejected=0,")
+    write_pipeline(folder, "limited", options=LIMITED)
     shot = write_pipeline(folder, "shot", options='executor="local"')
     shot.write_text(shot.read_text() + SHOT)
     binary = folder / "bin" / "spark-submit"
@@ -131,6 +147,28 @@ def test_a_backfill_of_the_schedule_is_skipped_until_something_has_landed(done: 
     answer = done["night before anything landed"]
     assert (answer["raised"], answer["submitted"]) == ("AirflowSkipException", 0)
     assert answer["message"] == "nothing has landed yet: there is nothing to compute again"
+
+
+def test_a_limit_that_is_exceeded_fails_the_audit_and_nothing_is_published(done: Any) -> None:
+    process, audit = done["limited"]
+    assert process["xcom"]["counts"]["rejected"] == 1, "what was computed stays"
+    assert (audit["raised"], audit["submitted"]) == ("AirflowFailException", 0)
+    assert audit["message"].startswith("data.limit_exceeded: pipeline limited: 2 of 3 limits are exceeded on ")
+    assert "dead letters: 1 of 2 records (50.00%); the limit is 1%" in audit["message"]
+    assert done["readers of limited"] is None
+
+
+def test_a_producer_that_has_stopped_fails_the_audit_of_a_run_that_found_nothing(done: Any) -> None:
+    process, audit = done["stale"]
+    assert process["xcom"]["epochs"] == 0
+    assert audit["raised"] == "AirflowFailException"
+    assert audit["message"].startswith("data.stale: pipeline limited: nothing new has come")
+
+
+def test_limits_that_warn_are_told_to_whom_the_pipeline_names(done: Any) -> None:
+    assert [warning.partition(", held")[0].partition(", which")[2] for warning in done["warned"]] == [
+        " is at 2026-11-20T00:00:00Z"
+    ] * 2
 
 
 def test_too_little_memory_is_a_matter_of_configuration_and_loses_nothing(done: Any) -> None:

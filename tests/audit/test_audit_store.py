@@ -9,20 +9,28 @@ from datetime import datetime
 import pytest
 
 from headrace import expect
+from headrace.audit.limits import LimitFinding, Measured, age_finding
 from headrace.audit.store import (
     AuditDamagedError,
+    AuditFailedError,
     AuditFormatError,
     AuditOutcome,
     Finding,
+    LimitExceededError,
+    audit_error,
     failure_message,
     read_audit,
+    with_limits,
     write_audit,
 )
 from headrace.errors import PipelineError
+from headrace.model.time import Duration, Instant
 from headrace.pipeline.expectations import ExpectationView
+from headrace.pipeline.quality.limits import Limit, Severity
 from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store.memory import MemoryStore
 
+HOUR = Duration(3_600_000_000)
 POSITIVE = Finding(
     "expect_column_values_to_be_between",
     {"column": "flights", "min_value": 0},
@@ -135,6 +143,38 @@ def test_the_message_names_what_failed_with_what_was_observed_and_the_ways_out()
     assert "Land a correction" in message
     assert "flights/audits/s1--s2/docs" in message
     assert max(map(len, message.splitlines()[:-1])) < 120  # a line each: what follows runs off the edge of a log
+
+
+REJECTED = LimitFinding("rejected", {Severity.FAIL: "1%"}, Severity.FAIL, 0.5, "1 of 2 records (50.00%)", released=(7,))
+STALE = age_finding("newest_file", Limit(warn=HOUR), Measured(Instant(0), "of input own"), Instant(2 * HOUR))
+
+
+def test_limits_are_kept_with_the_audit_and_decide_with_the_expectations(store: MemoryStore) -> None:
+    held = with_limits(store, outcome(POSITIVE), (REJECTED, STALE))
+    assert not held.success
+    assert held.exceeded == (REJECTED,)
+    assert read_audit(store, "flights", "s1", "s2") == held
+    assert isinstance(audit_error(held), LimitExceededError)
+    assert with_limits(store, held, (STALE,)).success
+    assert not with_limits(store, outcome(MEAN), (STALE,)).success
+
+
+def test_the_message_names_expectations_and_limits_that_fail() -> None:
+    both = replace(outcome(POSITIVE, MEAN), limits=(REJECTED, STALE))
+    assert type(audit_error(both)) is AuditFailedError
+    message = failure_message(both)
+    assert "1 of 2 expectations failed and 1 of 2 limits are exceeded on (s1, s2]" in message
+    said = "dead letters: 1 of 2 records (50.00%) (without the records that log entry 7 released); the limit is 1%"
+    assert f"\n  {said}\n" in message
+    assert "Data docs" not in failure_message(replace(both, findings=()))
+
+
+def test_an_age_goes_on_while_nothing_comes() -> None:
+    assert STALE.describe() == "age of the newest file: 2h, of input own; the limit is 1h"
+    assert STALE.as_of(Instant(HOUR)).severity is None
+    later = STALE.as_of(Instant(30 * HOUR))
+    assert (later.severity, later.observed, later.since) == (Severity.WARN, 108000.0, STALE.since)
+    assert REJECTED.as_of(Instant(30 * HOUR)) == REJECTED
 
 
 def test_an_audit_covers_the_expectations_that_it_was_made_with_and_no_others() -> None:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from headrace import (
     AfterCount,
@@ -29,7 +30,13 @@ USERS = 20
 FILES = 5
 
 
-def clicks(where: WindowFn | None = None, expectations: tuple[Expectation, ...] = (), name: str = "clicks") -> Pipeline:
+def clicks(
+    where: WindowFn | None = None,
+    expectations: tuple[Expectation, ...] = (),
+    name: str = "clicks",
+    **options: Any,
+) -> Pipeline:
+    """The pipeline; ``options`` are further arguments of it."""
     return Pipeline(
         name=name,
         input=Input(
@@ -47,6 +54,7 @@ def clicks(where: WindowFn | None = None, expectations: tuple[Expectation, ...] 
         how=retracting(allowed_lateness=timedelta(days=1)),
         what={"clicks": count(), "spent": col("price").sum()},
         expectations=expectations,
+        **options,
     )
 
 

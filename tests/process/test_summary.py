@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 import headrace as hr
-from headrace.audit.store import AuditFailedError
+from headrace.audit.store import AuditFailedError, LimitExceededError, StaleDataError
+from headrace.model.time import instant
 from headrace.runs.reporting.summary import (
     EPOCHS,
     PipelineState,
@@ -187,3 +188,50 @@ def test_those_that_need_a_person_come_first() -> None:
 def test_other_objects_are_no_summaries(path: str) -> None:
     assert summarized(path) is None
     assert summarized(summary_path("clicks")) == "clicks"
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def limited(limits: hr.Limits) -> hr.Pipeline:
+    """The clicks without expectations, and with ``limits``."""
+    made = clicks()
+    parts = {"key": "user", "what": {"clicks": hr.count()}, "where": made.where, "when": made.when, "how": made.how}
+    return hr.Pipeline("clicks", CLICKS, executor="local", limits=limits, **parts)  # type: ignore[arg-type]
+
+
+def test_what_a_limit_holds_back_needs_a_person_until_it_is_released(run: Run, root: str, store: ObjectStore) -> None:
+    with pytest.raises(LimitExceededError):
+        run("a.jsonl", range(3), limited(hr.Limits(rejected="1%")), "oops")
+    found = kept(store)
+    assert found.state is PipelineState.LIMIT_EXCEEDED
+    assert found.exceeded == ["dead letters: 1 of 4 records (25.00%); the limit is 1%"]
+    assert found.line_to_json()["exceeded"] == found.exceeded
+    hr.open(root)["clicks"].release("main", message="seen by ada")
+    assert (kept(store).state, kept(store).exceeded) == (PipelineState.PUBLISHED, [])
+
+
+def test_a_limit_that_warns_needs_a_person_though_readers_see_all(run: Run, store: ObjectStore) -> None:
+    run("a.jsonl", range(3), limited(hr.Limits(rejected=hr.limit(warn=0))), "oops")
+    found = kept(store)
+    assert (found.state, found.unpublished) == (PipelineState.LIMIT_EXCEEDED, 0)
+    assert found.exceeded == ["dead letters: 1 of 4 records (25.00%); the limit is 0 records"]
+
+
+def test_a_summary_grows_old_by_itself(run: Run, store: ObjectStore) -> None:
+    run("a.jsonl", range(3), limited(hr.Limits(newest_file="1h")))
+    found = kept(store)
+    assert found.as_of(instant(datetime.now(UTC))).state is PipelineState.PUBLISHED
+    later = found.as_of(instant(datetime.now(UTC) + timedelta(minutes=61)))
+    assert later.state is PipelineState.LIMIT_EXCEEDED
+    assert later.exceeded[0].startswith("age of the newest file: 1h 1m, of input source, landed at ")
+
+
+def test_a_producer_that_has_stopped_is_no_failed_pipeline(run: Run, root: str, store: ObjectStore) -> None:
+    pipeline = limited(hr.Limits(newest_file=hr.limit(fail="1us")))
+    with pytest.raises(LimitExceededError):
+        run("a.jsonl", range(3), pipeline)
+    hr.open(root)["clicks"].release("main", message="seen by ada")
+    with pytest.raises(StaleDataError):
+        hr.open(root)[pipeline].run()
+    assert kept(store).state is PipelineState.LIMIT_EXCEEDED

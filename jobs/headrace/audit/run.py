@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from headrace.audit.frames import Frame
+from headrace.audit.limits import LimitFinding
 from headrace.audit.releases import ReleasedPanes
-from headrace.audit.store import AuditOutcome, Finding, write_audit
+from headrace.audit.store import AuditOutcome, Finding, failing, write_audit
 from headrace.model.time import instant, render
 from headrace.pipeline.expectations import Expectation, ExpectationView
 from headrace.pipeline.pipeline import Pipeline
@@ -67,9 +68,10 @@ def run_audit(
     from_snapshot: str | None,
     to_snapshot: str,
     audited: Audited,
+    limits: tuple[LimitFinding, ...] = (),
 ) -> AuditOutcome:
     """Audit the range (``from_snapshot``, ``to_snapshot``] of ``pipeline``, keep data docs and then the result, and
-    return the outcome.
+    return the outcome. ``limits``: what was found beside the pipeline's limits.
 
     A view of which nothing is expected is not asked for. What fails is looked at again without the rows that a person
     has released. A failed expectation is an outcome, no error.
@@ -92,10 +94,11 @@ def run_audit(
         pipeline=pipeline,
         from_snapshot=from_snapshot,
         to_snapshot=to_snapshot,
-        success=all(finding.success for findings in by_view.values() for finding in findings),
+        success=all(finding.success for findings in by_view.values() for finding in findings) and not failing(limits),
         findings=_as_declared(expectations, by_view),
         finished_at=render(instant(datetime.now(UTC))),
         rows=rows,
+        limits=limits,
     )
     write_audit(store, outcome)
     return outcome

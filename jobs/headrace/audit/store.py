@@ -7,12 +7,14 @@ An audit belongs to a range of snapshots (``from_snapshot``, ``to_snapshot``]; N
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from headrace.audit.limits import LimitFinding
 from headrace.errors import FixConfigError, FixDataError, RestoreError
 from headrace.model.expressions.data_types import Scalar
 from headrace.pipeline.expectations import Argument, Expectation, ExpectationView
+from headrace.pipeline.quality.limits import Severity
 from headrace_snapshots.format.sealed import sealed, unsealed
 from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
@@ -25,6 +27,18 @@ class AuditFailedError(FixDataError):
     """The output does not meet the pipeline's expectations: it stays in quarantine on its branch."""
 
     code = "data.audit_failed"
+
+
+class LimitExceededError(AuditFailedError):
+    """Every expectation holds, and a limit of the pipeline does not: the output stays in quarantine on its branch."""
+
+    code = "data.limit_exceeded"
+
+
+class StaleDataError(FixDataError):
+    """Nothing new has come, for longer than a limit of the pipeline allows. Nothing is held back."""
+
+    code = "data.stale"
 
 
 class AuditFormatError(FixConfigError):
@@ -97,7 +111,8 @@ class Finding:
 class AuditOutcome:
     """The audit of one range. ``findings`` are in the order in which the pipeline declares its expectations.
 
-    ``rows`` counts the rows of each view that was audited; a view without expectations is not read.
+    ``rows`` counts the rows of each view that was audited; a view without expectations is not read. ``limits`` is what
+    was found beside the pipeline's limits, when they were last looked at.
     """
 
     pipeline: str
@@ -107,6 +122,7 @@ class AuditOutcome:
     findings: tuple[Finding, ...]
     finished_at: str
     rows: Mapping[ExpectationView, int] = field(default_factory=dict)
+    limits: tuple[LimitFinding, ...] = ()
 
     @property
     def path(self) -> str:
@@ -118,8 +134,13 @@ class AuditOutcome:
         """The findings that keep the range from being published."""
         return tuple(finding for finding in self.findings if not finding.success)
 
+    @property
+    def exceeded(self) -> tuple[LimitFinding, ...]:
+        """The limits that keep the range from being published."""
+        return failing(self.limits)
+
     def lines(self) -> Iterator[str]:
-        """For people: what was looked at, and each finding."""
+        """For people: what was looked at, and what each expectation found."""
         rows = ", ".join(f"{count:,} rows of {view}" for view, count in self.rows.items())
         yield f"audit of ({self.from_snapshot or 'the beginning'}, {self.to_snapshot}]: {rows or 'nothing is expected'}"
         for finding in self.findings:
@@ -150,14 +171,52 @@ def write_audit(store: ObjectStore, outcome: AuditOutcome) -> None:
     store.write(f"{outcome.path}/result.json", _to_json(outcome))
 
 
+def with_limits(store: ObjectStore, outcome: AuditOutcome, limits: tuple[LimitFinding, ...]) -> AuditOutcome:
+    """``outcome`` with what was found beside the limits now, kept if that is not what is kept."""
+    if outcome.limits == limits:
+        return outcome
+    found = replace(outcome, limits=limits, success=not outcome.failed and not failing(limits))
+    write_audit(store, found)
+    return found
+
+
+def failing(limits: Iterable[LimitFinding]) -> tuple[LimitFinding, ...]:
+    """The findings of ``limits`` whose failing bound is exceeded."""
+    return tuple(finding for finding in limits if finding.severity is Severity.FAIL)
+
+
+def audit_error(outcome: AuditOutcome) -> AuditFailedError:
+    """The error of an audit that failed."""
+    kind = AuditFailedError if outcome.failed else LimitExceededError
+    return kind(failure_message(outcome))
+
+
 def failure_message(outcome: AuditOutcome) -> str:
-    """For people: which expectations failed, a line each, and the ways out of the quarantine. No value of a row."""
-    failures = "\n".join(f"  {finding.describe()}" for finding in outcome.failed)
+    """For people: which expectations and limits failed, a line each, and the ways out of the quarantine. No value of a
+    row.
+    """
+    described = [finding.describe() for finding in outcome.failed] + [limit.describe() for limit in outcome.exceeded]
+    failures = "\n".join(f"  {line}" for line in described)
+    what = []
+    if outcome.failed:
+        what.append(f"{len(outcome.failed)} of {len(outcome.findings)} expectations failed")
+    if outcome.exceeded:
+        what.append(f"{len(outcome.exceeded)} of {len(outcome.limits)} limits are exceeded")
+    docs = f" Data docs: {outcome.path}/docs" if outcome.failed else ""
     return (
-        f"pipeline {outcome.pipeline}: {len(outcome.failed)} of {len(outcome.findings)} expectations failed on "
+        f"pipeline {outcome.pipeline}: {' and '.join(what)} on "
         f"({outcome.from_snapshot or 'the beginning'}, {outcome.to_snapshot}], which stays unpublished:\n{failures}\n"
         "Land a correction and run again; or roll back; or let readers see these rows: "
-        f"`headrace release {outcome.pipeline} {outcome.to_snapshot} --message WHY`. Data docs: {outcome.path}/docs"
+        f"`headrace release {outcome.pipeline} {outcome.to_snapshot} --message WHY`.{docs}"
+    )
+
+
+def stale_error(pipeline: str, limits: Iterable[LimitFinding]) -> StaleDataError:
+    """The error of a run that found nothing new, and ``limits`` that fail for that."""
+    failures = "\n".join(f"  {finding.describe()}" for finding in limits)
+    return StaleDataError(
+        f"pipeline {pipeline}: nothing new has come, and readers see all that there is:\n{failures}\n"
+        "Find out why the producer has stopped; or change limits= if that is as it should be"
     )
 
 
@@ -171,6 +230,8 @@ def _to_json(outcome: AuditOutcome) -> bytes:
         "rows": dict(outcome.rows),
         "finished_at": outcome.finished_at,
     }
+    if outcome.limits:
+        document["limits"] = [limit.to_json() for limit in outcome.limits]
     return sealed(document)
 
 
@@ -190,6 +251,7 @@ def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
             findings=tuple(_finding(entry) for entry in document["expectations"]),
             finished_at=document["finished_at"],
             rows={ExpectationView(view): rows for view, rows in document["rows"].items()},
+            limits=tuple(LimitFinding.from_json(limit) for limit in document.get("limits", ())),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise AuditDamagedError(f"{path} is not what was written ({error!r}): {_ANEW}") from error

@@ -45,6 +45,8 @@ def describe(pipeline: Pipeline) -> list[Section]:
     for number, stage in enumerate(pipeline.stages, start=1):
         where = f" of aggregation {number}" if several else ""
         parts += [Section(f"{part.heading}{where}", part.lines) for part in _stage(pipeline, stage, number)]
+    if pipeline.limits is not None:
+        parts.append(Section("limits", [*pipeline.limits.lines()]))
     return parts
 
 

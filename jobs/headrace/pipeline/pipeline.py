@@ -27,6 +27,7 @@ from headrace.pipeline.deployment.timetables import Schedule, scheduled
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.executors import SPARK, executor_name
 from headrace.pipeline.expectations import Expectation
+from headrace.pipeline.quality.limits import Limits
 from headrace.pipeline.sources import OWN, FileSource, Input, SparkFunction
 from headrace.pipeline.trigger_checks import nodes
 from headrace.pipeline.validation import check
@@ -46,6 +47,7 @@ class Pipeline:
     questions of the model. ``filter`` is applied after the check for NULL; what it removes still moves the watermark.
     ``allow_finishing`` accepts a trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting``
     accumulating panes that feed another aggregation, where a pane and its refinements all count (7.6).
+    ``expectations`` and ``limits`` say what must hold before readers see what a run computed.
     ``schedule`` is a cron expression in UTC, one of Airflow's presets, ``cron(...)`` in a time zone, ``on_assets(...)``
     or a timedelta; None: runs are started by hand. ``airflow``: how its DAGs run. ``backfill``: what is
     computed again on a schedule of its own, beside those runs. ``retention``: what of its history is kept.
@@ -84,6 +86,7 @@ class Pipeline:
     union: tuple[Input, ...]
     then: tuple[Aggregation, ...]
     expectations: tuple[Expectation, ...]
+    limits: Limits | None
     description: str
     schedule: Schedule | None
     backfill: Backfill | None
@@ -110,6 +113,7 @@ class Pipeline:
         union: Sequence[Input] = (),
         then: Sequence[Aggregation] = (),
         expectations: Sequence[Expectation] = (),
+        limits: Limits | None = None,
         description: str = "",
         schedule: Schedule | None = None,
         backfill: Backfill | None = None,
@@ -148,6 +152,8 @@ class Pipeline:
         set_(self, "union", given.several("union", union, Input, 'csv(...).event_time(...).named("weather")'))
         set_(self, "then", given.several("then", then, Aggregation, "Aggregation(...)"))
         set_(self, "expectations", given.several("expectations", expectations, Expectation, "expect(...)"))
+        most = 'Limits(rejected="1%", newest_file="1h")'
+        set_(self, "limits", None if limits is None else given.instance("limits", limits, Limits, most))
         set_(self, "description", given.instance("description", description, str, "text"))
         set_(self, "schedule", scheduled(given, schedule))
         example = 'Backfill("0 3 * * *", last="7d")'

@@ -9,14 +9,24 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from headrace.audit.range import audited_files, unpublished_range
+from headrace.audit.limit_checks import check_limits
+from headrace.audit.limits import LimitFinding
+from headrace.audit.range import UnpublishedRange, audited_files, unpublished_range
 from headrace.audit.releases import released_panes
 from headrace.audit.run import Audited, expectations_checked, run_audit
-from headrace.audit.store import AuditDamagedError, AuditOutcome, read_audit
-from headrace.model.time import render
+from headrace.audit.store import (
+    AuditDamagedError,
+    AuditOutcome,
+    failing,
+    read_audit,
+    stale_error,
+    with_limits,
+)
+from headrace.model.time import instant, render
 from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.quality.limits import Severity
 from headrace.read.definition_plan import columns_after
 from headrace.read.definition_plan import plan as definition_plan
 from headrace.read.snapshots.damage import ways_out
@@ -98,6 +108,7 @@ class _Run:
         self.started_at = timestamp()
         self.tally = Tally()
         self.executor: ExecutorDecision | None = None
+        self.limits: tuple[LimitFinding, ...] = ()
         self._side: ExecutorSide | None = None
 
     def __enter__(self) -> Self:
@@ -121,6 +132,8 @@ class _Run:
             for problem in damage_under(self.catalog, self.catalog.manifest(outcome.to_snapshot)):
                 self.warn(f"readers will miss this: {problem}")
             publish_range(self.catalog, outcome)
+        if self.options.publish and outcome is None and (stale := failing(self.limits)):
+            raise stale_error(self.pipeline.name, stale)
         return self.result(outcome)
 
     def _perform(self, plan: RunPlan, allowed: Callable[[], None]) -> None:
@@ -201,12 +214,13 @@ class _Run:
 
     def _audited(self) -> AuditOutcome | None:
         found = unpublished_range(self.catalog, self.options.branch)
+        self._look_at_limits(found)
         if found is None:
             return None
         published, head = found.after, found.until
         stored = self._stored_audit(published, head)
         if stored is not None and stored.covers(self.pipeline.expectations):
-            return stored
+            return with_limits(self.store, stored, self.limits)
         if count := len(self.pipeline.expectations):
             self.listener.noted(f"auditing {found}: {number_of(count, 'expectation')}")
         if self.executor is None:
@@ -215,6 +229,16 @@ class _Run:
             outcome = self._run_audit(published, head)
         self._tell_of(outcome)
         return outcome
+
+    def _look_at_limits(self, found: UnpublishedRange | None) -> None:
+        """Hold what the branch has beside the pipeline's limits, and tell of those that are exceeded."""
+        now = instant(self.context.now())
+        self.limits = check_limits(self.pipeline, self.catalog, self.options.branch, found, now)
+        for finding in self.limits:
+            if finding.severity is Severity.FAIL:
+                self.listener.noted(finding.line())
+            elif finding.severity is Severity.WARN or finding.released:
+                self.warn(finding.describe())
 
     def _tell_of(self, outcome: AuditOutcome) -> None:
         """Show the rows that fail, and warn of what holds only because a person has released rows."""
@@ -254,6 +278,7 @@ class _Run:
                 lambda: [*released_panes(self.catalog, columns)],
                 columns.identity,
             ),
+            limits=self.limits,
         )
 
     def result(self, outcome: AuditOutcome | None) -> RunResult:
@@ -276,6 +301,7 @@ class _Run:
             counts=dict(self.tally.counts),
             watermark=None if manifest is None else render(StoredProgress.of(manifest).watermark),
             branch=self.options.branch,
-            warnings=(*self.context.warnings, *noticed(self.tally), *self.listener.warnings()),
+            warnings=(*self.context.warnings, *noticed(self.tally, self.pipeline.limits), *self.listener.warnings()),
             executor=self.executor,
+            limits=self.limits,
         )

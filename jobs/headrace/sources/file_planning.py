@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import FixDataError, RetryError
+from headrace.model.time import Instant
 from headrace.pipeline.sources import FileSource
 from headrace_snapshots.format.codec import Fields
 from headrace_snapshots.store import ObjectChangedError, ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
@@ -118,6 +119,15 @@ def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSour
     return new
 
 
+def newest_landed(store: ObjectStore, prefix: str, mark: str, source: FileSource) -> Instant | None:
+    """When the newest of the files that sort after ``mark`` landed; None if there are none, or the store does not say.
+
+    A listing, as ``discover`` makes one.
+    """
+    times = (info.modified for info in _inputs(store, prefix, mark, source))
+    return max((Instant(at) for at in times if at is not None), default=None)
+
+
 def is_unchanged(store: ObjectStore, was: LandedFile, now: LandedFile) -> bool:
     """Whether a file has the content that it had; where only its ETag differs, the content decides if it is known."""
     if (was.size, was.etag) == (now.size, now.etag):
@@ -211,10 +221,13 @@ def advance(offsets: Offsets, batch: Sequence[LandedFile], look_back: int) -> Of
 
 
 def _listed(store: ObjectStore, prefix: str, start_after: str, source: FileSource) -> Iterator[LandedFile]:
+    for info in _inputs(store, prefix, start_after, source):
+        yield LandedFile(info.path, info.size, info.etag)
+
+
+def _inputs(store: ObjectStore, prefix: str, start_after: str, source: FileSource) -> Iterator[ObjectInfo]:
     folder = _folder(prefix)
-    for info in store.list(folder, start_after):
-        if _is_input(info, folder, source):
-            yield LandedFile(info.path, info.size, info.etag)
+    return (info for info in store.list(folder, start_after) if _is_input(info, folder, source))
 
 
 def _folder(prefix: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileSource
 from headrace.sources.file_planning import (
@@ -17,6 +18,7 @@ from headrace.sources.file_planning import (
     full_sweep,
     is_unchanged,
     listed_again,
+    newest_landed,
     next_batch,
     open_source,
     taken_in,
@@ -72,6 +74,13 @@ class Landing:
             if files:
                 new[name] = files
         return new
+
+    def newest_landed(self, marks: Mapping[str, str]) -> dict[str, Instant | None]:
+        """When the newest file of each input landed, looked for after its mark; None where that cannot be told."""
+        return {
+            name: newest_landed(place.store, place.prefix, marks.get(name, ""), place.source)
+            for name, place in self.places.items()
+        }
 
     def next_epoch(
         self, files: ByInput, max_files: int | None = None, max_bytes: int | None = None

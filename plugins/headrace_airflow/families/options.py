@@ -82,7 +82,7 @@ def task_arguments(options: AirflowOptions) -> dict[str, Any]:
         "execution_timeout": _length(options.execution_timeout),
         "pool": options.pool,
         "queue": options.queue,
-        "on_failure_callback": None if options.on_failure is None else partial(_call, options.on_failure),
+        "on_failure_callback": None if options.on_failure is None else partial(call, options.on_failure),
     }
     return {name: value for name, value in said.items() if value is not None} | dict(options.default_args)
 
@@ -101,7 +101,7 @@ def _length(duration: Duration | None) -> timedelta | None:
     return None if duration is None else timedelta(microseconds=duration)
 
 
-def _call(reference: str, context: Mapping[str, Any]) -> None:
+def call(reference: str, context: Mapping[str, Any]) -> None:
     """Call a function of a user's own, which is imported only now: Airflow parses often, and tasks fail rarely."""
     module, _, name = reference.partition(":")
     function: Callable[[Mapping[str, Any]], None] = getattr(import_module(module), name)

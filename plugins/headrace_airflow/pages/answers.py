@@ -1,6 +1,7 @@
 """What pages ask of one pipeline, answered from its catalog as JSON values. Nothing here starts an engine."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -8,6 +9,7 @@ import msgspec
 
 from headrace.audit.store import AuditOutcome, read_audit
 from headrace.errors import HeadraceError
+from headrace.model.time import instant
 from headrace.observe.plot import plot
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.snapshot_refs import snapshot_at
@@ -36,7 +38,7 @@ class PipelinePage:
 
     def summary(self, known: PipelineSummary | None) -> dict[str, Any]:
         """The summary, as the catalog is now; of ``known``, an older one, what is the same is taken."""
-        return summarize(self._catalog, known).to_json()
+        return summarize(self._catalog, known).as_of(instant(datetime.now(UTC))).to_json()
 
     def history(self, limit: int, before: int | None) -> dict[str, Any]:
         """Entries of the log, newest first, and the snapshots among them with their parents."""
@@ -152,6 +154,10 @@ def _audit(outcome: AuditOutcome, *, with_values: bool) -> dict[str, Any]:
                 "released": list(finding.released),
             }
             for finding in outcome.findings
+        ],
+        "limits": [
+            {"limit": finding.describe(), "severity": finding.severity, "released": list(finding.released)}
+            for finding in outcome.limits
         ],
     }
 

@@ -6,6 +6,7 @@ Endpoints are plain functions, since they wait for the store: FastAPI runs them 
 import json
 import threading
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,6 +17,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from headrace.errors import FixConfigError, FixDataError, HeadraceError, RestoreError, RetryError
+from headrace.model.time import instant
 from headrace.read.json_values import as_json
 from headrace.runs.reporting.results import redacted
 from headrace.runs.reporting.summary import PipelineState, PipelineSummary, urgent_first
@@ -112,7 +114,9 @@ def pages_app(deployments: Deployments) -> FastAPI:
         seen = visible_to(user, cached.summaries)
         waiting = with_dags(user) - cached.summaries.keys()
         rows = [cached.summaries[name] for name in seen] + [_never_ran(name) for name in waiting]
-        return _Answer({"age": round(cached.age, 1), "pipelines": [one.line_to_json() for one in urgent_first(rows)]})
+        now = instant(datetime.now(UTC))
+        listed = urgent_first(one.as_of(now) for one in rows)
+        return _Answer({"age": round(cached.age, 1), "pipelines": [one.line_to_json() for one in listed]})
 
     @app.get("/api/dags/{dag_id}", dependencies=readers)
     def pipeline(dag_id: str, user: GetUserDep) -> Any:

@@ -264,7 +264,8 @@ def _sha256(file: Path) -> tuple[int, str]:
 
 
 def _info(path: str, status: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(path, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")
+    etag = f"{status.st_size}-{status.st_mtime_ns}"
+    return ObjectInfo(path, status.st_size, etag, modified=status.st_mtime_ns // 1000)
 
 
 def _flush(folder: Path) -> None:

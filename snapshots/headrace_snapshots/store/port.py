@@ -6,7 +6,7 @@ A path is relative to the root of the deployment and ``/``-separated. Every oper
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from headrace.errors import FixConfigError, GiveUpError, RestoreError, RetryError
@@ -56,13 +56,15 @@ class ObjectInfo:
     """One object: ``size`` in bytes; ``etag`` changes whenever the content does (and maybe when it does not).
 
     How often it changes without the content is the store's affair: see ``ObjectStore.digested``, which alone gives the
-    ``digest``, a fast hash of the whole content.
+    ``digest``, a fast hash of the whole content. ``modified`` is when the store last had it written, in microseconds
+    since 1970 UTC; a listing has it where that costs no request more, None elsewhere.
     """
 
     path: str
     size: int
     etag: str
     digest: str | None = None
+    modified: int | None = field(default=None, compare=False)
 
 
 class RequestCounts:

@@ -178,7 +178,12 @@ class S3Store:
         after = self._base + start_after if start_after else None
         found = self._client.list_objects(self._bucket, prefix=key_prefix, recursive=True, start_after=after)
         return tuple(
-            ObjectInfo((o.object_name or "").removeprefix(self._base), o.size or 0, _etag(o.etag))
+            ObjectInfo(
+                (o.object_name or "").removeprefix(self._base),
+                o.size or 0,
+                _etag(o.etag),
+                modified=None if o.last_modified is None else int(o.last_modified.timestamp() * 1_000_000),
+            )
             for o in islice(found, PAGE)
         )
 

@@ -18,7 +18,8 @@ _CALLBACK = "my_package.alerts:page"
 class AirflowOptions:
     """What ``hr.airflow`` gives. None, or empty: as the defaults of the deployment say, else as Headrace does.
 
-    Lengths of time are in granules. ``on_failure`` and ``on_deadline`` name functions as ``module:function``.
+    Lengths of time are in granules. ``on_failure``, ``on_warning`` and ``on_deadline`` name functions as
+    ``module:function``.
     """
 
     owner: str | None = None
@@ -29,6 +30,7 @@ class AirflowOptions:
     execution_timeout: Duration | None = None
     default_args: Mapping[str, Any] = field(default_factory=dict)
     on_failure: str | None = None
+    on_warning: str | None = None
     deadline: Duration | None = None
     on_deadline: str | None = None
     pool: str | None = None
@@ -59,6 +61,7 @@ def airflow(
     execution_timeout: Length | None = None,
     default_args: Mapping[str, Any] | None = None,
     on_failure: str | None = None,
+    on_warning: str | None = None,
     deadline: Length | None = None,
     on_deadline: str | None = None,
     pool: str | None = None,
@@ -70,7 +73,8 @@ def airflow(
     part of a fingerprint.
 
     ``on_failure`` is called when a task has failed for good, ``on_deadline`` when a run of the process DAG has not
-    ended ``deadline`` after it was queued; both are names of functions, ``module:function``, that Airflow imports.
+    ended ``deadline`` after it was queued, ``on_warning`` when the data exceeds a limit that warns. They are names of
+    functions, ``module:function``, that Airflow imports.
     ``pool`` is for tasks that write no state (those have a pool of their own). ``conn_id`` is the connection that says
     where Spark is. ``env`` are environment variables of the process that computes. ``default_args`` go to every task.
     Raises PipelineError.
@@ -97,6 +101,7 @@ def airflow(
         execution_timeout=length("execution_timeout", execution_timeout),
         default_args=_mapping(given, "default_args", default_args, object, '{"priority_weight": 2}'),
         on_failure=_function(given, "on_failure", on_failure),
+        on_warning=_function(given, "on_warning", on_warning),
         deadline=length("deadline", deadline),
         on_deadline=_function(given, "on_deadline", on_deadline),
         pool=text("pool", pool, "audits"),

@@ -24,7 +24,7 @@ from headrace.audit.store import (
     AuditFailedError,
     AuditFormatError,
     AuditOutcome,
-    failure_message,
+    audit_error,
     read_audit,
 )
 from headrace.errors import FixConfigError, HeadraceError, RetryError
@@ -235,7 +235,7 @@ class Planned:
                 f"or `headrace run {pipeline} --branch {self.branch}`, which audits it"
             )
         if outcome is not None and not outcome.success:
-            raise AuditFailedError(failure_message(outcome))
+            raise audit_error(outcome)
 
     def _check_clock(self) -> None:
         clock = StoredProgress.of(self.head).processing_time

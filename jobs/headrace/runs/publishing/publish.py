@@ -5,7 +5,7 @@ nothing else.
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from headrace.audit.store import AuditFailedError, AuditOutcome, failure_message, read_audit
+from headrace.audit.store import AuditOutcome, audit_error, read_audit
 from headrace.errors import FixDataError, RetryError
 from headrace.model.time import render
 from headrace.observe.history import totals
@@ -117,7 +117,7 @@ def published_result(
 def publish_range(catalog: Catalog, outcome: AuditOutcome) -> None:
     """Move ``published`` over the audited range by one catalog entry. Raises AuditFailedError."""
     if not outcome.success:
-        raise AuditFailedError(failure_message(outcome))
+        raise audit_error(outcome)
     catalog.publish(
         outcome.to_snapshot, expected_published=outcome.from_snapshot, detail={"audit": outcome.path, "success": True}
     )

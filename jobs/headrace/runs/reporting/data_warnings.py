@@ -3,17 +3,20 @@
 from collections.abc import Iterator
 
 from headrace.model.time import render
+from headrace.pipeline.quality.limits import Limits
 from headrace.runs.reporting.tally import Tally
 from headrace.sources.progress import Ahead, Lacking
 
 LATE_SHARE = 0.01
-"""A run warns if more late drops than this share of its records were counted."""
+"""A run warns if more late drops than this share of its records were counted, and the pipeline has no limit of them."""
 
 
-def noticed(tally: Tally) -> Iterator[str]:
+def noticed(tally: Tally, limits: Limits | None = None) -> Iterator[str]:
     """Warnings about the epochs of a run; lateness comes last."""
     yield from map(_ahead, tally.ahead.values())
     yield from map(_lacking, tally.lacking.values())
+    if limits is not None and limits.late is not None:
+        return
     rows = tally.counts
     records, late = rows.get("records", 0), rows.get("late_dropped", 0)
     if late > LATE_SHARE * records:

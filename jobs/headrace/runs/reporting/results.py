@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from headrace.audit.limits import LimitFinding
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
 from headrace.pipeline.executors import ExecutorDecision
 from headrace_snapshots.format.sealed import sealed, unsealed
@@ -73,7 +74,8 @@ class RunResult:
     are ISO 8601 in UTC. ``warnings`` are
     for people: a snapshot that was broken and where the run went on from instead, records dated far ahead, and last
     that many came too late. ``executor`` is the one that the run took and why, None if it came to none. ``forked_from``
-    is the snapshot that the branch of a backfill continues from, None if from nothing.
+    is the snapshot that the branch of a backfill continues from, None if from nothing. ``limits`` is what a run found
+    beside the pipeline's limits.
     """
 
     run_id: str
@@ -94,6 +96,7 @@ class RunResult:
     branch: str = MAIN
     executor: ExecutorDecision | None = None
     forked_from: str | None = None
+    limits: tuple[LimitFinding, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The stored object as a JSON value."""

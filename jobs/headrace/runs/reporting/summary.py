@@ -16,11 +16,13 @@ from typing import Any, Final
 
 import msgspec
 
+from headrace.audit.limits import LimitFinding
 from headrace.audit.range import unpublished_range
-from headrace.audit.store import AuditFailedError, AuditOutcome, read_audit
+from headrace.audit.store import AuditFailedError, AuditOutcome, LimitExceededError, StaleDataError, read_audit
 from headrace.errors import HeadraceError
-from headrace.model.time import render
+from headrace.model.time import Instant, render
 from headrace.observe.history import totals
+from headrace.pipeline.quality.limits import Severity
 from headrace.read.snapshots.progress import StoredProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
@@ -47,6 +49,7 @@ class PipelineState(StrEnum):
     DAMAGED = "damaged"
     FAILED = "failed"
     AUDIT_FAILED = "audit failed"
+    LIMIT_EXCEEDED = "limit exceeded"
     UNPUBLISHED = "unpublished"
     EMPTY = "empty"
     PUBLISHED = "published"
@@ -93,7 +96,9 @@ class EpochLine(msgspec.Struct, frozen=True):
 
 
 class AuditLine(msgspec.Struct, frozen=True):
-    """The newest audit: of what ``published`` does not show yet, else of what it moved over last."""
+    """The newest audit: of what ``published`` does not show yet, else of what it moved over last. ``failed`` are
+    expectations, ``exceeded`` the limits that hold the range back.
+    """
 
     success: bool
     finished_at: str
@@ -101,10 +106,13 @@ class AuditLine(msgspec.Struct, frozen=True):
     until: str
     expectations: int
     failed: tuple[str, ...]
+    exceeded: tuple[str, ...] = ()
 
 
 class RunLine(msgspec.Struct, frozen=True):
-    """The newest run that left a result. ``error_code`` and ``error`` (its message) are None if it succeeded."""
+    """The newest run that left a result. ``error_code`` and ``error`` (its message) are None if it succeeded;
+    ``limits`` is what it found beside the pipeline's limits.
+    """
 
     run_id: str
     action: str
@@ -113,6 +121,7 @@ class RunLine(msgspec.Struct, frozen=True):
     error_code: str | None = None
     error: str | None = None
     warnings: tuple[str, ...] = ()
+    limits: tuple[LimitFinding, ...] = ()
 
 
 class PipelineSummary(msgspec.Struct, frozen=True):
@@ -152,13 +161,29 @@ class PipelineSummary(msgspec.Struct, frozen=True):
         """Counts of ``epochs`` together."""
         return totals(self.epochs)
 
+    @property
+    def exceeded(self) -> list[str]:
+        """For people: the limits that are exceeded."""
+        if self.unpublished != 0 and self.audit is not None and self.audit.exceeded:
+            return [*self.audit.exceeded]
+        return [] if self.run is None else [finding.describe() for finding in _exceeded(self.run)]
+
+    def as_of(self, now: Instant) -> "PipelineSummary":
+        """The same at a later time, when ages may exceed limits that they did not when the newest run ended."""
+        if self.run is None or not self.run.limits:
+            return self
+        run = msgspec.structs.replace(self.run, limits=tuple(finding.as_of(now) for finding in self.run.limits))
+        is_calm = self.state in (PipelineState.UNPUBLISHED, PipelineState.EMPTY, PipelineState.PUBLISHED)
+        state = PipelineState.LIMIT_EXCEEDED if is_calm and _exceeded(run) else self.state
+        return msgspec.structs.replace(self, run=run, state=state)
+
     def to_json(self) -> dict[str, Any]:
         """A JSON value, with the totals."""
-        return {**msgspec.to_builtins(self), "totals": dict(self.totals)}
+        return {**msgspec.to_builtins(self), "totals": dict(self.totals), "exceeded": self.exceeded}
 
     def line_to_json(self) -> dict[str, Any]:
         """The same without the epochs: what a list of many pipelines says of each."""
-        return {**msgspec.to_builtins(msgspec.structs.replace(self, epochs=())), "totals": dict(self.totals)}
+        return {**msgspec.structs.replace(self, epochs=()).to_json(), "totals": dict(self.totals)}
 
 
 @dataclass(frozen=True)
@@ -237,15 +262,25 @@ def _of_main(manifest: Manifest) -> dict[str, Any]:
 
 
 def _state(refs: _Refs, unpublished: int | None, audit: AuditLine | None, run: RunLine | None) -> PipelineState:
-    if unpublished == 0 and run is not None and run.error_code == AuditFailedError.code:
+    if unpublished == 0 and run is not None and run.error_code in _HELD_BACK:
         run = None  # a person has released what that run did not publish
     if unpublished != 0 and audit is not None and not audit.success:
-        return PipelineState.AUDIT_FAILED
+        return PipelineState.AUDIT_FAILED if audit.failed else PipelineState.LIMIT_EXCEEDED
     if run is not None and run.status == "failed":
-        return PipelineState.FAILED
+        return PipelineState.LIMIT_EXCEEDED if run.error_code == StaleDataError.code else PipelineState.FAILED
+    if run is not None and _exceeded(run):
+        return PipelineState.LIMIT_EXCEEDED
     if refs.main is None:
         return PipelineState.EMPTY
     return PipelineState.PUBLISHED if unpublished == 0 else PipelineState.UNPUBLISHED
+
+
+_HELD_BACK: Final = (AuditFailedError.code, LimitExceededError.code)
+
+
+def _exceeded(run: RunLine) -> list[LimitFinding]:
+    """The limits that a run has found exceeded, without those that an audit knows of: a person may release these."""
+    return [one for one in run.limits if one.severity is Severity.WARN or (one.severity is not None and one.is_age)]
 
 
 def _unpublished(catalog: Catalog, refs: _Refs) -> int | None:
@@ -303,6 +338,7 @@ def _line_of(outcome: AuditOutcome) -> AuditLine:
         until=outcome.to_snapshot,
         expectations=len(outcome.findings),
         failed=tuple(finding.expectation.describe() for finding in outcome.failed),
+        exceeded=tuple(finding.describe() for finding in outcome.exceeded),
     )
 
 

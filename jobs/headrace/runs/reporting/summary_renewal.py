@@ -37,4 +37,5 @@ def run_line(result: RunResult) -> RunLine:
         error_code=None if error is None else error.code,
         error=None if error is None else error.message,
         warnings=tuple(result.warnings),
+        limits=tuple(result.limits),
     )

@@ -55,7 +55,7 @@ function Overview({ summary }) {
           C.HStack,
           { mt: 4, wrap: "wrap" },
           h(Process, summary),
-          audit && !audit.success && summary.unpublished ? h(Release, { pipeline: summary.pipeline, failed: audit.failed, snapshot: audit.until }) : null,
+          audit && !audit.success && summary.unpublished ? h(Release, { pipeline: summary.pipeline, failed: [...audit.failed, ...audit.exceeded], snapshot: audit.until }) : null,
         )
       : null,
     summary.branches.length
@@ -63,7 +63,8 @@ function Overview({ summary }) {
       : null,
     run?.error ? h(Section, { title: "Why the last run failed" }, h(C.Text, { whiteSpace: "pre-wrap" }, `${run.error_code}: ${run.error}`)) : null,
     run?.warnings?.length ? h(Section, { title: "Warnings of the last run" }, run.warnings.map((one) => h(C.Text, { key: one, whiteSpace: "pre-wrap" }, one))) : null,
-    audit && !audit.success ? h(Section, { title: "Expectations that fail" }, audit.failed.map((one) => h(C.Text, { key: one }, one))) : null,
+    audit?.failed.length ? h(Section, { title: "Expectations that fail" }, audit.failed.map((one) => h(C.Text, { key: one }, one))) : null,
+    summary.exceeded.length ? h(Section, { title: "Limits that are exceeded" }, summary.exceeded.map((one) => h(C.Text, { key: one }, one))) : null,
     summary.epochs.length ? h(Section, { title: "Event time and processing time", about: "Each line is an epoch; its bar spans the event times that it took in, the red line is the watermark." }, h(EventTimes, { epochs: summary.epochs })) : null,
     h(Words, { dagId: `headrace_${summary.pipeline}_process` }),
   );
@@ -194,6 +195,7 @@ function Quality({ dagId }) {
         Section,
         { key: `${one.after}${one.until}`, title: one.problem ? `Audit that cannot be read` : `${one.success ? "Good" : "Failed"}: up to ${one.until}`, about: one.problem ?? `${moment(one.finished_at)}, from ${one.after ?? "the beginning"}; ${Object.entries(one.rows).map(([view, rows]) => `${count(rows)} rows of ${view}`).join(", ") || "nothing is expected"}` },
         one.problem || !one.findings.length ? null : h(Rows, { caption: `Findings up to ${one.until}`, columns: FINDINGS, rows: one.findings }),
+        one.limits?.length ? h(Rows, { caption: `Limits up to ${one.until}`, columns: LIMITS, rows: one.limits }) : null,
         (one.findings ?? []).filter((each) => each.failing.length).map((each) => h(Section, { key: each.expectation, title: `Rows that fail ${each.expectation}` }, h(Values, { caption: "Failing rows", columns: Object.keys(each.failing[0]), rows: each.failing }))),
       ),
     ),
@@ -204,6 +206,12 @@ const FINDINGS = [
   ["Holds", (one) => h(C.Badge, { colorPalette: one.success ? "green" : "red" }, one.success ? "yes" : "no")],
   ["Expectation", (one) => one.expectation],
   ["Unexpected", (one) => (one.unexpected === null ? written(one.observed) : `${count(one.unexpected)} of ${count(one.of)}`), "end"],
+  ["Released by", (one) => (one.released.length ? `entry ${one.released.join(", ")}` : "")],
+];
+
+const LIMITS = [
+  ["Holds", (one) => h(C.Badge, { colorPalette: { fail: "red", warn: "orange" }[one.severity] ?? "green" }, one.severity === "fail" ? "no" : one.severity === "warn" ? "warning" : "yes")],
+  ["Limit", (one) => one.limit],
   ["Released by", (one) => (one.released.length ? `entry ${one.released.join(", ")}` : "")],
 ];
 

@@ -57,10 +57,17 @@ export function Block() {
 export function why(one) {
   if (one.problem) return one.problem;
   if (one.state === "audit failed") return one.audit.failed.join("; ");
+  if (one.state === "limit exceeded") return one.exceeded.join("; ") || one.run.error;
   if (one.state === "failed") return `${one.run.error_code}: ${one.run.error}`;
   if (one.state === "unpublished") return one.unpublished === null ? "published is on another line than main" : `${count(one.unpublished)} epochs are not published`;
   return one.state === "empty" ? "it has no snapshot yet" : "";
 }
+
+const audited = ({ expectations, failed, exceeded }) => {
+  if (exceeded.length) return `${exceeded.length} limits exceeded`;
+  if (!expectations) return "nothing expected";
+  return failed.length ? `${failed.length} of ${expectations} fail` : `${expectations} hold`;
+};
 
 const COLUMNS = [
   ["State", (one) => h(State, one)],
@@ -73,6 +80,6 @@ const COLUMNS = [
   ["Held back by", (one) => one.held_back_by ?? "-"],
   ["Late", (one) => share((one.totals.late_dropped ?? 0) + (one.totals.closed_dropped ?? 0), one.totals.records), "end"],
   ["Dead letters", (one) => share(one.totals.rejected, one.totals.records), "end"],
-  ["Audit", (one) => (one.audit ? (one.audit.expectations ? (one.audit.success ? `${one.audit.expectations} hold` : `${one.audit.failed.length} of ${one.audit.expectations} fail`) : "nothing expected") : "-")],
+  ["Audit", (one) => (one.audit ? audited(one.audit) : "-")],
   ["State size", (one) => bytes(one.state_bytes), "end"],
 ];

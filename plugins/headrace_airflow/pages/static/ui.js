@@ -113,7 +113,7 @@ export function Facts({ of }) {
   );
 }
 
-const PALETTE = { damaged: "red", failed: "red", "audit failed": "orange", unpublished: "yellow", empty: "gray", published: "green" };
+const PALETTE = { damaged: "red", failed: "red", "audit failed": "orange", "limit exceeded": "orange", unpublished: "yellow", empty: "gray", published: "green" };
 export const State = ({ state }) => h(C.Badge, { colorPalette: PALETTE[state] ?? "gray" }, state);
 
 // A link inside of Airflow's UI, without loading it again.

@@ -1,0 +1,147 @@
+"""Holds what a pipeline's catalog and landing prefix say against its limits. Starts nothing, and reads no rows.
+
+Limits of records are about the epochs that readers have not seen, together: the range that an audit is of. A record
+that a person has released does not count again where its file is read again, after a recovery for one. Ages are about
+main alone: a branch is computed again, or compared, and nobody waits for it.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from headrace.audit.limits import LimitFinding, Measured, age_finding, share_findings
+from headrace.audit.range import UnpublishedRange
+from headrace.audit.releases import releases_that_hold
+from headrace.model.time import MIN_INSTANT, Instant, render
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.sources.landing import Landing
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import INPUTS
+from headrace_snapshots.refs import MAIN
+
+_LOOKED_AT: Final = 100
+"""Epochs that are looked through for the newest that read a file, where a store does not say when files landed."""
+
+
+def check_limits(
+    pipeline: Pipeline, catalog: Catalog, branch: str, unpublished: UnpublishedRange | None, now: Instant
+) -> tuple[LimitFinding, ...]:
+    """What a run on ``branch`` shows beside each limit at ``now``; of records only if something is ``unpublished``.
+
+    Raises BrokenObjectError, MissingSnapshotError, and what listing the landing prefix raises.
+    """
+    if pipeline.limits is None:
+        return ()
+    shares = [] if unpublished is None else _shares(pipeline, catalog, unpublished)
+    ages = [*_ages(pipeline, catalog, now)] if branch == MAIN else []
+    return (*shares, *ages)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Epochs:
+    """The epochs of a range: their counts together, and the files that they read."""
+
+    counts: Counter[str]
+    files: frozenset[tuple[str, str]]
+
+    @classmethod
+    def of(cls, catalog: Catalog, unpublished: UnpublishedRange) -> "_Epochs":
+        """Reads manifests and the log of inputs."""
+        since = -1 if unpublished.after is None else catalog.manifest(unpublished.after).epoch
+        records = catalog.files(catalog.manifest(unpublished.until).logs[INPUTS], since_epoch=since)
+        files = (file for record in records for file in record.files if isinstance(file, InputFile))
+        return cls(_counts(catalog, unpublished), frozenset((file.input, file.path) for file in files))
+
+
+def _shares(pipeline: Pipeline, catalog: Catalog, unpublished: UnpublishedRange) -> list[LimitFinding]:
+    assert pipeline.limits is not None
+    counts = _counts(catalog, unpublished)
+    found = share_findings(pipeline.limits, counts)
+    if all(finding.severity is None for finding in found):
+        return found
+    released = [*_released(catalog, unpublished)]
+    if not released:
+        return found
+    for _, epochs in released:
+        counts.subtract(epochs.counts)
+    left = Counter({name: max(0, count) for name, count in counts.items()})
+    return share_findings(pipeline.limits, left, [entry for entry, _ in released])
+
+
+def _counts(catalog: Catalog, unpublished: UnpublishedRange) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for manifest in catalog.whole_ancestry(unpublished.until, until=unpublished.after):
+        found.update(manifest.counts)
+    return found
+
+
+def _released(catalog: Catalog, unpublished: UnpublishedRange) -> Iterator[tuple[int, _Epochs]]:
+    """The releases that hold and whose files the ``unpublished`` epochs have all read again, by their log entry."""
+    taken: set[tuple[str, str]] = set()
+    audited: _Epochs | None = None
+    for release in releases_that_hold(catalog):
+        with suppress(MissingSnapshotError, BrokenObjectError):  # it has expired, or is lost: nobody knows its records
+            epochs = _Epochs.of(catalog, UnpublishedRange(release.after, release.snapshot))
+            audited = audited or _Epochs.of(catalog, unpublished)
+            if epochs.files and epochs.files <= audited.files - taken:
+                taken |= epochs.files
+                yield release.entry, epochs
+
+
+# --- ages -------------------------------------------------------------------------------------------------------------
+
+
+def _ages(pipeline: Pipeline, catalog: Catalog, now: Instant) -> Iterator[LimitFinding]:
+    assert pipeline.limits is not None
+    head = catalog.head().refs.get(MAIN)
+    manifest = None if head is None else catalog.manifest(head)
+    if (limit := pipeline.limits.watermark_age) is not None:
+        yield age_finding("watermark_age", limit, _watermark(manifest), now)
+    if (limit := pipeline.limits.newest_file) is not None:
+        yield age_finding("newest_file", limit, _newest_file(pipeline, catalog, manifest), now)
+
+
+def _watermark(manifest: Manifest | None) -> Measured:
+    if manifest is None:
+        return Measured(MIN_INSTANT, "of any input")
+    progress = StoredProgress.of(manifest)
+    held, at = progress.held_back_by, render(progress.watermark)
+    if held is None:
+        return Measured(progress.watermark, f"which is at {at}")
+    split = f", split {held.split}" if held.split else ""
+    return Measured(progress.watermark, f"which is at {at}, held back by input {held.input}{split}")
+
+
+def _newest_file(pipeline: Pipeline, catalog: Catalog, manifest: Manifest | None) -> Measured:
+    """When the newest file landed, of the input where that is longest ago."""
+    marks = {} if manifest is None else StoredProgress.of(manifest).marks
+    landed = Landing(pipeline, catalog.store).newest_landed({name: mark.path for name, mark in marks.items()})
+    read = None if None not in landed.values() else _newest_read(catalog, manifest)
+    times = {name: at if at is not None else read for name, at in landed.items()}
+    name = min(times, key=lambda each: times[each] or MIN_INSTANT)
+    at = times[name]
+    if at is None:
+        return Measured(MIN_INSTANT, f"of input {name}")
+    return Measured(at, f"of input {name}, landed at {render(at)}")
+
+
+def _newest_read(catalog: Catalog, manifest: Manifest | None) -> Instant | None:
+    """When an epoch last read a file, or longer ago than that; None if none has."""
+    if manifest is None:
+        return None
+    oldest = manifest
+    for oldest in islice(catalog.ancestry(manifest.snapshot_id), _LOOKED_AT):
+        if oldest.counts.get("input_files", 0):
+            break
+    return StoredProgress.of(oldest).processing_time

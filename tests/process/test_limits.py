@@ -1,0 +1,270 @@
+"""Limits of a pipeline in its runs: what is held back, what warns, and what a producer that has stopped looks like."""
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.audit.limit_checks import check_limits
+from headrace.audit.store import LimitExceededError, StaleDataError, read_audit
+from headrace.model.time import instant
+from headrace.pipeline.quality.limits import Severity
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
+from headrace.runs.process import audit, process
+from headrace.runs.publishing.promotion import cut_over
+from headrace.runs.recover import recover
+from headrace.runs.reporting.results import RunResult, from_json, to_json
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.store import open_store
+
+START = datetime(2026, 11, 20, 12, tzinfo=UTC)
+CLICKS = hr.json("landing/clicks", {"user": str, "at": datetime}).event_time("at", bound="0s")
+VIEWS = hr.json("landing/views", {"user": str, "at": datetime}).event_time("at", bound="0s").named("views")
+
+
+def clicks(limits: hr.Limits | None, **options: Any) -> hr.Pipeline:
+    """Clicks per user and minute."""
+    return hr.Pipeline(
+        "clicks",
+        CLICKS,
+        key="user",
+        what={"clicks": hr.count()},
+        where=hr.FixedWindows("1m"),
+        when=hr.on_update(),
+        executor="local",
+        limits=limits,
+        **options,
+    )
+
+
+@dataclass
+class Deployed:
+    """A root whose clock stands at ``clock``; files land at that time."""
+
+    folder: Path
+    clock: datetime = START
+    runs: int = 0
+
+    @property
+    def root(self) -> str:
+        return self.folder.as_uri()
+
+    @property
+    def catalog(self) -> Catalog:
+        return Catalog(open_store(self.root), "clicks")
+
+    def land(self, name: str, good: int = 0, bad: int = 0, at: datetime | None = None, to: str = "clicks") -> None:
+        """Land a file with so many good and bad records, which happened ``at`` a time, by default now."""
+        line = json.dumps({"user": "ada", "at": (at or self.clock).isoformat()})
+        file = self.folder / "landing" / to / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"{record}\n" for record in [line] * good + ["oops"] * bad))
+        os.utime(file, (self.clock.timestamp(),) * 2)
+
+    def options(self, *, publish: bool = True, branch: str = MAIN, **options: Any) -> RunOptions:
+        self.runs += 1
+        return RunOptions(f"run-{self.runs}", publish=publish, branch=branch, **options)
+
+    def run(self, pipeline: hr.Pipeline, *, publish: bool = True) -> RunResult:
+        return process(pipeline, self.root, self.options(publish=publish), now=lambda: self.clock)
+
+    def is_published(self) -> bool:
+        refs = self.catalog.head().refs
+        return refs[MAIN] == refs.get(PUBLISHED)
+
+
+@pytest.fixture
+def deployed(tmp_path: Path) -> Deployed:
+    """An empty root."""
+    return Deployed(tmp_path)
+
+
+def found(result: RunResult) -> dict[str, tuple[Severity | None, float | None]]:
+    """What a run found beside each limit."""
+    return {finding.name: (finding.severity, finding.observed) for finding in result.limits}
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+TOLERANT = clicks(hr.Limits(rejected=hr.limit(warn="10%", fail="20%")))
+
+
+def test_a_run_whose_every_record_is_rejected_is_not_published(deployed: Deployed) -> None:
+    deployed.land("1.json", good=9)
+    deployed.run(TOLERANT)
+    deployed.land("2.json", bad=3)
+    with pytest.raises(LimitExceededError, match=r"dead letters: 3 of 3 records \(100.00%\); the limit is 20%") as held:
+        deployed.run(TOLERANT)
+    assert (held.value.code, held.value.exit_code) == ("data.limit_exceeded", 20)
+    assert "headrace release clicks" in str(held.value)
+    assert not deployed.is_published()
+
+
+def test_a_share_is_of_all_that_readers_have_not_seen(deployed: Deployed) -> None:
+    deployed.land("1.json", good=4, bad=4)
+    assert found(deployed.run(TOLERANT, publish=False)) == {"rejected": (Severity.FAIL, 0.5)}
+    deployed.land("2.json", good=17)
+    result = deployed.run(TOLERANT)
+    assert found(result) == {"rejected": (Severity.WARN, 0.16)}
+    assert result.warnings == ("dead letters: 4 of 25 records (16.00%); the limit is 10%",)
+    assert deployed.is_published()
+
+
+def test_what_a_run_found_is_in_its_result_and_its_audit(deployed: Deployed) -> None:
+    deployed.land("1.json", good=19, bad=1)
+    result = deployed.run(TOLERANT)
+    assert found(result) == {"rejected": (None, 0.05)}
+    assert from_json(to_json(result)) == result
+    assert result.snapshot is not None
+    stored = read_audit(deployed.catalog.store, "clicks", None, result.snapshot)
+    assert stored is not None
+    assert stored.limits == result.limits
+
+
+def test_late_drops_have_a_limit_of_their_own_instead_of_the_general_warning(deployed: Deployed) -> None:
+    pipeline = clicks(hr.Limits(late="40%"), how=hr.retracting("0s"))
+    deployed.land("1.json", good=6)
+    deployed.run(pipeline)
+    deployed.land("2.json", good=3)
+    deployed.land("3.json", good=1, at=START - timedelta(hours=2))
+    result = deployed.run(pipeline)
+    assert (result.counts["late_dropped"], result.warnings) == (1, ())
+    deployed.land("4.json", good=1, at=START - timedelta(hours=2))
+    with pytest.raises(LimitExceededError, match="late drops: 1 of 1 records"):
+        deployed.run(pipeline)
+
+
+def test_a_limit_that_a_person_raises_counts_in_the_next_run(deployed: Deployed) -> None:
+    deployed.land("1.json", good=1, bad=1)
+    with pytest.raises(LimitExceededError):
+        deployed.run(TOLERANT)
+    assert audit(TOLERANT, deployed.root, deployed.options(publish=False)).audit is not None
+    deployed.run(clicks(hr.Limits(rejected=1)))
+    assert deployed.is_published()
+
+
+def test_a_released_share_is_not_asked_about_again_after_a_recovery(deployed: Deployed) -> None:
+    deployed.land("1.json", good=9)
+    good = deployed.run(TOLERANT).snapshot
+    deployed.land("2.json", bad=3)
+    with pytest.raises(LimitExceededError):
+        deployed.run(TOLERANT)
+    entry = deployed.catalog.release(deployed.catalog.head().refs[MAIN], "ada: the test of a producer").number
+    deployed.land("3.json", good=5)
+    deployed.run(TOLERANT)
+
+    recovered = recover(TOLERANT, deployed.root, deployed.options(snapshot=good))
+    (finding,) = recovered.limits
+    assert (finding.severity, finding.observed, finding.released) == (None, 0.0, (entry,))
+    assert deployed.is_published()
+    assert any("released" in warning for warning in recovered.warnings)
+
+    deployed.land("4.json", good=1, bad=1)
+    with pytest.raises(LimitExceededError, match="1 of 2 records"):
+        deployed.run(TOLERANT)
+
+
+def test_a_branch_is_held_back_from_a_promotion_and_has_no_age(deployed: Deployed) -> None:
+    pipeline = clicks(hr.Limits(rejected="1%", watermark_age="1m", newest_file="1m"))
+    deployed.land("1.json", good=1, bad=1)
+    deployed.clock += timedelta(hours=1)
+    result = process(pipeline, deployed.root, deployed.options(publish=False, branch="other"))
+    assert found(result) == {"rejected": (Severity.FAIL, 0.5)}
+    with pytest.raises(LimitExceededError):
+        cut_over("clicks", deployed.root, "other")
+
+
+# --- ages -------------------------------------------------------------------------------------------------------------
+
+FRESH = clicks(hr.Limits(watermark_age="2h", newest_file=hr.limit(warn="1h", fail="3h")))
+
+
+def test_a_producer_that_has_stopped_is_told_by_runs_that_find_nothing(deployed: Deployed) -> None:
+    deployed.land("1.json", good=1)
+    result = deployed.run(FRESH)
+    assert found(result) == {"watermark_age": (None, 0.0), "newest_file": (None, 0.0)}
+    deployed.clock += timedelta(minutes=90)
+    result = deployed.run(FRESH)
+    assert (result.status, result.epochs) == ("succeeded", ())
+    assert found(result) == {"watermark_age": (None, 5400.0), "newest_file": (Severity.WARN, 5400.0)}
+    said = "age of the newest file: 1h 30m, of input source, landed at 2026-11-20T12:00:00Z; the limit is 1h"
+    assert result.warnings == (said,)
+
+    deployed.clock += timedelta(hours=2)
+    assert found(deployed.run(FRESH, publish=False))["newest_file"] == (Severity.FAIL, 12600.0)
+    with pytest.raises(StaleDataError, match="age of the newest file: 3h 30m") as stale:
+        deployed.run(FRESH)
+    assert (stale.value.code, stale.value.exit_code) == ("data.stale", 20)
+
+
+def test_a_new_file_ends_it_although_the_watermark_is_old(deployed: Deployed) -> None:
+    deployed.land("1.json", good=1)
+    deployed.run(FRESH)
+    deployed.clock += timedelta(hours=4)
+    deployed.land("2.json", good=1, at=START + timedelta(minutes=1))
+    result = deployed.run(FRESH)
+    assert found(result) == {"watermark_age": (Severity.WARN, 14340.0), "newest_file": (None, 0.0)}
+    assert "which is at 2026-11-20T12:01:00Z, held back by input source; the limit is 2h" in result.warnings[0]
+    assert deployed.is_published()
+
+
+def test_an_age_that_fails_holds_new_epochs_back_until_it_holds(deployed: Deployed) -> None:
+    pipeline = clicks(hr.Limits(watermark_age=hr.limit(fail="1h")))
+    deployed.land("1.json", good=1, at=START - timedelta(hours=2))
+    with pytest.raises(LimitExceededError, match="age of the watermark: 2h"):
+        deployed.run(pipeline)
+    assert not deployed.is_published()
+    deployed.land("2.json", good=1)
+    deployed.run(pipeline)
+    assert deployed.is_published()
+
+
+def test_a_pipeline_that_never_read_anything_is_older_than_any_limit(deployed: Deployed) -> None:
+    result = process(FRESH, deployed.root, deployed.options(publish=False, create=True))
+    assert found(result) == {"watermark_age": (Severity.WARN, None), "newest_file": (Severity.FAIL, None)}
+    assert "age of the watermark: there is none yet of any input; the limit is 2h" in result.warnings
+
+
+def test_each_input_must_be_fresh(deployed: Deployed) -> None:
+    both = clicks(hr.Limits(newest_file="1h"), union=[VIEWS])
+    deployed.land("1.json", good=1)
+    deployed.land("1.json", good=1, to="views")
+    deployed.run(both)
+    deployed.clock += timedelta(hours=2)
+    deployed.land("2.json", good=1)
+    assert "of input views, landed at 2026-11-20T12:00:00Z" in deployed.run(both).warnings[0]
+
+
+def test_input_that_has_ended_has_no_age(deployed: Deployed) -> None:
+    deployed.land("1.json", good=1)
+    pipeline = clicks(hr.Limits(watermark_age="1h"))
+    process(pipeline, deployed.root, deployed.options(mode=Mode.BATCH), now=lambda: deployed.clock)
+    deployed.clock += timedelta(days=1)
+    assert found(deployed.run(pipeline)) == {"watermark_age": (None, 0.0)}
+
+
+def test_where_a_store_does_not_say_when_files_landed_the_last_epoch_that_read_one_counts(deployed: Deployed) -> None:
+    store = open_store("memory://limits-without-times")
+    line = json.dumps({"user": "ada", "at": START.isoformat()})
+    store.write("landing/clicks/1.json", f"{line}\n".encode())
+    pipeline = clicks(hr.Limits(newest_file="1h"))
+    process(pipeline, store.uri, RunOptions("first", publish=True), now=lambda: START)
+    later = process(pipeline, store.uri, RunOptions("second"), now=lambda: START + timedelta(minutes=61))
+    assert found(later) == {"newest_file": (Severity.WARN, 3660.0)}
+
+
+def test_an_age_costs_a_listing(deployed: Deployed) -> None:
+    deployed.land("1.json", good=1)
+    deployed.run(FRESH)
+    catalog = deployed.catalog
+    before = catalog.store.requests.snapshot()
+    check_limits(FRESH, catalog, MAIN, None, instant(deployed.clock))
+    made = catalog.store.requests.since(before)
+    assert (made["list"], made["put"], made["create"]) == (2, 0, 0), "the end of the log, and what has landed"
