@@ -49,12 +49,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "DataDriven": {"what": {"n": hr.count()}, "ready_if": col("n") > 3},
     "Deduplicate": {"id": "origin", "horizon": "1d"},
     "FixedWindows": {"size": "1h", "offset": "0s", "phase": None},
+    "Limits": {"rejected": "1%", "late": 5, "watermark_age": "2h", "newest_file": "1h"},
     "ListType": {"item": int},
     "OrFinally": {"main": COUNT, "until": COUNT},
     "Pipeline": {
         "name": "p", "input": INPUT, "key": "origin", "what": WHAT, "where": HOURLY, "when": hr.Default(),
         "how": hr.retracting(), "filter": None, "deduplicate": None, "union": (), "then": (), "expectations": (),
-        "description": "", "schedule": None, "backfill": None, "retention": None, "airflow": None,
+        "limits": None, "description": "", "schedule": None, "backfill": None, "retention": None, "airflow": None,
         "executor": "local",
         "allow_finishing": False, "allow_double_counting": False,
     },
@@ -69,8 +70,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "accumulating": {"allowed_lateness": "1h"},
     "airflow": {
         "owner": "sales", "tags": (), "start_date": None, "retries": 1, "retry_delay": "1m", "execution_timeout": "1h",
-        "default_args": None, "on_failure": "m:f", "deadline": "1h", "on_deadline": "m:f", "pool": "p", "queue": "q",
-        "conn_id": "c", "env": None,
+        "default_args": None, "on_failure": "m:f", "on_warning": "m:f", "deadline": "1h", "on_deadline": "m:f",
+        "pool": "p", "queue": "q", "conn_id": "c", "env": None,
     },
     "cron": {"expression": "0 6 * * *", "zone": "UTC"},
     "on_assets": {"uris": ["s3://a/b"], "or_at": None},
@@ -82,6 +83,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "least": {"args": N},
     "col": {"name": "a"},
     "lit": {"value": 1},
+    "limit": {"warn": "1%", "fail": "5%"},
     "count": {},
     "count_windows": {"n": 3},
     "sliding_count_windows": {"size": 3, "period": 3},
@@ -239,4 +241,4 @@ def allowed(annotation: Any, value: Any) -> bool:  # noqa: PLR0911
         return isinstance(value, int) and not isinstance(value, bool)
     if annotation is Duration:
         return isinstance(value, Duration)
-    return isinstance(value, annotation)
+    return isinstance(value, origin or annotation)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
@@ -163,6 +164,16 @@ def test_listing_is_in_byte_order_whatever_the_folders(store: ObjectStore) -> No
     assert paths(store, "p/") == ordered
     for mark in [*ordered, "p/b/", "p/b/2", "p/b/2/", "p/b/zzz", "p/", "o", "p/c"]:
         assert paths(store, "p/", mark) == [p for p in ordered if p.encode() > mark.encode()], mark
+
+
+def test_a_listing_says_when_objects_were_written_if_the_store_knows(store: ObjectStore) -> None:
+    store.write("a/1", b"x")
+    (info,) = store.list("a/")
+    if store.uri.startswith("memory:"):
+        assert info.modified is None
+    else:
+        assert info.modified is not None
+        assert abs(time.time() - info.modified / 1_000_000) < 3600
 
 
 def test_what_a_file_system_will_say_again_is_no_reason_to_try_again(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar
@@ -35,6 +36,9 @@ class Share:
 
 Amount = Share | int
 """How many records may be so: a share of those that were read, or a number."""
+
+Bound = str | int | timedelta
+"""How users write a bound: a share or a length of time as text, a number of records, a timedelta."""
 
 Most = TypeVar("Most", Amount, Duration)
 
@@ -70,15 +74,19 @@ WORDS: Final = {
 
 
 @keywords
-def limit(*, warn: object = None, fail: object = None) -> Limit[Any]:
+def limit(*, warn: Bound | None = None, fail: Bound | None = None) -> Limit[Any]:
     """A limit that says itself what becomes of a run that exceeds it: ``hr.limit(warn="1%", fail="5%")``. Either may be
     left out. Raises PipelineError.
 
     >>> hr.Limits(rejected=hr.limit(warn="1%", fail="5%")).rejected.describe()
     'more than 1% warns, more than 5% fails'
     """
+    given = Arguments("limit")
     if warn is None and fail is None:
-        raise Arguments("limit").wrong("warn", warn, "give warn=, fail= or both")
+        raise given.wrong("warn", warn, "give warn=, fail= or both")
+    for name, bound in (("warn", warn), ("fail", fail)):
+        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, str | int | timedelta)):
+            raise given.wrong(name, bound, f"{_HOW_MANY}, or a length of time")
     return Limit(warn, fail)
 
 
@@ -165,7 +173,7 @@ def _of_age(given: Arguments, name: str, value: object) -> Limit[Duration] | Non
 def _amount(given: Arguments, name: str, value: object) -> Amount | None:
     if value is None:
         return None
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, Duration):
         return given.whole(name, value, least=0)
     percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     if percent is None:
