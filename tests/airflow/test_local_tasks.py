@@ -152,7 +152,7 @@ def test_a_backfill_of_the_schedule_is_skipped_until_something_has_landed(done: 
 def test_a_limit_that_is_exceeded_fails_the_audit_and_nothing_is_published(done: Any) -> None:
     process, audit = done["limited"]
     assert process["xcom"]["counts"]["rejected"] == 1, "what was computed stays"
-    assert (audit["raised"], audit["submitted"]) == ("AirflowFailException", 0)
+    assert (audit["raised"], audit["submitted"]) == ("fail", 0)
     assert audit["message"].startswith("data.limit_exceeded: pipeline limited: 2 of 3 limits are exceeded on ")
     assert "dead letters: 1 of 2 records (50.00%); the limit is 1%" in audit["message"]
     assert done["readers of limited"] is None
@@ -161,7 +161,7 @@ def test_a_limit_that_is_exceeded_fails_the_audit_and_nothing_is_published(done:
 def test_a_producer_that_has_stopped_fails_the_audit_of_a_run_that_found_nothing(done: Any) -> None:
     process, audit = done["stale"]
     assert process["xcom"]["epochs"] == 0
-    assert audit["raised"] == "AirflowFailException"
+    assert audit["raised"] == "fail"
     assert audit["message"].startswith("data.stale: pipeline limited: nothing new has come")
 
 
