@@ -9,7 +9,7 @@ READY := .venv/headrace-ready
 STORE ?= local
 # Processes of tests beside each other on two cores, a file to one of them, in the order of tests/conftest.py: most wait
 # for others (Airflow, clusters). The quick ones do not.
-BESIDE := -n 5 --dist loadfile --no-loadscope-reorder
+BESIDE := -n 4 --dist loadfile --no-loadscope-reorder
 BESIDE_QUICK := -n 2 --dist loadfile --no-loadscope-reorder
 # As setup finds it: on PATH, or what it has installed
 UV = $(or $(shell command -v uv),.headrace/uv/bin/uv)

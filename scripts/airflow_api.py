@@ -30,7 +30,7 @@ class AirflowApi:
     """Airflow at ``url``; every call raises httpx.HTTPError when the API refuses or does not answer."""
 
     def __init__(self, url: str, user: str, password: str) -> None:
-        self._client = httpx.Client(base_url=url, timeout=30)
+        self._client = httpx.Client(base_url=url, timeout=120)
         self._login = {"username": user, "password": password}
 
     def close(self) -> None:
@@ -92,6 +92,11 @@ class AirflowApi:
     def task_state(self, dag_id: str, run_id: str, task_id: str) -> str:
         """The state that a task is in."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
+        return str(self._get(path)["state"])
+
+    def first_try_state(self, dag_id: str, run_id: str, task_id: str) -> str:
+        """The state in which a task's first try is or ended, whatever became of tries after it."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}/tries/1"
         return str(self._get(path)["state"])
 
     def log(self, dag_id: str, run_id: str, task_id: str) -> list[str]:

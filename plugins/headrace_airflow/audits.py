@@ -7,7 +7,6 @@ from headrace.audit.limit_checks import check_limits
 from headrace.audit.limits import LimitFinding
 from headrace.audit.range import UnpublishedRange, unpublished_range
 from headrace.audit.store import AuditOutcome, audit_error, failing, read_audit, stale_error, with_limits
-from headrace.model.time import instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.publishing.publish import AuditMissingError
 from headrace_snapshots.catalog import Catalog
@@ -31,7 +30,7 @@ class BranchAudit:
         """Asks the catalog, and the landing prefix if a limit is about it."""
         catalog = Catalog(open_store(root), pipeline.name)
         unpublished = unpublished_range(catalog, branch)
-        limits = check_limits(pipeline, catalog, branch, unpublished, instant(datetime.now(UTC)))
+        limits = check_limits(pipeline, catalog, branch, unpublished, lambda: datetime.now(UTC))
         return cls(pipeline, unpublished, limits, catalog)
 
     def stored(self) -> AuditOutcome | None:

@@ -299,7 +299,7 @@ def test_a_run_whose_worker_was_killed_is_not_running_for_long(
     airflow: LocalAirflow, killed: tuple[str, list[int]]
 ) -> None:
     run_id, pids = killed
-    until(lambda: airflow.api.task_state("headrace_waiting_process", run_id, "process") != "running")
+    until(lambda: airflow.api.first_try_state("headrace_waiting_process", run_id, "process") != "running")
     until(lambda: not any(map(is_alive, pids)))
     airflow.api.mark("headrace_waiting_process", run_id, "process", "failed")
     assert airflow.api.wait_for_run("headrace_waiting_process", run_id, _RUN_SECONDS).state == "failed"

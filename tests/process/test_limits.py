@@ -12,7 +12,6 @@ import pytest
 import headrace as hr
 from headrace.audit.limit_checks import check_limits
 from headrace.audit.store import LimitExceededError, StaleDataError, read_audit
-from headrace.model.time import instant
 from headrace.pipeline.quality.limits import Severity
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
@@ -265,6 +264,6 @@ def test_an_age_costs_a_listing(deployed: Deployed) -> None:
     deployed.run(FRESH)
     catalog = deployed.catalog
     before = catalog.store.requests.snapshot()
-    check_limits(FRESH, catalog, MAIN, None, instant(deployed.clock))
+    check_limits(FRESH, catalog, MAIN, None, lambda: deployed.clock)
     made = catalog.store.requests.since(before)
     assert (made["list"], made["put"], made["create"]) == (2, 0, 0), "the end of the log, and what has landed"

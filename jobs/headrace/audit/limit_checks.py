@@ -6,16 +6,17 @@ main alone: a branch is computed again, or compared, and nobody waits for it.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from typing import Final
 
 from headrace.audit.limits import LimitFinding, Measured, age_finding, share_findings
 from headrace.audit.range import UnpublishedRange
 from headrace.audit.releases import releases_that_hold
-from headrace.model.time import MIN_INSTANT, Instant, render
+from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.sources.landing import Landing
@@ -32,16 +33,17 @@ _LOOKED_AT: Final = 100
 
 
 def check_limits(
-    pipeline: Pipeline, catalog: Catalog, branch: str, unpublished: UnpublishedRange | None, now: Instant
+    pipeline: Pipeline, catalog: Catalog, branch: str, unpublished: UnpublishedRange | None, now: Callable[[], datetime]
 ) -> tuple[LimitFinding, ...]:
-    """What a run on ``branch`` shows beside each limit at ``now``; of records only if something is ``unpublished``.
+    """What a run on ``branch`` shows beside each limit; of records only if something is ``unpublished``.
 
-    Raises BrokenObjectError, MissingSnapshotError, and what listing the landing prefix raises.
+    ``now`` is asked for ages alone: a replay has no wall clock. Raises BrokenObjectError, MissingSnapshotError, and
+    what listing the landing prefix raises.
     """
     if pipeline.limits is None:
         return ()
     shares = [] if unpublished is None else _shares(pipeline, catalog, unpublished)
-    ages = [*_ages(pipeline, catalog, now)] if branch == MAIN else []
+    ages = [*_ages(pipeline, catalog, instant(now()))] if branch == MAIN else []
     return (*shares, *ages)
 
 

@@ -22,7 +22,7 @@ from headrace.audit.store import (
     stale_error,
     with_limits,
 )
-from headrace.model.time import instant, render
+from headrace.model.time import render
 from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.pipeline import Pipeline
@@ -232,8 +232,7 @@ class _Run:
 
     def _look_at_limits(self, found: UnpublishedRange | None) -> None:
         """Hold what the branch has beside the pipeline's limits, and tell of those that are exceeded."""
-        now = instant(self.context.now())
-        self.limits = check_limits(self.pipeline, self.catalog, self.options.branch, found, now)
+        self.limits = check_limits(self.pipeline, self.catalog, self.options.branch, found, self.context.now)
         for finding in self.limits:
             if finding.severity is Severity.FAIL:
                 self.listener.noted(finding.line())
