@@ -6,6 +6,7 @@
 #   AIRFLOW_PASSWORDS   JSON of user names and passwords for Airflow's simple auth manager
 set -euo pipefail
 umask 027
+if [ -n "${TMPDIR:-}" ]; then mkdir -p "$TMPDIR"; fi
 
 private_file() { # writes its input to the file $1, for this user only
   (umask 077 && cat >"$1")

@@ -30,6 +30,7 @@ USER = 50000
 PIPELINE = "/pipelines/flights_departures.py"
 DAGS = "headrace_flights_departures"
 BUCKET = "headrace"
+_BUCKET_USERS = {"BUCKET_USER": "headrace", "BUCKET_READER": "headrace-reader"}
 _ENTRYPOINT = ("/usr/bin/tini", "-s", "--", "headrace-entrypoint")
 _SMALL = {"HEADRACE_DRIVER_MEMORY": "1g", "HEADRACE_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 _OF_THIS_MACHINE = ("proxy", "cert", "index_url", "find_links")
@@ -155,8 +156,13 @@ def check_cluster(spark: Container, airflow: Container) -> None:
     _say("a cluster, and MinIO")
     server = minio_server.start(spark.folder / "minio")
     try:
-        s3 = server.environment()
-        print(spark.run("headrace-make-bucket", BUCKET=BUCKET, **s3).strip())
+        passwords = {f"{user}_PASSWORD": secrets.token_hex(20) for user in _BUCKET_USERS}
+        made = spark.run("headrace-make-bucket", BUCKET=BUCKET, **server.environment(), **_BUCKET_USERS, **passwords)
+        print(made.strip())
+        s3 = server.environment() | {
+            "AWS_ACCESS_KEY_ID": _BUCKET_USERS["BUCKET_USER"],
+            "AWS_SECRET_ACCESS_KEY": passwords["BUCKET_USER_PASSWORD"],
+        }
         os.environ.update(s3)
         _land(f"s3://{BUCKET}/root")
         secret = {"SPARK_AUTH_SECRET": secrets.token_hex(32)}

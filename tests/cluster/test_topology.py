@@ -18,11 +18,12 @@ from headrace.pipeline.loading.registry import resolve
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow
-from scripts.minio_server import Server, client, find_or_build, start, stop
+from scripts.minio_server import Server, find_or_build, start, stop
 from tests.airflow.subprocesses import write_pipeline
 from tests.postgres import Postgres, binaries
 from tests.reading import read
 from tests.spark_cluster import SparkCluster
+from tests.tooling.test_bucket_users import PASSWORDS, USERS, make_bucket
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.slow, pytest.mark.topology]
 
@@ -34,13 +35,16 @@ DATABASE = "PostgreSQL" if binaries() else "SQLite: no PostgreSQL here"
 
 @pytest.fixture
 def minio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A MinIO with the bucket, whose keys this process has and hands on."""
+    """A MinIO with the bucket, and the keys of the user who may use it, which this process has and hands on."""
     find_or_build()
     server = start(tmp_path / "minio")
-    client(server).make_bucket("headrace")
-    for name, value in server.environment().items():
-        monkeypatch.setenv(name, value)
     try:
+        made = make_bucket(server)
+        assert made.returncode == 0, made.stderr
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", USERS["BUCKET_USER"])
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", PASSWORDS["BUCKET_USER_PASSWORD"])
         yield server
     finally:
         stop(server)

@@ -34,7 +34,7 @@ ROOMS = {
 }
 _PATH = re.compile(r"`([a-z_]+(?:/[A-Za-z0-9_.-]+)+)/?`")
 # Files that users write, or that a command makes
-_OF_USERS = {"docker/.env", "tests/NAME.yaml", "tests/delays.yaml"}
+_OF_USERS = {"docker/.env", "docker/pipelines", "docker/dags", "tests/NAME.yaml", "tests/delays.yaml"}
 
 
 def named_paths(text: str) -> list[str]:

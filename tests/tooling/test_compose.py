@@ -16,7 +16,7 @@ from scripts.images import VERSION
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCKER = REPOSITORY / "docker"
 CODE = ("jobs", "snapshots", "plugins", "dags", "scripts")
-SECRET = re.compile(r"PASSWORD|SECRET|FERNET_KEY|ROOT_USER|TOKEN")
+SECRET = re.compile(r"PASSWORD|SECRET|FERNET_KEY|TOKEN")
 VARIABLE = re.compile(r"\$\{(\w+)(:?[-?+]?)([^}]*)\}")
 NAME = re.compile(r"(?<![A-Z_])HEADRACE_[A-Z_]*[A-Z]")  # not AIRFLOW_CONN_HEADRACE_API
 
@@ -44,8 +44,11 @@ def test_it_is_what_the_compose_specification_describes(text: str) -> None:
 def test_every_image_is_pinned(services: dict[str, dict[str, Any]]) -> None:
     containerfile = (DOCKER / "Containerfile").read_text()
     (base,) = re.findall(r"^ARG BASE=(\S+)$", containerfile, re.MULTILINE)
-    for image in [base, *(service["image"] for service in services.values())]:
-        if image.startswith("headrace-"):
+    (minio,) = (service["build"]["dockerfile_inline"] for name, service in services.items() if name == "minio")
+    others = re.findall(r"^FROM (\S+)", minio, re.MULTILINE)
+    assert others[0] == base
+    for image in [base, *others, *(service["image"] for service in services.values())]:
+        if image.startswith("${IMAGES:-}headrace-"):
             assert image.rpartition(":")[2] == VERSION
         else:
             # a registry, and a tag that names one release: 17.6-..., RELEASE.2025-09-07..., bookworm-20251229-...
@@ -87,6 +90,41 @@ def test_ports_are_those_of_this_machine_only(services: dict[str, dict[str, Any]
     assert len(ports) == 4
     assert all(port.startswith("127.0.0.1:") for port in ports)
     assert "ports" not in services["postgres"]
+
+
+def test_no_service_is_root_has_capabilities_or_writes_to_its_image(services: dict[str, dict[str, Any]]) -> None:
+    containerfile = (DOCKER / "Containerfile").read_text()
+    assert set(re.findall(r"^USER (\S+)", containerfile, re.MULTILINE)) == {"50000"}
+    for name, service in services.items():
+        user, _, _ = service["user"].partition(":")
+        assert int(user) > 0, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert "cap_add" not in service
+        assert "privileged" not in service
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["read_only"] is True, name
+        assert any(each.startswith("/tmp:") for each in service["tmpfs"]), name
+        places = [each.split(":")[0] for each in service["tmpfs"]]
+        mounts = [each.split(":") for each in service.get("volumes", [])]
+        assert len({*places, *(mount[-2 if mount[-1] == "ro" else -1] for mount in mounts)}) == len(places + mounts)
+        for mount in mounts:  # folders of the machine are only read
+            assert (mount[-1] == "ro") == any(part.startswith("${") for part in mount), f"{name}: {mount}"
+
+
+def test_the_keys_of_the_root_of_the_bucket_are_of_those_two_who_make_it(services: dict[str, dict[str, Any]]) -> None:
+    knows = {name for name, service in services.items() if "MINIO_ROOT_PASSWORD" in str(service.get("environment"))}
+    assert knows == {"minio", "bucket"}
+    writes = {name for name, service in services.items() if "BUCKET_USER_PASSWORD" in str(service.get("environment"))}
+    assert writes == {"bucket", "spark-worker", "airflow-scheduler"}
+    reads = {name for name, service in services.items() if "BUCKET_READER_PASSWORD" in str(service.get("environment"))}
+    assert reads == {"bucket", "airflow-api-server"}
+
+
+def test_own_pipelines_and_dags_are_folders_that_all_who_load_them_mount(services: dict[str, dict[str, Any]]) -> None:
+    for name in ("airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"):
+        volumes = services[name]["volumes"]
+        assert "${PIPELINES:-./pipelines}:/pipelines:ro" in volumes, name
+        assert "${DAGS:-./dags}:/opt/headrace/dags/own:ro" in volumes, name
 
 
 def test_every_lasting_service_says_whether_it_is_healthy_and_who_needs_it_waits(
