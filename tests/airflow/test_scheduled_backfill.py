@@ -1,12 +1,16 @@
-"""A real Airflow in which a pipeline runs each minute, and the last days are computed anew each minute beside it."""
+"""A real Airflow in which a pipeline runs each minute, and the last days are computed anew each minute beside it; and
+then, what docs/fifteen-minutes.md says: a pipeline of one's own that runs each minute, and an alert.
+"""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
 import pytest
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_delay, wait_fixed
 
 from headrace.pipeline.loading.registry import resolve
 from headrace_snapshots.catalog import Catalog
@@ -16,6 +20,8 @@ from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from scripts.airflow_env import LocalAirflow
 from tests.airflow.subprocesses import write_pipeline
+from tests.docs.pages import DOCS, blocks
+from tests.docs.running import Reader
 from tests.reading import read
 
 pytestmark = pytest.mark.airflow
@@ -56,9 +62,12 @@ class Lanes:
 @pytest.fixture(scope="module")
 def lanes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lanes]:
     folder = tmp_path_factory.mktemp("lanes")
-    (folder / "pipelines").mkdir()
+    for name in ("pipelines", "tills"):
+        (folder / name).mkdir()
     file = write_pipeline(folder / "pipelines", "clicks", options=_EVERY_MINUTE)
-    local = LocalAirflow(folder / "home", (folder / "root").as_uri(), {"HEADRACE_PIPELINES": str(file.parent)})
+    tills = str(folder / "tills")  # of the reader of a page
+    environment = {"HEADRACE_PIPELINES": f"{file.parent}{os.pathsep}{tills}", "PYTHONPATH": tills}
+    local = LocalAirflow(folder / "home", (folder / ".headrace" / "root").as_uri(), environment)
     found = Lanes(local, file)
     found.land("a.jsonl", timedelta(days=30), 1)
     try:
@@ -73,6 +82,15 @@ def until(found: Callable[[], bool]) -> None:
     Retrying(stop=stop_after_delay(_SECONDS), wait=wait_fixed(0.5), retry=retry_if_result(lambda is_so: not is_so))(
         found
     )
+
+
+# SQLite lets one write at a time: another one may take longer than Airflow waits
+patiently = Retrying(
+    stop=stop_after_delay(_SECONDS),
+    wait=wait_fixed(1),
+    retry=retry_if_exception_type(httpx.HTTPStatusError),
+    reraise=True,
+)
 
 
 def test_the_last_days_are_computed_anew_beside_the_live_lane(lanes: Lanes) -> None:
@@ -112,3 +130,21 @@ def test_airflows_own_backfill_of_the_live_lane_is_refused(lanes: Lanes) -> None
     answer = lanes.airflow.api.own_backfill("headrace_clicks_process", "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z")
     assert answer.is_client_error
     assert "does not allow backfill runs" in answer.text
+
+
+def test_a_reader_of_the_page_has_a_pipeline_on_a_schedule_and_an_alert(
+    lanes: Lanes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for lane in ("process", "backfill"):
+        lanes.airflow.api.wait_for_dag(f"headrace_clicks_{lane}", _SECONDS)
+        patiently(lanes.airflow.api.pause, f"headrace_clicks_{lane}")  # the machine is the reader's
+    reader = Reader(lanes.airflow.home.parent, monkeypatch)
+    reader.start()
+    for block in blocks(DOCS / "fifteen-minutes.md"):
+        reader.follow(block)
+
+    def runs(what: str) -> set[str]:
+        return {str(run[what]) for run in lanes.airflow.api.runs("headrace_sales_process")}
+
+    until(lambda: {"failed", "success"} <= runs("state"))
+    assert runs("run_type") == {"scheduled"}

@@ -8,6 +8,7 @@ says what is special about it:
 ``<!-- test: file delays.py -->``   it is the content of that file
 ``<!-- test: output -->``           it is what the Python block before it prints
 ``<!-- test: fails -->``            its commands fail
+``<!-- test: eventually -->``       its commands do so after some time, when somebody else has done something
 ``<!-- test: shown -->``            it is only shown, since it needs what a test does not have
 """
 
@@ -27,6 +28,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from headrace.cli.main import app
 from tests.docs.pages import ROOT, Block
@@ -61,6 +63,10 @@ class Reader:
     names: dict[str, Any] = field(default_factory=dict)
     printed: str = ""
 
+    _patiently = Retrying(
+        stop=stop_after_delay(300), wait=wait_fixed(1), retry=retry_if_exception_type(AssertionError), reraise=True
+    )
+
     def start(self) -> None:
         """A shell in the folder, with nothing of this machine's settings, and a module for Python."""
         self.monkeypatch.chdir(self.folder)
@@ -88,6 +94,8 @@ class Reader:
                 file.write_text(block.text)
             case ("output",):
                 self._compare(block, block.text, self.printed)
+            case ("eventually",):
+                self._patiently(self.follow, replace(block, directive=()))
             case _ if block.language == "python":
                 self._python(block)
             case _ if block.language == "console":
