@@ -22,10 +22,12 @@ def run_id_begin(dag_id: str, run_id: str) -> str:
     return _plain(f"{dag_id}.{run_id}.")[: _LONGEST - _DIGEST - 1]
 
 
-def request_of(context: Context) -> str:
-    """What every attempt of a task is for: a name that no other task of any DAG run has."""
+def request_of(context: Context, task_id: str | None = None) -> str:
+    """What every attempt of a task is for: a name that no other task of any DAG run has. ``task_id``: one of this run,
+    if not the task itself.
+    """
     task = context["ti"]
-    name = f"{task.dag_id}.{task.run_id}.{task.task_id}"
+    name = f"{task.dag_id}.{task.run_id}.{task_id or task.task_id}"
     return _plain_name(name, _LONGEST, unique=name)
 
 

@@ -158,7 +158,11 @@ def test_what_has_a_schedule_is_scheduled_and_nothing_else(parsed: Any) -> None:
                 "executor",
             },
         ),
-        ("recover", ["preconditions", "recover", "audit", "publish"], {"snapshot", "executor", "reason"}),
+        (
+            "recover",
+            ["preconditions", "rehearse", "approve", "recover", "audit", "publish"],
+            {"snapshot", "when", "executor", "reason"},
+        ),
         (
             "backfill",
             ["preconditions", "replay", "audit", "approve", "cut_over"],

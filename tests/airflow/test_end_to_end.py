@@ -194,7 +194,7 @@ def test_recover_and_backfill(airflow: LocalAirflow) -> None:
     newest, oldest = catalog.ancestry(catalog.head().refs["main"])
     assert (oldest.epoch, newest.epoch) == (0, 1)
 
-    going_back: dict[str, object] = {"snapshot": oldest.snapshot_id, "reason": "a test"}
+    going_back: dict[str, object] = {"snapshot": oldest.snapshot_id, "when": "at once", "reason": "a test"}
     recovered = run(airflow.api, "headrace_clicks_recover", {**going_back, **LOCAL})
     assert recovered.state == "success", log(airflow.api, recovered, "recover")
     (event,) = airflow.api.asset_events(recovered.dag_id, recovered.run_id)

@@ -55,6 +55,8 @@ OTHERS = (
     f"{DAG}/diff?before=published&after=main",
     f"{DAG}/snapshots/main",
     f"{DAG}/rehearsals/rollback?to=beginning",
+    f"{DAG}/recovery-targets",
+    f"{DAG}/rehearsals/recover?to=published",
     f"{DAG}/runs/manual",
     "static/console.js",
     "static/ui.js",

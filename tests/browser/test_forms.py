@@ -34,7 +34,7 @@ UNTOUCHED = {
         "from": None, "to": None, "promote": "at once", "patch": False, "files_per_epoch": None,
         "bytes_per_epoch": None, "branch": None, "executor": None, "reason": None,
     },
-    "recover": {"executor": None, "reason": None},
+    "recover": {"when": "when approved", "executor": None, "reason": None},
     "expire": {"keep_last": 100, "keep_for": None, "keep_tags": True, "dry_run": False},
 }  # fmt: skip
 """What a form says that nobody has touched."""
@@ -137,8 +137,8 @@ def test_the_form_of_a_recovery_asks_for_a_snapshot_and_for_nothing_else(airflow
     assert form.required() == ["Snapshot"]
     assert not form.is_ready()
     snapshot = catalog(airflow).head().refs["published"]
-    conf, _ = submitted(airflow, ui, "recover", {"Snapshot": snapshot})
-    assert conf == {**UNTOUCHED["recover"], "snapshot": snapshot}
+    conf, _ = submitted(airflow, ui, "recover", {"Snapshot": snapshot, "When": "at once"})
+    assert conf == {**UNTOUCHED["recover"], "snapshot": snapshot, "when": "at once"}
 
 
 def test_a_filled_form_of_a_run(airflow: LocalAirflow, ui: AirflowUi) -> None:
@@ -174,8 +174,10 @@ def test_a_filled_form_of_a_backfill(airflow: LocalAirflow, ui: AirflowUi) -> No
 
 def test_a_filled_form_of_a_recovery(airflow: LocalAirflow, ui: AirflowUi) -> None:
     snapshot = catalog(airflow).head().refs["published"]
-    conf, _ = submitted(airflow, ui, "recover", {"Snapshot": snapshot, "Executor": "local: ", "Reason": "a test"})
-    assert conf == {"snapshot": snapshot, "executor": "local", "reason": "a test"}
+    filled = {"Snapshot": snapshot, "When": "never: ", "Executor": "local: ", "Reason": "a test"}
+    conf, run = submitted(airflow, ui, "recover", filled)
+    assert conf == {"snapshot": snapshot, "when": "never", "executor": "local", "reason": "a test"}
+    assert (run.tasks["rehearse"], run.tasks["recover"]) == ("success", "skipped")
 
 
 def test_a_filled_form_of_an_expiry(airflow: LocalAirflow, ui: AirflowUi) -> None:

@@ -44,7 +44,7 @@ def recover(
         raise RecoverOptionsError("a recovery needs the snapshot to go back to; `headrace log` lists their ids")
     check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
     catalog = Catalog(open_store(root), pipeline.name)
-    message = f"recovery {options.request or options.run_id}"
+    message = message_of(options.request or options.run_id)
     warnings: tuple[str, ...] = ()
     head = catalog.head().refs.get(options.branch)
     if head == options.snapshot:
@@ -62,6 +62,11 @@ def recover(
         pipeline, root, replace(options, full_sweep=True, as_read_by=given_up), listener=listener, spark=spark
     )
     return replace(result, action="recover", warnings=(*warnings, *result.warnings))
+
+
+def message_of(request: str) -> str:
+    """What the log of the catalog says of a recovery: by it another attempt of the same request finds the entry."""
+    return f"recovery {request}"
 
 
 def _moved_back(catalog: Catalog, branch: str, snapshot: str, message: str) -> str | None:

@@ -15,11 +15,19 @@ from headrace.pipeline.executors import AUTO, EXECUTORS
 from headrace.pipeline.loading.registry import Registered
 from headrace.pipeline.pipeline import Pipeline
 from headrace_airflow.assets import Published
+from headrace_airflow.decisions.operators import REHEARSE
 from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
 from headrace_airflow.families.dag_family import BY_HAND, DagFamily, new_dag
+from headrace_airflow.families.recovery_tasks import RECOVER as RECOVER_TASK
+from headrace_airflow.families.recovery_tasks import (
+    ApproveRecoveryOperator,
+    ProcessOperator,
+    RecoverOperator,
+    RehearseRecoveryOperator,
+)
 from headrace_airflow.forms import Form
 from headrace_airflow.maintenance import ExpireOperator
-from headrace_airflow.operators import AuditOperator, HeadraceOperator
+from headrace_airflow.operators import AuditOperator
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.publishing import PublishOperator
 from headrace_airflow.settings import pool_name
@@ -102,7 +110,7 @@ def process_dag(registered: Registered) -> DAG:
         one_writer: dict[str, Any] = {"pool": pool_name(name)}
         chain(
             PreconditionsOperator(task_id="preconditions", form=Form(registered.pipeline, tuple(params))),
-            HeadraceOperator(task_id="process", registered=registered, action="process", flags=flags, **one_writer),
+            ProcessOperator(task_id="process", registered=registered, flags=flags, **one_writer),
             AuditOperator(task_id="audit", registered=registered, **one_writer),
             PublishOperator(task_id="publish", published=Published(name, is_made_here=True), **one_writer),
         )
@@ -112,6 +120,9 @@ def process_dag(registered: Registered) -> DAG:
 def recover_dag(registered: Registered) -> DAG:
     """Move main back to a snapshot, read everything after it again, audit and publish the result.
 
+    It waits until a person has seen what is given up, or goes at once. A run of *process* that meets broken state
+    starts it by itself, once.
+
     Rows that a person has released stay released where the same ones are computed again: key, window and values.
     """
     name = registered.pipeline.name
@@ -120,20 +131,33 @@ def recover_dag(registered: Registered) -> DAG:
             type="string",
             pattern=rf"^\S+{_END}",
             title="Snapshot",
-            description_md=f"The snapshot to which main moves back: an id from `headrace log {name}` or from an asset "
-            "event. Output patches that came after it are lost. The log of the task *recover* names them, with the "
-            f"commands that make them again; `headrace rollback {name} --to SNAPSHOT --dry-run` says the same "
-            "before.",
+            examples=["published"],
+            description_md="The snapshot to which main moves back: an id, a tag, or `published` for what readers see. "
+            "The page of the pipeline (the tab *Headrace*, *Recover…*) offers the last good ones. The log of the "
+            f"task *{REHEARSE}* says what is given up; nothing has moved then.",
+        ),
+        "when": Param(
+            WHEN_APPROVED,
+            type="string",
+            enum=[AT_ONCE, WHEN_APPROVED, NEVER],
+            values_display={
+                AT_ONCE: "at once, if the snapshot is whole",
+                WHEN_APPROVED: "when a person has seen what is given up, and approves it",
+                NEVER: "never: only say what would be given up",
+            },
+            title="When",
+            description="When main goes back.",
         ),
         "executor": _executor(registered.pipeline),
         "reason": _reason(),
     }
-    with new_dag(registered, "recover", recover_dag.__doc__, schedule=None, params=params) as dag:
+    with new_dag(registered, RECOVER_TASK, recover_dag.__doc__, schedule=None, params=params) as dag:
         one_writer: dict[str, Any] = {"pool": pool_name(name)}
-        flags = {"--snapshot": "snapshot"}
         chain(
             PreconditionsOperator(task_id="preconditions", form=Form(registered.pipeline, tuple(params))),
-            HeadraceOperator(task_id="recover", registered=registered, action="recover", flags=flags, **one_writer),
+            RehearseRecoveryOperator(task_id=REHEARSE, pipeline=name),
+            ApproveRecoveryOperator(pipeline=name),
+            RecoverOperator(task_id=RECOVER_TASK, registered=registered, **one_writer),
             AuditOperator(task_id="audit", registered=registered, **one_writer),
             PublishOperator(task_id="publish", published=Published(name), **one_writer),
         )

@@ -14,6 +14,7 @@ from headrace.observe.plot import plot
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.snapshot_refs import snapshot_at
 from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.recovery_target import recovery_targets, with_epochs
 from headrace.runs.reporting.results import from_json
 from headrace.runs.reporting.summary import EpochLine, PipelineSummary, summarize, written_bytes
 from headrace_airflow.run_ids import run_id_begin
@@ -85,6 +86,18 @@ class PipelinePage:
     def rollback(self, to: str, branch: str) -> dict[str, Any]:
         """What a rollback of ``branch`` would move, and what would be lost by it; nothing moves."""
         found: dict[str, Any] = PipelineHandle(self._catalog).rollback(to=to, branch=branch, dry_run=True).to_json()
+        return found
+
+    def recovery_targets(self, limit: int) -> list[Any]:
+        """The newest snapshots of main to which a recovery can go back, newest first."""
+        return [target.to_json() for target in recovery_targets(self._catalog, limit)]
+
+    def recovery(self, to: str) -> dict[str, Any]:
+        """What a recovery from ``to`` would move, compute again and take from readers; nothing moves."""
+        if self._catalog.known_head().refs.get(MAIN) == to:
+            return {"moves": {}, "patches": [], "told": ["main is there already: nothing is given up"]}
+        given_up = PipelineHandle(self._catalog).rollback(to=to, dry_run=True)
+        found: dict[str, Any] = with_epochs(self._catalog, given_up).to_json()
         return found
 
     def promotion(self, branch: str, limit: int, *, patch: bool, with_values: bool) -> dict[str, Any]:

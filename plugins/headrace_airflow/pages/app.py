@@ -158,6 +158,14 @@ def pages_app(deployments: Deployments) -> FastAPI:
     def rollback(dag_id: str, to: At, branch: At = MAIN) -> Any:
         return _Answer(_page(dag_id).rollback(to, branch))
 
+    @app.get("/api/dags/{dag_id}/recovery-targets", dependencies=readers)
+    def recovery_targets(dag_id: str, limit: Limit = 20) -> Any:
+        return _Answer(_page(dag_id).recovery_targets(limit))
+
+    @app.get("/api/dags/{dag_id}/rehearsals/recover", dependencies=readers)
+    def recovery(dag_id: str, to: At) -> Any:
+        return _Answer(_page(dag_id).recovery(to))
+
     @app.get("/api/dags/{dag_id}/rehearsals/promote", dependencies=readers)
     def promotion(dag_id: str, branch: At, user: GetUserDep, limit: Limit = 20, *, patch: bool = False) -> Any:
         found = _page(dag_id).promotion(branch, limit, patch=patch, with_values=may_edit(dag_id, user))

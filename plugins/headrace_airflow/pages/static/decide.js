@@ -135,17 +135,38 @@ export const Rollback = ({ pipeline, snapshot }) =>
     rehearsal: ({ branch }) => branch && `dags/headrace_${pipeline}_process/rehearsals/rollback?${new URLSearchParams({ to: snapshot, branch })}`,
   });
 
+const RECOVERS = "Main moves back, everything after is read again, audited and published. The first task looks whether the snapshot is whole before anything moves.";
+const recovered = (pipeline) => ({ snapshot }) => snapshot && `dags/headrace_${pipeline}_process/rehearsals/recover?${new URLSearchParams({ to: snapshot })}`;
+
 export const Recover = ({ pipeline, snapshot }) =>
   h(Decide, {
     label: "Recover from here…",
     title: `Recover ${pipeline} from ${snapshot}`,
-    about: "Main moves back, everything after is read again, audited and published.",
+    about: RECOVERS,
     color: "red",
     dag: `headrace_${pipeline}_recover`,
     fields: { reason: REASON },
-    conf: (values) => ({ snapshot, ...given(values) }),
-    rehearsal: () => `dags/headrace_${pipeline}_process/rehearsals/rollback?${new URLSearchParams({ to: snapshot })}`,
+    conf: (values) => ({ snapshot, when: "at once", ...given(values) }),
+    rehearsal: () => recovered(pipeline)({ snapshot }),
   });
+
+// A recovery from one of the last good snapshots.
+export function RecoverFrom({ pipeline }) {
+  const found = useAnswer(`dags/headrace_${pipeline}_process/recovery-targets`);
+  const targets = found.answer ?? [];
+  if (!targets.length) return null;
+  const options = Object.fromEntries(targets.map((one) => [one.snapshot, `epoch ${one.epoch}, ${moment(one.created_at)}, ${one.snapshot}: ${one.keeps_readers ? "readers lose nothing" : "readers go back, too"}`]));
+  return h(Decide, {
+    label: "Recover…",
+    title: `Recover ${pipeline}`,
+    about: RECOVERS,
+    color: "red",
+    dag: `headrace_${pipeline}_recover`,
+    fields: { snapshot: { label: "Snapshot", value: targets[0].snapshot, required: true, options }, reason: REASON },
+    conf: (values) => ({ when: "at once", ...given(values) }),
+    rehearsal: recovered(pipeline),
+  });
+}
 
 export const Tag = ({ pipeline, snapshot }) => h(Decide, { label: "Tag…", title: `Tag ${snapshot}`, about: "A tag keeps a snapshot from expiring.", dag: "headrace_tag", fields: { name: { label: "Tag", required: true }, reason: REASON }, conf: (values) => ({ pipeline, snapshot, ...given(values) }) });
 

@@ -1,8 +1,8 @@
 // One pipeline: the tab of its DAGs.
 import { BranchGraph, Bars, COLORS, EventTimes } from "./charts.js";
-import { Drop, Fork, LandAgain, Process, Promote, Recover, Release, Rollback, RowsThatChange, Tag } from "./decide.js";
+import { Drop, Fork, LandAgain, Process, Promote, Recover, RecoverFrom, Release, Rollback, RowsThatChange, Tag } from "./decide.js";
 import { why } from "./pipelines.js";
-import { Answer, C, Facts, Rows, Section, State, ago, bytes, count, h, moment, query, share, useAnswer, useState, written } from "./ui.js";
+import { Answer, C, Facts, Link, Rows, Section, State, ago, bytes, count, h, moment, query, share, useAnswer, useState, written } from "./ui.js";
 
 const TABS = { overview: Overview, epochs: Epochs, history: History, quality: Quality, records: Records, explain: Explain, compare: Compare };
 
@@ -55,6 +55,7 @@ function Overview({ summary }) {
           C.HStack,
           { mt: 4, wrap: "wrap" },
           h(Process, summary),
+          h(RecoverFrom, summary),
           audit && !audit.success && summary.unpublished ? h(Release, { pipeline: summary.pipeline, failed: [...audit.failed, ...audit.exceeded], snapshot: audit.until }) : null,
         )
       : null,
@@ -62,6 +63,7 @@ function Overview({ summary }) {
       ? h(Section, { title: "Branches beside main" }, summary.branches.map((branch) => h(C.HStack, { key: branch, mb: 1 }, h(C.Text, null, branch), summary.may_edit ? [h(Promote, { key: "promote", pipeline: summary.pipeline, branch }), h(Drop, { key: "drop", pipeline: summary.pipeline, name: branch })] : null)))
       : null,
     run?.error ? h(Section, { title: "Why the last run failed" }, h(C.Text, { whiteSpace: "pre-wrap" }, `${run.error_code}: ${run.error}`)) : null,
+    run?.error_code?.startsWith("restore.") ? h(C.Text, { mt: 2 }, "A recovery is started by itself, or waits for approval, once for each broken snapshot: ", h(Link, { to: `/dags/headrace_${summary.pipeline}_recover` }, "runs of recover"), ".") : null,
     run?.warnings?.length ? h(Section, { title: "Warnings of the last run" }, run.warnings.map((one) => h(C.Text, { key: one, whiteSpace: "pre-wrap" }, one))) : null,
     audit?.failed.length ? h(Section, { title: "Expectations that fail" }, audit.failed.map((one) => h(C.Text, { key: one }, one))) : null,
     summary.exceeded.length ? h(Section, { title: "Limits that are exceeded" }, summary.exceeded.map((one) => h(C.Text, { key: one }, one))) : null,

@@ -1,0 +1,201 @@
+"""Tasks of a recovery: say what is given up, ask a person, go back; and the start of one by a run that has met broken
+state.
+"""
+
+from typing import Any, Final
+
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException, ErrorType
+
+from headrace.errors import FixConfigError, HeadraceError, RestoreError
+from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, WHEN_APPROVED
+from headrace.pipeline.loading.registry import Registered
+from headrace.pipeline.schedules import dag_id
+from headrace_airflow.decisions.asking import AskingOperator
+from headrace_airflow.decisions.operators import REHEARSE, handle_of
+from headrace_airflow.decisions.reasons import APPROVE, decided, done_already
+from headrace_airflow.failures import TypedTaskError, headrace_errors
+from headrace_airflow.operators import HeadraceOperator, Summary
+from headrace_airflow.run_ids import request_of
+from headrace_airflow.settings import root
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.protocol import Kind
+from headrace_snapshots.refs import MAIN
+from headrace_snapshots.store import open_store
+
+RECOVER: Final = "recover"
+"""The task that goes back."""
+
+
+class NotRehearsedError(FixConfigError):
+    """A recovery goes back only after its first look has said what is given up."""
+
+    code = "config.not_rehearsed"
+
+
+class RehearseRecoveryOperator(BaseOperator):
+    """Says which snapshot main goes back to, that it is whole, and what is given up. Nothing moves."""
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """The id of the snapshot, and what is given up, in lines. Raises why the recovery would be refused."""
+        with headrace_errors():
+            found = self._looked(context)
+        for line in found["said"]:
+            self.log.info("%s", line)
+        return found
+
+    def _looked(self, context: Context) -> dict[str, Any]:
+        from headrace.read.snapshots.snapshot_refs import named_id
+        from headrace.runs.recovery_target import check_whole, with_epochs
+
+        handle = handle_of(self.pipeline)
+        if (done := _done(handle.catalog, context)) is not None:
+            return {"snapshot": done.moves[MAIN][1], "said": [done_already(done)]}
+        head = handle.catalog.known_head()
+        to = named_id(handle.catalog, head, context["params"]["snapshot"])
+        files = check_whole(handle.catalog, to)
+        said = [f"snapshot {to} is whole: all of its {files:,} files are as they were written"]
+        if head.refs.get(MAIN) == to:
+            return {"snapshot": to, "said": [*said, "main is there already: nothing is given up"]}
+        given_up = with_epochs(handle.catalog, handle.rollback(to=to, dry_run=True))
+        moves = [f"{ref} moves from {before} to {after}" for ref, (before, after) in given_up.moves.items()]
+        return {"snapshot": to, "said": [*said, *moves, *given_up.told]}
+
+
+class ApproveRecoveryOperator(AskingOperator):
+    """Shows a person what a recovery gives up, and waits, if the form says so."""
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(task_id=APPROVE, subject=f"Recover {pipeline}?", **kwargs)
+        self.pipeline = pipeline
+
+    def proposal(self, context: Context) -> str | None:
+        """What the rehearsal has said, as a list in Markdown; None if nobody is to be asked."""
+        when = context["params"]["when"]
+        if when == NEVER:
+            raise AirflowSkipException("the form says to do nothing: the log of the task before says what would happen")
+        if when == AT_ONCE:
+            self.log.info("the form says that nobody is to be asked")
+            return None
+        if (done := _done(handle_of(self.pipeline).catalog, context)) is not None:
+            self.log.info("%s", done_already(done))
+            return None
+        return "\n".join(f"* {line}" for line in _rehearsed(context)["said"])
+
+
+class RecoverOperator(HeadraceOperator):
+    """Go back to the snapshot that the rehearsal has looked at, and read again what came after it."""
+
+    def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
+        super().__init__(registered=registered, action="recover", **kwargs)
+
+    def begin(self, context: Context) -> str | None:
+        """The snapshot to which main goes back. Raises NotRehearsedError."""
+        return str(_rehearsed(context)["snapshot"])
+
+    def act(self, context: Context) -> Summary:
+        """Recover. Raises NotApprovedError if a person is to be asked, and nobody has approved it."""
+        catalog = Catalog(open_store(root()), self.registered.pipeline.name)
+        if _done(catalog, context) is None:
+            asks = context["params"]["when"] == WHEN_APPROVED
+            self.log.info("going back: %s", decided(context, asks=asks))
+        return super().act(context)
+
+    def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
+        return [*super()._arguments(context, where, run_id), f"--snapshot={self.begin(context)}"]
+
+
+class ProcessOperator(HeadraceOperator):
+    """Drain what has landed. Where broken state stops it, start one recovery for the broken head of main: at once where
+    readers lose nothing by it and all input is there, else one that asks a person.
+
+    The id of the recovery's run follows from the snapshot that is broken, and Airflow makes a run of one id once.
+    """
+
+    def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
+        super().__init__(registered=registered, action="process", **kwargs)
+
+    def act(self, context: Context) -> Summary:
+        """The task; raises the error of the run all the same, whatever was started because of it."""
+        try:
+            return super().act(context)
+        except (TypedTaskError, RestoreError) as error:
+            remedy = error.error.remedy if isinstance(error, TypedTaskError) else error.remedy
+            if remedy == RestoreError.remedy and self.branch(context) == MAIN:
+                self._start_recovery(context, error)
+            raise
+
+    def _start_recovery(self, context: Context, error: TypedTaskError | RestoreError) -> None:
+        from headrace.runs.recovery_target import way_back
+
+        pipeline = self.registered.pipeline
+        try:
+            way = way_back(Catalog(open_store(root()), pipeline.name), pipeline)
+        except HeadraceError as problem:
+            self.log.error("no recovery was started, since where to cannot be told: %s", problem)
+            return
+        if way is None or way.target is None:
+            self.log.error("no recovery was started: %s", "there is no snapshot yet" if way is None else way.reason)
+            return
+        code = error.error.code if isinstance(error, TypedTaskError) else error.code
+        when = AT_ONCE if way.is_safe else WHEN_APPROVED
+        reason = f"{code} in {context['ti'].dag_id}/{context['ti'].run_id}: snapshot {way.head} is broken"
+        conf = {"snapshot": way.target, "when": when, "reason": reason}
+        recovery, run_id = dag_id(pipeline.name, RECOVER), f"broken__{way.head}"
+        try:
+            is_new = start_once(recovery, run_id, conf)
+        except AirflowException as problem:
+            self.log.error("no recovery was started: Airflow refused the run %s of %s: %s", run_id, recovery, problem)
+            return
+        if not is_new:
+            self.log.error("run %s of %s was started for this snapshot before: no other is", run_id, recovery)
+        elif way.is_safe:
+            self.log.warning("started run %s of %s, back to %s: %s", run_id, recovery, way.target, way.reason)
+        else:
+            self.log.warning(
+                "started run %s of %s, back to %s. It waits until a person approves: %s",
+                run_id,
+                recovery,
+                way.target,
+                way.reason,
+            )
+
+
+def start_once(dag: str, run_id: str, conf: dict[str, Any]) -> bool:
+    """Start a run of another DAG, as the task that runs now; False if Airflow has one of that id already.
+
+    Raises AirflowException where Airflow refuses it.
+    """
+    from airflow.sdk.execution_time import task_runner  # of workers: not for who parses DAGs
+    from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
+
+    answer = task_runner.SUPERVISOR_COMMS.send(TriggerDagRun(dag_id=dag, run_id=run_id, conf=conf))
+    if not isinstance(answer, ErrorResponse):
+        return True
+    if answer.error == ErrorType.DAGRUN_ALREADY_EXISTS:
+        return False
+    raise AirflowException(f"{answer.error.value}: {answer.detail}")
+
+
+def _rehearsed(context: Context) -> dict[str, Any]:
+    """What the rehearsal of this run has left. Raises NotRehearsedError."""
+    found = context["ti"].xcom_pull(task_ids=REHEARSE)
+    if not found:
+        raise NotRehearsedError(f"the task {REHEARSE} of this run has not said what is given up: clear it")
+    return dict(found)
+
+
+def _done(catalog: Catalog, context: Context) -> Entry | None:
+    """The entry by which an earlier try of this run has gone back; None if none has."""
+    from headrace.runs.recover import message_of
+
+    message = message_of(request_of(context, RECOVER))
+    for entry in catalog.entries():
+        if entry.kind is Kind.ROLLBACK and entry.message == message:
+            return entry
+    return None
