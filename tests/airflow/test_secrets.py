@@ -23,12 +23,14 @@ import pytest
 from minio import MinioAdmin
 from minio.credentials import StaticProvider
 
+from headrace_airflow import isolation
 from headrace_snapshots.store import ObjectStore, open_store
 from scripts import minio_server
 from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow
 from scripts.minio_server import Server
-from tests.airflow.subprocesses import write_pipeline
+from tests.airflow.subprocesses import NOSY, write_pipeline
+from tests.tooling.test_compose import DOCKER
 
 pytestmark = [pytest.mark.airflow, pytest.mark.s3]
 
@@ -53,7 +55,18 @@ class Deployment:
         self._new = secrets.token_hex(20)
         self.secrets = [self.right["AWS_SECRET_ACCESS_KEY"], ODD, self._new]
         self.pipelines.mkdir()
-        write_pipeline(self.pipelines, "clicks")
+        self.seen = folder / "seen"
+        clicks = write_pipeline(self.pipelines, "clicks")
+        clicks.write_text(clicks.read_text() + NOSY.format(seen=self.seen))
+        marked = [f"confined-{secrets.token_hex(12)}" for _ in range(4)]
+        (folder / marked[0]).mkdir()
+        self._own = {
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder}/{marked[0]}/../home/airflow.db?timeout=30",
+            "AIRFLOW__CORE__FERNET_KEY": f"{marked[1]}{'A' * 10}=",
+            "AIRFLOW__API_AUTH__JWT_SECRET": marked[2] * 2,
+            "AIRFLOW__API__SECRET_KEY": marked[3],
+        }
+        self.secrets += marked[1:]
         keys = StaticProvider(server.access_key, server.secret_key)
         self._admin = MinioAdmin(endpoint=server.endpoint.removeprefix("http://"), credentials=keys, secure=False)
         self._admin.user_add("airflow", ODD)
@@ -66,7 +79,10 @@ class Deployment:
     @contextmanager
     def airflow(self) -> Iterator[LocalAirflow]:
         """An Airflow with its keys, up."""
-        airflow = LocalAirflow(self.home, ROOT, {**self.airflows, "HEADRACE_PIPELINES": str(self.pipelines)})
+        # as in the compose file: code of users is kept from Airflow's own secrets
+        isolated = {"PYTHONPATH": str(DOCKER)} if isolation.available() else {}
+        environment = {**self.airflows, **self._own, **isolated, "HEADRACE_PIPELINES": str(self.pipelines)}
+        airflow = LocalAirflow(self.home, ROOT, environment)
         self.secrets += airflow.passwords.values()
         try:
             airflow.start()
@@ -161,6 +177,15 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
         assert deployment.command(deployment.airflows, *command) != 0
 
     assert deployment.tell_tales(store) == set()
+    if isolation.available():
+        assert set(deployment.seen.read_text().splitlines()) == {"parses 0", "runs 0"}
+
+
+def test_the_code_that_looks_for_airflows_secrets_finds_one_that_is_there(tmp_path: Path) -> None:
+    code = NOSY.format(seen=tmp_path / "seen")
+    for there in ({}, {"SECRET": f"confined-{secrets.token_hex(12)}"}):
+        subprocess.run([sys.executable, "-c", code], env={**os.environ, "CONTROL": "1", **there}, check=True)
+    assert (tmp_path / "seen").read_text().splitlines() == ["runs 0", "runs 1"]
 
 
 def test_the_search_finds_a_planted_secret_wherever_it_is(

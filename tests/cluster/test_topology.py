@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.loading.registry import resolve
+from headrace_airflow import isolation
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow
@@ -24,6 +25,7 @@ from tests.postgres import Postgres, binaries
 from tests.reading import read
 from tests.spark_cluster import SparkCluster
 from tests.tooling.test_bucket_users import PASSWORDS, USERS, make_bucket
+from tests.tooling.test_compose import DOCKER
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.slow, pytest.mark.topology]
 
@@ -75,6 +77,7 @@ def airflow(tmp_path: Path, cluster: SparkCluster, postgres: Postgres | None) ->
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": cluster.url}),
         "HEADRACE_PIPELINES": str(folder),
         "HEADRACE_DRIVER_MEMORY": "1g",
+        **({"PYTHONPATH": str(DOCKER)} if isolation.available() else {}),  # as in the compose file
         **({"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres.url} if postgres else {}),
     }
     local = LocalAirflow(tmp_path / "airflow", ROOT, environment)

@@ -1,0 +1,7 @@
+"""What Airflow imports first in the scheduler and the DAG processor: code of users does not see their secrets."""
+
+from headrace_airflow.isolation import install
+
+__all__: list[str] = []
+
+install()
