@@ -6,6 +6,7 @@ For tests, the demo and development; production brings its own S3. Command line:
 """
 
 import argparse
+import base64
 import json
 import os
 import secrets
@@ -15,13 +16,16 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 import tenacity
 import urllib3
-from minio import Minio
+from minio import Minio, MinioAdmin
+from minio.credentials.providers import StaticProvider
 from minio.error import MinioException
 
 from headrace.distribute.spark.jvm import cache_folder
@@ -30,6 +34,7 @@ from headrace.errors import FixConfigError, RetryError
 RELEASE = "RELEASE.2025-09-07T16-13-09Z"
 MODULE = "github.com/minio/minio@v0.0.0-20250907161309-07c3a429bfed"  # the same release; its go.mod replaces nothing
 STATE = Path(".headrace/minio")
+KMS_KEY = "headrace-tests"
 START_ATTEMPTS = 3  # another process may take the free port between our look and MinIO's bind
 START_SECONDS = 30.0
 PROBE = "headrace-is-it-up"
@@ -115,18 +120,18 @@ def _build() -> Path:
     return target
 
 
-def start(data: Path) -> Server:
+def start(data: Path, *, encrypts: bool = False) -> Server:
     """A server on a free loopback port with random credentials, ready to be used.
 
     Its buckets are in ``data``, its log is beside that. It lives in a session of its own: Ctrl-C does not reach it,
-    ``stop`` does. Raises MinioStartError.
+    ``stop`` does. ``encrypts``: it has a key, called ``KMS_KEY``, with which it can encrypt. Raises MinioStartError.
     """
     binary = find_or_build()
     data.mkdir(parents=True, exist_ok=True)
     log = data.with_name(f"{data.name}.log")
     for attempt in range(1, START_ATTEMPTS + 1):
         try:
-            return _start_once(binary, data, log)
+            return _start_once(binary, data, log, encrypts=encrypts)
         except MinioStartError:
             if attempt == START_ATTEMPTS:
                 raise
@@ -141,7 +146,13 @@ def start_again(server: Server, data: Path) -> Server:
 
 
 def _start_once(
-    binary: Path, data: Path, log: Path, address: str | None = None, keys: tuple[str, str] | None = None
+    binary: Path,
+    data: Path,
+    log: Path,
+    address: str | None = None,
+    keys: tuple[str, str] | None = None,
+    *,
+    encrypts: bool = False,
 ) -> Server:
     address = address or f"127.0.0.1:{_free_port()}"
     access_key, secret_key = keys or (secrets.token_hex(8), secrets.token_hex(20))
@@ -152,6 +163,8 @@ def _start_once(
         "MINIO_BROWSER": "off",
         "MINIO_UPDATE": "off",
     }
+    if encrypts:
+        environment["MINIO_KMS_SECRET_KEY"] = f"{KMS_KEY}:{base64.b64encode(secrets.token_bytes(32)).decode()}"
     with log.open("ab") as output:
         process = subprocess.Popen(
             [binary, "server", "--quiet", "--address", address, data],
@@ -183,6 +196,17 @@ def client(server: Server) -> Minio:
         region="us-east-1",
         http_client=urllib3.PoolManager(retries=False, timeout=5),
     )
+
+
+def add_user(server: Server, name: str, policy: Mapping[str, Any]) -> dict[str, str]:
+    """The variables with the keys of a new user of ``server``, who may do what ``policy`` allows."""
+    password = secrets.token_hex(16)
+    keys = StaticProvider(server.access_key, server.secret_key)
+    admin = MinioAdmin(endpoint=server.endpoint.removeprefix("http://"), credentials=keys, secure=False)
+    admin.user_add(name, password)
+    admin.policy_add(name, policy=dict(policy))
+    admin.policy_set(name, user=name)
+    return {"AWS_ACCESS_KEY_ID": name, "AWS_SECRET_ACCESS_KEY": password}
 
 
 def _free_port() -> int:

@@ -256,8 +256,10 @@ def test_s3_says_what_is_missing(minio: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_s3_needs_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", "/nonexistent")
     with pytest.raises(FixConfigError, match="AWS_ENDPOINT_URL"):
         open_store("s3://bucket/x")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")

@@ -18,7 +18,7 @@ DOCKER = REPOSITORY / "docker"
 CODE = ("jobs", "snapshots", "plugins", "dags", "scripts")
 SECRET = re.compile(r"PASSWORD|SECRET|FERNET_KEY|TOKEN")
 VARIABLE = re.compile(r"\$\{(\w+)(:?[-?+]?)([^}]*)\}")
-NAME = re.compile(r"(?<![A-Z_])HEADRACE_[A-Z_]*[A-Z]")  # not AIRFLOW_CONN_HEADRACE_API
+NAME = re.compile(r"(?<![A-Z_])HEADRACE_[A-Z0-9_]*[A-Z0-9]")  # not AIRFLOW_CONN_HEADRACE_API
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,10 @@
-"""A store in an S3-compatible bucket: the only module that knows the minio client.
+"""A store in an S3-compatible bucket: the module that knows the minio client.
 
-Endpoint and keys come from the standard AWS variables. Operations that may be repeated are, with growing pauses;
-``create`` is repeated only when it certainly did not happen. Requests are counted where they leave, retries and pages
-included.
+Endpoint and keys come from the standard AWS variables; Headrace's own say how the service encrypts. Operations that may
+be repeated are, with growing pauses; ``create`` is repeated only when it certainly did not happen. Requests are counted
+where they leave, retries and pages included.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -16,11 +15,12 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 from xml.etree.ElementTree import ParseError
 
-import certifi
 import urllib3
 from minio import Minio
+from minio.credentials.providers import Provider
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 from minio.helpers import MIN_PART_SIZE
+from minio.sse import Sse
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from headrace.errors import FixConfigError
@@ -34,6 +34,8 @@ from headrace_snapshots.store.port import (
     UnknownOutcomeError,
     check_path,
 )
+from headrace_snapshots.store.s3_keys import ca_certificates, keys_of, profile_of
+from headrace_snapshots.store.scheme import store_variables
 
 PAGE = 1000
 ATTEMPTS = 6
@@ -41,32 +43,67 @@ _FOUND_NOTHING = {"NoSuchKey", "NoSuchObject", "ResourceNotFound"}
 _TRANSIENT = {"RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"}
 """What a service says, with a status of 400, of a request that did not arrive as it was sent."""
 
+_ENCRYPTION = "HEADRACE_S3_ENCRYPTION"
+_KMS_KEY = "HEADRACE_S3_KMS_KEY_ID"
+_BY_SERVICE, _BY_KMS = "AES256", ("aws:kms", "aws:kms:dsse")
 _NOT_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
 Result = TypeVar("Result")
 
 
+class EncryptionRefusedError(FixConfigError):
+    """The S3 service cannot or may not encrypt as it is asked to, or demands that it is asked."""
+
+    code = "config.encryption"
+
+
+class Encryption(Sse):
+    """How the service encrypts what it is given: with its own keys, or with one of a key service."""
+
+    def __init__(self, algorithm: str, key_id: str | None = None) -> None:
+        self._algorithm, self._key_id = algorithm, key_id
+
+    @classmethod
+    def from_variables(cls, variables: Mapping[str, str]) -> "Encryption | None":
+        """Read HEADRACE_S3_ENCRYPTION and HEADRACE_S3_KMS_KEY_ID. Raises FixConfigError."""
+        algorithm, key_id = variables.get(_ENCRYPTION, ""), variables.get(_KMS_KEY, "") or None
+        if algorithm not in {"", _BY_SERVICE, *_BY_KMS}:
+            raise FixConfigError(
+                f"{_ENCRYPTION} is {algorithm!r}: use {', '.join((_BY_SERVICE, *_BY_KMS))}, or unset it"
+            )
+        if key_id is not None and algorithm not in _BY_KMS:
+            raise FixConfigError(f"{_KMS_KEY} names a key that nothing uses: set {_ENCRYPTION} to aws:kms, too")
+        return cls(algorithm, key_id) if algorithm else None
+
+    def headers(self) -> dict[str, str]:
+        """What goes with each put."""
+        key = {} if self._key_id is None else {"X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id": self._key_id}
+        return {"X-Amz-Server-Side-Encryption": self._algorithm, **key}
+
+    def __str__(self) -> str:
+        return self._algorithm if self._key_id is None else f"{self._algorithm} with key {self._key_id}"
+
+
 @dataclass(frozen=True)
 class S3Config:
-    """Where the S3 service is and who asks. ``endpoint`` is a URL; keys never appear in a repr."""
+    """Where the S3 service is, who asks, how it encrypts. ``endpoint`` is a URL; keys never appear in a repr."""
 
     endpoint: str
     region: str
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
-    session_token: str | None = field(default=None, repr=False)
+    keys: Provider = field(repr=False)
+    encryption: Encryption | None = None
 
     @classmethod
-    def from_environment(cls, variables: Mapping[str, str] = os.environ) -> "S3Config":
-        """Read the standard AWS variables. Raises FixConfigError naming those that are missing or wrong."""
+    def from_environment(cls, variables: Mapping[str, str] | None = None) -> "S3Config":
+        """Read the standard AWS variables, else the profile. Raises FixConfigError naming what is missing or wrong."""
+        variables = store_variables() if variables is None else variables
         region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION") or ""
+        region = region or profile_of(variables).get("region", "")
         endpoint = variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL") or ""
         if not endpoint and not region:
             raise FixConfigError(
                 "no S3 service is named: set AWS_ENDPOINT_URL (as in http://127.0.0.1:9000), or AWS_REGION for AWS"
             )
-        missing = [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if not variables.get(name)]
-        if missing:
-            raise FixConfigError(f"S3 needs credentials: set {' and '.join(missing)}")
+        keys = keys_of(variables)
         endpoint = endpoint or f"https://s3.{region}.amazonaws.com"
         parts = urlsplit(endpoint)
         if (
@@ -77,13 +114,7 @@ class S3Config:
         ):
             # The value is not repeated: it may hold a password.
             raise FixConfigError("AWS_ENDPOINT_URL must be http(s)://host[:port], without user, password or path")
-        return cls(
-            endpoint,
-            region or "us-east-1",
-            variables["AWS_ACCESS_KEY_ID"],
-            variables["AWS_SECRET_ACCESS_KEY"],
-            variables.get("AWS_SESSION_TOKEN") or None,
-        )
+        return cls(endpoint, region or "us-east-1", keys, Encryption.from_variables(variables))
 
 
 class S3Store:
@@ -95,12 +126,11 @@ class S3Store:
         self._bucket = bucket
         self._base = f"{prefix}/" if prefix else ""
         self._endpoint = config.endpoint
+        self._encryption = config.encryption
         parts = urlsplit(config.endpoint)
         self._client = Minio(
             parts.netloc,
-            access_key=config.access_key,
-            secret_key=config.secret_key,
-            session_token=config.session_token,
+            credentials=config.keys,
             secure=parts.scheme == "https",
             region=config.region,
             http_client=_CountingPool(self.requests),
@@ -169,10 +199,34 @@ class S3Store:
 
     def _put(self, key: str, data: bytes) -> str:
         # One part whatever the size: a multipart upload is many requests.
-        written = self._client.put_object(
-            self._bucket, key, BytesIO(data), len(data), part_size=max(len(data), MIN_PART_SIZE)
-        )
+        try:
+            written = self._client.put_object(
+                self._bucket,
+                key,
+                BytesIO(data),
+                len(data),
+                sse=self._encryption,
+                part_size=max(len(data), MIN_PART_SIZE),
+            )
+        except S3Error as error:
+            if self._is_about_encryption(error):
+                raise self._refused(key, error) from error
+            raise
         return _etag(written.etag)
+
+    def _is_about_encryption(self, error: S3Error) -> bool:
+        """Whether a put was refused for how it is to be encrypted, as far as the service says."""
+        text = f"{error.code} {error.message}".lower()
+        is_asked = self._encryption is not None and error.code in {"NotImplemented", "InvalidArgument"}
+        return is_asked or "kms" in text or "encrypt" in text
+
+    def _refused(self, key: str, error: S3Error) -> EncryptionRefusedError:
+        asked = "does not ask to encrypt it" if self._encryption is None else f"asks to encrypt it ({self._encryption})"
+        return EncryptionRefusedError(
+            f"s3://{self._bucket}/{key} at {self._endpoint} may not be put so ({error.code}: {error.message}): the "
+            f"request {asked}. Set HEADRACE_S3_ENCRYPTION (AES256 or aws:kms) and HEADRACE_S3_KMS_KEY_ID as the bucket "
+            "and its service want them"
+        )
 
     def _page(self, start_after: str, key_prefix: str) -> tuple[ObjectInfo, ...]:
         after = self._base + start_after if start_after else None
@@ -233,9 +287,10 @@ class S3Store:
             return StoreUnavailableError(f"{where} is busy: {error.code}")
         if status >= 500 or status == 408 or error.code in _TRANSIENT:
             return _no_answer(where, error.code or str(status), conditional)
+        demand = "; a policy of the bucket may demand HEADRACE_S3_ENCRYPTION" if error.code == "AccessDenied" else ""
         return FixConfigError(
             f"{where} refused the request ({error.code}: {error.message}); check AWS_ACCESS_KEY_ID, "
-            "AWS_SECRET_ACCESS_KEY, AWS_REGION and the rights on the bucket"
+            f"AWS_SECRET_ACCESS_KEY, AWS_REGION and the rights on the bucket{demand}"
         )
 
 
@@ -256,7 +311,7 @@ class _CountingPool(urllib3.PoolManager):
             maxsize=32,
             retries=False,
             timeout=urllib3.Timeout(connect=5, read=60),
-            ca_certs=os.environ.get("SSL_CERT_FILE") or certifi.where(),
+            ca_certs=ca_certificates(),
         )
         self._counts = counts
 

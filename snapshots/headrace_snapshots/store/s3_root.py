@@ -14,13 +14,11 @@ if TYPE_CHECKING:
 def _open(uri: str) -> "S3Store":
     bucket, _, prefix = uri.partition("://")[2].partition("/")
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
-        raise FixConfigError(
-            f"{shown(uri)!r} has no valid bucket name: use s3://bucket/prefix; keys come from the environment"
-        )
+        raise FixConfigError(f"{shown(uri)!r} has no valid bucket name: use s3://bucket/prefix, without keys")
     require("s3", shown(uri))
     from headrace_snapshots.store.s3 import S3Config, S3Store
 
     return S3Store(bucket, prefix.strip("/"), S3Config.from_environment())
 
 
-S3: Final = StoreScheme("s3://bucket/prefix", _open, variables="AWS_")
+S3: Final = StoreScheme("s3://bucket/prefix", _open, variables=("AWS_", "HEADRACE_S3_"))
