@@ -24,7 +24,7 @@ from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectStore, open_store
 
 MEMORY = Path("/dev/shm")
-_FAMILIES = ("process", "recover", "backfill", "expire")
+_FAMILIES = ("process", "recover", "backfill")
 _USER = "ada"
 _REPOSITORY = Path(__file__).resolve().parents[1]
 

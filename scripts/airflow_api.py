@@ -118,6 +118,11 @@ class AirflowApi:
         path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
         self._authorised().patch(path, json={"new_state": state}).raise_for_status()
 
+    def approve(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Answer a task that asks a person, as one who approves."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}/-1/hitlDetails"
+        self._authorised().patch(path, json={"chosen_options": ["Approve"]}).raise_for_status()
+
     def pause(self, dag_id: str) -> None:
         """Let no more runs of a DAG begin."""
         self._authorised().patch(f"/api/v2/dags/{dag_id}", json={"is_paused": True}).raise_for_status()

@@ -1,4 +1,4 @@
-"""The DAGs of every registered pipeline: one of each family (``DAG_FAMILIES``).
+"""The DAGs of every registered pipeline: those of each family (``DAG_FAMILIES``).
 
 Built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
 """
@@ -44,7 +44,7 @@ def built() -> Built:
 
 
 def built_for(dag_id: str) -> DAG | None:
-    """The DAG of that id alone, for one of its tasks; None where it is none of Headrace's.
+    """The DAG of that id alone, for one of its tasks; None where it is none of Headrace's, or its pipeline has none.
 
     Raises UnknownPipelineError if there is no such pipeline that can be used, and what Airflow raises.
     """
@@ -59,10 +59,11 @@ def dags_of(registered: Registered, families: Iterable[str]) -> dict[str, DAG]:
     BrokenEntryPointError.
     """
     dags = [_dag_of(registered, family) for family in families]
-    return {dag.dag_id: dag for dag in dags}
+    return {dag.dag_id: dag for dag in dags if dag is not None}
 
 
-def _dag_of(registered: Registered, family: str) -> DAG:
+def _dag_of(registered: Registered, family: str) -> DAG | None:
     dag = DAG_FAMILIES[family].build(registered)
-    dag.validate()  # type: ignore[no-untyped-call]
+    if dag is not None:
+        dag.validate()  # type: ignore[no-untyped-call]
     return dag

@@ -4,7 +4,7 @@ takes keys that the form does not have, and knows nothing of how two fields agre
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from airflow.sdk import Context
 
@@ -14,6 +14,12 @@ from headrace.pipeline.deployment.regular_runs import NEVER
 from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.options import RunOptions, parse_signal, parse_span
 from headrace_snapshots.refs import MAIN
+
+END: Final = r"$(?!\n)"
+"""The end of a pattern: ``$`` also matches before a last newline, in Python; browsers do not know ``\\Z``."""
+
+LENGTH_PATTERN: Final = f"^([0-9.]+ *[A-Za-z]+ *)*{END}"
+"""A length of time, as a form takes it."""
 
 
 class FormError(FixConfigError):

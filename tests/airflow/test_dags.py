@@ -74,17 +74,18 @@ def of_pipelines(parsed: Any) -> dict[str, Any]:
     return {name: dag for name, dag in parsed["dags"].items() if "decision" not in dag["tags"]}
 
 
-def test_every_pipeline_has_four_dags_and_all_have_one_for_each_decision(parsed: Any) -> None:
+def test_every_pipeline_has_three_dags_and_all_have_one_for_each_decision(parsed: Any) -> None:
     names = ("clicks", "awaiting", "corrected", "aircraft_sessions", "busy_aircraft", "flights_departures")
-    families = ("process", "recover", "backfill", "expire")
+    families = ("process", "recover", "backfill")
     own = {f"headrace_{name}_{family}" for name in names for family in families}
+    own.add("headrace_corrected_expire")  # its retention has a schedule
     assert set(parsed["dags"]) == own | {f"headrace_{name}" for name in DECISIONS}
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
 def test_a_decision_asks_for_a_pipeline_and_a_reason_and_is_made_by_hand(parsed: Any, decision: str) -> None:
     dag = parsed["dags"][f"headrace_{decision}"]
-    assert {"pipeline", "reason"} <= {*dag["params"]}
+    assert {"pipeline", *(() if decision == "maintain" else ("reason",))} <= {*dag["params"]}
     assert dag["schedule"] is None
     assert dag["run_types"] == ["manual", "operator_triggered"]
 
@@ -105,7 +106,7 @@ def test_broken_files_are_import_errors_that_name_them(parsed: Any) -> None:
 
 
 def test_a_task_builds_its_own_dag_and_does_not_wait_for_the_files_of_others(tmp_path: Path) -> None:
-    write_pipeline(tmp_path, "clicks")
+    write_pipeline(tmp_path, "clicks", options="retention=hr.Retention()")
     write_pipeline(tmp_path, "other")
     write_pipeline(tmp_path, "wrong").write_text("# wrong\nraise ZeroDivisionError('a mistake of mine')\n")
     asked = str(tmp_path / "asked")
@@ -208,7 +209,7 @@ def test_who_writes_main_holds_the_pool(parsed: Any) -> None:
 
 def test_every_task_is_retried_but_one_that_would_delete_what_it_has_just_marked(parsed: Any) -> None:
     retries = {(name, task["retries"]) for dag in parsed["dags"].values() for name, task in dag["tasks"].items()}
-    assert {name for name, times in retries if times != 2} == {"expire"}
+    assert {name for name, times in retries if times != 2} == {"expire", "maintain"}
     assert {task["policy"] for dag in parsed["dags"].values() for task in dag["tasks"].values()} == {"TypedRetries"}
 
 
@@ -227,9 +228,4 @@ def test_the_form_of_an_expiry_keeps_what_the_pipeline_says(parsed: Any) -> None
         "keep_tags": True,
         "dry_run": False,
     }
-    assert defaults["headrace_clicks_expire"] == {
-        "keep_last": 100,
-        "keep_for": None,
-        "keep_tags": True,
-        "dry_run": False,
-    }
+    assert {*defaults} == {"headrace_corrected_expire"}

@@ -80,8 +80,23 @@ answers = {
     "fork": twice("fork", pipeline="clicks", name="trial", snapshot="good", reason=None),
     "drop": twice("drop", pipeline="clicks", name="trial", reason="not needed"),
     "replay": twice("replay", pipeline="clicks", records="rejected", input=None, to=None, at=None, reason=None),
-    "maintain": decide("maintain", pipeline="clicks", deep=True, repair=False, reason=None),
-    "unknown": decide("maintain", pipeline="orders", deep=False, repair=False, reason=None),
+}
+KEPT = {"keep_last": None, "keep_for": None, "keep_tags": "as the pipeline says"}
+
+def maintain(**form):
+    asked = {"pipeline": None, "expire": True, "check": True, "deep": False, "repair": False, "dry_run": False, **KEPT}
+    dag = dags["headrace_maintain"]
+    try:
+        return dag.get_task("maintain").execute({"params": {**asked, **form}})
+    except Exception as error:
+        return str(error)
+
+answers |= {
+    "maintain": maintain(),
+    "maintain one": maintain(pipeline="clicks", keep_last=1, deep=True, dry_run=True),
+    "maintain soon": maintain(keep_for="soon"),
+    "maintain nothing": maintain(expire=False, check=False),
+    "maintain unknown": maintain(pipeline="clickz"),
 }
 hr.open(root)[resolve("clicks")].backfill(start=DAY[0], end=DAY[1], branch="again")
 answers |= {
@@ -163,7 +178,8 @@ def decided(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder: Path = tmp_path_factory.mktemp("decisions")
     (folder / "pipelines").mkdir()
     for name, most in (("clicks", 100), ("orders", 1)):
-        write_pipeline(folder / "pipelines", name, options='executor="local"', most=most)
+        kept = ", retention=hr.Retention(schedule=None)" if name == "orders" else ""
+        write_pipeline(folder / "pipelines", name, options='executor="local"' + kept, most=most)
     environment = {"HEADRACE_ROOT": (folder / "root").as_uri(), "HEADRACE_PIPELINES": str(folder / "pipelines")}
     found = python(SCRIPT, folder / "home", environment)
     return {**found["answers"], "first": found["first"]}
@@ -209,8 +225,28 @@ def test_dead_letters_land_again(decided: Any) -> None:
     assert "records: 0" in decided["replay"]["again"]["xcom"]["said"]
 
 
-def test_a_check_says_that_nothing_is_missing(decided: Any) -> None:
-    assert decided["maintain"]["xcom"]["said"][-1] == "nothing is missing"
+def test_all_pipelines_are_looked_after_and_nothing_expires_that_nobody_asked_for(decided: Any) -> None:
+    never_ran = ["it has not run yet: nothing is stored"]
+    ours = {name: said for name, said in decided["maintain"].items() if said != never_ran}
+    assert {*ours} == {"clicks", "orders"}
+    assert all(said[-1] == "nothing is missing" for said in ours.values())
+    assert decided["maintain"]["clicks"][0].startswith("nothing expires: it has no retention")
+    assert "are deleted" in decided["maintain"]["orders"][0]
+    ((name, said),) = decided["maintain one"].items()
+    assert name == "clicks"
+    assert "would be marked for the next run" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("soon", "config.form: keep_for='soon' is not a length of time"),
+        ("nothing", "config.form: the form says neither to expire nor to check"),
+        ("unknown", "there is no pipeline 'clickz'"),
+    ],
+)
+def test_a_form_that_makes_no_sense_looks_after_nothing(decided: Any, how: str, why: str) -> None:
+    assert why in decided[f"maintain {how}"]
 
 
 def test_a_promotion_is_rehearsed_as_a_table_and_names_who_approved_it(decided: Any) -> None:

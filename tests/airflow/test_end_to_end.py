@@ -19,6 +19,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
 from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow, running, stop
+from tests.airflow.runs import wait_for_success, wait_until_asked
 from tests.airflow.subprocesses import write_pipeline
 
 pytestmark = pytest.mark.airflow
@@ -45,12 +46,13 @@ _ROLES = {"admin": "admin", "runs": "user", "looks": "viewer"}
 
 @pytest.fixture(scope="module")
 def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with pipelines: one that works, one without a budget for dead letters, one that expects less, and one
-    whose runs (not its DAGs) say who they are and then wait for ever.
+    """A folder with pipelines: one that works, one whose state is damaged later, one without a budget for dead letters,
+    one that expects less, and one whose runs (not its DAGs) say who they are and then wait for ever.
     """
     folder = tmp_path_factory.mktemp("pipelines")
     write_pipeline(folder, "clicks")
     write_pipeline(folder, "strict", source="max_rejected=0,", options='executor="local"')
+    write_pipeline(folder, "damaged", options='executor="local"')
     write_pipeline(folder, "modest", most=1, options='executor="auto"')
     waiting = write_pipeline(folder, "waiting", options='executor="local"')
     waiting.write_text(waiting.read_text() + WAITS.format(file=str(folder / "pids")))
@@ -210,6 +212,38 @@ def test_recover_and_backfill(airflow: LocalAirflow) -> None:
     assert cut_over["snapshot"] != event["snapshot"]
     assert cut_over["watermark"] == event["watermark"]
     assert cut_over["counts"]["input_files"] == 2
+
+
+def test_damage_that_readers_see_starts_one_recovery_which_asks_and_then_mends_it(airflow: LocalAirflow) -> None:
+    store = open_store(airflow.root)
+    catalog = Catalog(store, "damaged")
+    for number in range(2):
+        land(store, "damaged", f"{number}.jsonl", range(number * 10, number * 10 + 10))
+        assert run(airflow.api, "headrace_damaged_process").state == "success"
+    newest, oldest = catalog.ancestry(catalog.head().refs["published"])
+    files = [
+        {f.path for layers in one.tables.values() for layer in layers for f in layer.files} for one in (newest, oldest)
+    ]
+    for path in files[0] - files[1]:
+        (Path(airflow.root.removeprefix("file://")) / path).write_bytes(b"damaged")
+
+    land(store, "damaged", "2.jsonl", range(20, 30))
+    failed = [run(airflow.api, "headrace_damaged_process") for _ in range(2)]
+    assert [one.state for one in failed] == ["failed", "failed"]
+    assert "restore.below_published" in log(airflow.api, failed[0], "process")
+    recovery, run_id = "headrace_damaged_recover", f"broken__{newest.snapshot_id}"
+    assert f"started run {run_id} of {recovery}, back to {oldest.snapshot_id}" in log(airflow.api, failed[0], "process")
+    assert f"run {run_id} of {recovery} was started for this snapshot before" in log(airflow.api, failed[1], "process")
+    assert [one["dag_run_id"] for one in airflow.api.runs(recovery)] == [run_id]
+
+    wait_until_asked(airflow, recovery, run_id, "approve")
+    assert catalog.head().refs["published"] == newest.snapshot_id, "nothing moves before somebody approves"
+    assert "* readers lose 1 epochs with " in "\n".join(airflow.api.log(recovery, run_id, "approve"))
+    airflow.api.approve(recovery, run_id, "approve")
+    recovered = wait_for_success(airflow.api, recovery, run_id, _RUN_SECONDS)
+    assert recovered.tasks["publish"] == "success"
+    manifest = catalog.manifest(catalog.head().refs["published"])
+    assert manifest.progress["watermark"] == "2026-11-20T00:28:00Z", "all three files are in what readers see"
 
 
 def test_a_run_that_a_person_ends_is_gone_with_all_that_it_started(airflow: LocalAirflow, pipelines: Path) -> None:

@@ -31,7 +31,7 @@ if own := bag.dags.get("headrace_clicks_size_report"):
     found["executors"] = shown["enum"], shown["values_display"].get("announced")
 print(json.dumps(found))
 """
-OWN = [f"headrace_clicks_{family}" for family in ("backfill", "expire", "process", "recover")]
+OWN = [f"headrace_clicks_{family}" for family in ("backfill", "process", "recover")]
 
 
 def parsed(tmp_path: Path, pyproject: str) -> Any:

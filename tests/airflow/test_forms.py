@@ -80,7 +80,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str, str]] = {
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Who refused each form, and why."""
     folder = tmp_path_factory.mktemp("pipelines")
-    awaiting = write_pipeline(folder, "awaiting")
+    awaiting = write_pipeline(folder, "awaiting", options="retention=hr.Retention()")
     waits = 'hr.AfterAny(hr.AfterSignal("go"), hr.AfterSignal("ask"))'
     awaiting.write_text(awaiting.read_text().replace("early=hr.AfterCount(1)", f"early={waits}"))
     forms = json.dumps([(family, conf) for family, conf, *_ in WRONG.values()])

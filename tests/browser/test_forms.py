@@ -44,7 +44,7 @@ UNTOUCHED = {
 def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a pipeline that waits for signals, a file that blocks, and one that raises what is no Exception."""
     folder = tmp_path_factory.mktemp("pipelines")
-    clicks = write_pipeline(folder, "clicks", options='executor="local"')
+    clicks = write_pipeline(folder, "clicks", options='executor="local", retention=hr.Retention(schedule="@yearly")')
     waits = 'hr.AfterAny(hr.AfterSignal("go"), hr.AfterSignal("ask"), hr.AfterCount(1))'
     clicks.write_text(clicks.read_text().replace("early=hr.AfterCount(1)", f"early={waits}"))
     (folder / "a_block.py").write_text("import time\n\ntime.sleep(300)\n")
@@ -184,6 +184,21 @@ def test_a_filled_form_of_an_expiry(airflow: LocalAirflow, ui: AirflowUi) -> Non
     filled = {"Keep the last": 5, "Keep for": "2d 6h", "Keep tags": False, "Dry run": True}
     conf, _ = submitted(airflow, ui, "expire", filled)
     assert conf == {"keep_last": 5, "keep_for": "2d 6h", "keep_tags": False, "dry_run": True}
+
+
+def test_the_form_that_looks_after_all_pipelines(airflow: LocalAirflow, ui: AirflowUi) -> None:
+    airflow.api.wait_for_dag("headrace_maintain", _DAG_SECONDS)
+    filled = {"Pipeline": "clicks", "Keep the last": 5, "Keep for": "2d", "Keep tags": "no", "Deep": True}
+    for fields, pipeline in (({}, None), (filled, "clicks")):
+        form = TriggerForm(ui, "headrace_maintain")
+        form.fill(fields)
+        form.submit()
+        ui.leave()
+        run = airflow.api.runs("headrace_maintain")[-1]
+        assert run["conf"]["pipeline"] == pipeline
+        wait_for_success(airflow.api, "headrace_maintain", run["dag_run_id"], _RUN_SECONDS)
+        assert "nothing is missing" in "\n".join(airflow.api.log("headrace_maintain", run["dag_run_id"], "maintain"))
+    assert run["conf"]["keep_tags"] == "no"
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,7 @@ def _described(pipeline: Pipeline, file: Path | None) -> CheckedPipeline:
     beside = {"backfill": pipeline.backfill, "expire": pipeline.retention}
     own = {family: regular.schedule for family, regular in beside.items() if regular is not None}
     schedules = {name: str(each) for name, each in {"process": pipeline.schedule, **own}.items() if each is not None}
+    families = [name for name in DAG_FAMILIES.names() if name != "expire" or name in schedules]
     return CheckedPipeline(
         pipeline.name,
         file,
@@ -152,7 +153,7 @@ def _described(pipeline: Pipeline, file: Path | None) -> CheckedPipeline:
         pipeline.executor,
         describe(pipeline),
         graph(pipeline),
-        {dag_id(pipeline.name, family): schedules.get(family) for family in DAG_FAMILIES.names()},
+        {dag_id(pipeline.name, family): schedules.get(family) for family in families},
         [*_problems(pipeline)],
         [*notes(pipeline)],
     )

@@ -8,6 +8,7 @@ from airflow.sdk import DAG, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
 from headrace_airflow.decisions.kinds import KINDS, Decision
+from headrace_airflow.decisions.maintain import MaintainOperator
 from headrace_airflow.decisions.operators import (
     REHEARSE,
     ApproveOperator,
@@ -17,25 +18,30 @@ from headrace_airflow.decisions.operators import (
 )
 from headrace_airflow.decisions.reasons import APPROVE
 from headrace_airflow.failures import RETRIES
+from headrace_airflow.forms import LENGTH_PATTERN
 
 PROMOTE: Final = "headrace_promote"
+MAINTAIN: Final = "headrace_maintain"
 _KINDS: Final = {kind.dag_id: kind for kind in KINDS}
+_PREFIX: Final = "headrace_"
+_COMMANDS: Final = {MAINTAIN: "`headrace expire` and `headrace fsck`"}
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def decision_dags(pipelines: Sequence[str]) -> dict[str, DAG]:
     """The DAGs of all kinds by DAG id, with ``pipelines`` to choose from; none without any."""
-    dags = [_built(dag_id, pipelines) for dag_id in (*_KINDS, PROMOTE)] if pipelines else []
+    dags = [_built(dag_id, pipelines) for dag_id in (*_KINDS, PROMOTE, MAINTAIN)] if pipelines else []
     return {dag.dag_id: dag for dag in dags}
 
 
 def decision_dag(dag_id: str) -> DAG | None:
     """The DAG of that id for one of its tasks, for which the form has been checked; None where it is none of these."""
-    return _built(dag_id, None) if dag_id in {*_KINDS, PROMOTE} else None
+    return _built(dag_id, None) if dag_id in {*_KINDS, PROMOTE, MAINTAIN} else None
 
 
 def _built(dag_id: str, pipelines: Sequence[str] | None) -> DAG:
-    dag = _promote_dag(pipelines) if dag_id == PROMOTE else _decision_dag(_KINDS[dag_id], pipelines)
+    own = {PROMOTE: _promote_dag, MAINTAIN: _maintain_dag}.get(dag_id)
+    dag = _decision_dag(_KINDS[dag_id], pipelines) if own is None else own(pipelines)
     dag.validate()  # type: ignore[no-untyped-call]
     return dag
 
@@ -78,11 +84,64 @@ def _promote_dag(pipelines: Sequence[str] | None) -> DAG:
     return dag
 
 
+def _maintain_dag(pipelines: Sequence[str] | None) -> DAG:
+    about = (
+        "Look after what one pipeline has stored, or all: let old snapshots go, with all that only they need, and "
+        "check that everything is there that snapshots, readers and runs need. Each run deletes what the one before "
+        "it marked, so readers have time until then, and a failed run is not tried again at once. It runs beside all "
+        "others."
+    )
+    choice: dict[str, Any] = {} if pipelines is None else {"enum": [None, *pipelines]}
+    params = {
+        "pipeline": Param(
+            None,
+            type=["null", "string"],
+            title="Pipeline",
+            description="Empty: all. Of those without a retention nothing expires then, unless you say what to keep.",
+            **choice,
+        ),
+        "expire": _switch("Expire", "Let old snapshots go.", on=True),
+        "keep_last": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Keep the last",
+            description="How many of the newest published snapshots to keep. Empty: as the pipeline says, else 100.",
+        ),
+        "keep_for": Param(
+            None,
+            type=["null", "string"],
+            pattern=LENGTH_PATTERN,
+            title="Keep for",
+            description="Also keep snapshots younger than this, such as 30d. Empty: as the pipeline says.",
+        ),
+        "keep_tags": Param(
+            "as the pipeline says",
+            type="string",
+            enum=["as the pipeline says", "yes", "no"],
+            title="Keep tags",
+            description="Whether tagged snapshots stay; else the tags of those that expire are dropped.",
+        ),
+        "check": _switch("Check", "Look whether everything is there.", on=True),
+        "deep": _switch("Deep", "When checking, read data files, too, and compare their checksums."),
+        "repair": _switch("Repair", "When checking, make again what can be; have what no snapshot ever named deleted."),
+        "dry_run": _switch("Dry run", "Only say in the log what would happen."),
+    }
+    with _dag(MAINTAIN, about, params) as dag:
+        MaintainOperator(task_id="maintain", names=tuple(params), retries=0)
+    return dag
+
+
+def _switch(title: str, description: str, *, on: bool = False) -> Param:
+    return Param(on, type="boolean", title=title, description=description)
+
+
 def _dag(dag_id: str, about: str, params: dict[str, Any]) -> DAG:
+    command = _COMMANDS.get(dag_id, f"`headrace {dag_id.removeprefix(_PREFIX)}`")
     return DAG(
         dag_id=dag_id,
         description=about,
-        doc_md=f"{about}\n\nThe same on the command line: `headrace {dag_id.removeprefix('headrace_')}`.",
+        doc_md=f"{about}\n\nThe same on the command line: {command}.",
         schedule=None,
         start_date=_START,
         catchup=False,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Param
 
-from headrace.errors import RestoreError
 from headrace_snapshots.refs import BEGINNING, MAIN
 
 if TYPE_CHECKING:
@@ -19,12 +18,6 @@ if TYPE_CHECKING:
 Form = Mapping[str, Any]
 Act = Callable[["PipelineHandle", Form, str], Iterator[str]]
 """Does it, for the reason that is given last; says in lines what it did."""
-
-
-class DamagedStoreError(RestoreError):
-    """A check found objects that snapshots, readers or runs need, and that are missing or damaged."""
-
-    code = "restore.damaged_store"
 
 
 @dataclass(frozen=True)
@@ -104,19 +97,6 @@ def _replay(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
         yield f"{name.replace('_', ' ')}: {value}"
 
 
-def _maintain(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
-    found = handle.fsck(deep=form["deep"], repair=form["repair"])
-    yield f"{found.snapshots:,} snapshots, {found.objects:,} objects of {found.bytes:,} bytes"
-    yield f"named by nothing that is kept: {found.unreferenced:,} objects of {found.unreferenced_bytes:,} bytes"
-    for path in found.unknown:
-        yield f"{path} is of no kind that Headrace stores"
-    for problem in found.problems:
-        yield f"{problem.path}: {problem.problem}; {'repaired' if problem.is_repaired else problem.remedy}"
-    if found.damage:
-        raise DamagedStoreError(f"{len(found.damage)} objects are missing or damaged: the log above names each")
-    yield "nothing is missing"
-
-
 KINDS: Final = (
     Decision(
         "release",
@@ -182,14 +162,5 @@ KINDS: Final = (
             "at": _text("At", f"{_SNAPSHOT}. Empty: what the newest of main knows."),
         },
         _replay,
-    ),
-    Decision(
-        "maintain",
-        "Check that everything is there that snapshots, readers and runs need.",
-        lambda: {
-            "deep": _switch("Deep", "Read data files, too, and compare their checksums."),
-            "repair": _switch("Repair", "Make again what can be, and have deleted what no snapshot ever named."),
-        },
-        _maintain,
     ),
 )

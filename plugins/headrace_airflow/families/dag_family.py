@@ -29,11 +29,12 @@ _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 @dataclass(frozen=True)
 class DagFamily:
     """DAGs of one kind. ``build`` gives that of a pipeline, made by ``new_dag``; its docstring says what the DAG does.
+    None: this pipeline has none.
 
     It is called each time that Airflow parses ``dags/``, so it imports no engine and reads no store.
     """
 
-    build: Callable[[Registered], DAG]
+    build: Callable[[Registered], DAG | None]
 
 
 def new_dag(

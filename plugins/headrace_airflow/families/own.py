@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
 from headrace.model.time import render_duration
-from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, PROMOTIONS, WHEN_APPROVED, Retention
+from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, PROMOTIONS, WHEN_APPROVED
 from headrace.pipeline.executors import AUTO, EXECUTORS
 from headrace.pipeline.loading.registry import Registered
 from headrace.pipeline.pipeline import Pipeline
@@ -25,7 +25,7 @@ from headrace_airflow.families.recovery_tasks import (
     RecoverOperator,
     RehearseRecoveryOperator,
 )
-from headrace_airflow.forms import Form
+from headrace_airflow.forms import END, LENGTH_PATTERN, Form
 from headrace_airflow.maintenance import ExpireOperator
 from headrace_airflow.operators import AuditOperator
 from headrace_airflow.preconditions import PreconditionsOperator
@@ -33,9 +33,7 @@ from headrace_airflow.publishing import PublishOperator
 from headrace_airflow.settings import pool_name
 from headrace_snapshots.refs import NAME
 
-_END = r"$(?!\n)"  # $ also matches before a last newline, in Python; browsers do not know \Z
-_BRANCH_PATTERN = f"^{NAME}{_END}"
-_LENGTH_PATTERN = f"^([0-9.]+ *[A-Za-z]+ *)*{_END}"
+_BRANCH_PATTERN = f"^{NAME}{END}"
 _SIZE_FLAGS = {"--files-per-epoch": "files_per_epoch", "--bytes-per-epoch": "bytes_per_epoch"}
 
 
@@ -129,7 +127,7 @@ def recover_dag(registered: Registered) -> DAG:
     params = {
         "snapshot": Param(
             type="string",
-            pattern=rf"^\S+{_END}",
+            pattern=rf"^\S+{END}",
             title="Snapshot",
             examples=["published"],
             description_md="The snapshot to which main moves back: an id, a tag, or `published` for what readers see. "
@@ -219,14 +217,15 @@ def backfill_dag(registered: Registered) -> DAG:
     return dag
 
 
-def expire_dag(registered: Registered) -> DAG:
+def expire_dag(registered: Registered) -> DAG | None:
     """Let old snapshots go, with all that only they need, and what killed runs left behind.
 
     Each run deletes what the run before it marked: readers have time until then. So a failed run is not tried again at
     once; the next one continues where it stopped. It runs beside all others, and holds no pool.
     """
-    pipeline = registered.pipeline
-    regular = pipeline.retention or Retention(schedule=None)
+    pipeline, regular = registered.pipeline, registered.pipeline.retention
+    if regular is None or regular.schedule is None:  # headrace_maintain does it, for all of them
+        return None
     params = {
         "keep_last": Param(
             regular.keep_last,
@@ -238,7 +237,7 @@ def expire_dag(registered: Registered) -> DAG:
         "keep_for": Param(
             None if regular.keep_for is None else render_duration(regular.keep_for),
             type=["null", "string"],
-            pattern=_LENGTH_PATTERN,
+            pattern=LENGTH_PATTERN,
             title="Keep for",
             description="Also keep snapshots younger than this, such as 30d. Empty: no others.",
         ),

@@ -1,0 +1,130 @@
+"""The task that looks after what is stored: old snapshots of pipelines go, and it checks that nothing is missing."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, Context
+
+from headrace.errors import HeadraceError, RestoreError
+from headrace.pipeline.loading.registry import Registered, registered, registered_files
+from headrace_airflow.failures import headrace_errors
+from headrace_airflow.forms import FormError, check_names
+from headrace_airflow.settings import root
+
+if TYPE_CHECKING:
+    from headrace.runs.client.handle import PipelineHandle
+
+Form = Mapping[str, Any]
+
+
+class DamagedStoreError(RestoreError):
+    """A check found objects that snapshots, readers or runs need, and that are missing or damaged."""
+
+    code = "restore.damaged_store"
+
+
+class MaintainOperator(BaseOperator):
+    """Does for one pipeline, or for all, what the form says, one after the other. What is wrong with one keeps none of
+    the others from its turn.
+    """
+
+    def __init__(self, *, names: Collection[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.names = names
+
+    def execute(self, context: Context) -> dict[str, list[str]]:
+        """What is said of each pipeline, in lines. Raises the first error that there was, after all have had a turn."""
+        form = context["params"]
+        with headrace_errors():
+            check_names(context, self.names)
+            _check(form)
+            said: dict[str, list[str]] = {}
+            errors: list[HeadraceError] = []
+            for one in self._asked(form):
+                lines = said[one.pipeline.name] = []
+                try:
+                    for line in _maintained(one, form):
+                        self.log.info("%s: %s", one.pipeline.name, line)
+                        lines.append(line)
+                except HeadraceError as error:
+                    self.log.error("%s: %s: %s", one.pipeline.name, error.code, error)
+                    errors.append(error)
+            if errors:
+                raise errors[0]
+        return said
+
+    def _asked(self, form: Form) -> list[Registered]:
+        """The pipeline that the form names; else all whose files can be used."""
+        if form["pipeline"]:
+            return [registered(form["pipeline"])]
+        files = registered_files()
+        for problem in files.broken.values():
+            self.log.warning("pipelines of a file that cannot be used are left out: %s", problem)
+        return [*files.pipelines.values()]
+
+
+def _check(form: Form) -> None:
+    """Raise FormError if something is wrong with the form, before anything is done."""
+    from headrace.runs.maintenance import keeping
+    from headrace_snapshots.gc.gc_roots import KeepError
+
+    if not (form["expire"] or form["check"]):
+        raise FormError("the form says neither to expire nor to check: choose one of them, or both")
+    if (form["deep"] or form["repair"]) and not form["check"]:
+        raise FormError("deep and repair are ways to check, and the form says not to check")
+    try:
+        keeping(form["keep_last"] or 1, form["keep_for"] or None)
+    except KeepError as error:
+        raise FormError(str(error)) from error
+
+
+def _maintained(one: Registered, form: Form) -> Iterator[str]:
+    from headrace.read.roots import check_root
+    from headrace.runs.client.handle import PipelineHandle
+    from headrace_snapshots.catalog import Catalog
+    from headrace_snapshots.store import open_store
+
+    store = open_store(root())
+    check_root(store)
+    catalog = Catalog(store, one.pipeline.name)
+    handle = PipelineHandle(catalog)
+    if not catalog.known_head().refs:
+        yield "it has not run yet: nothing is stored"
+        return
+    has_rule = one.pipeline.retention is not None or form["pipeline"] or form["keep_last"]
+    if form["expire"] and not has_rule:
+        yield "nothing expires: it has no retention. Name the pipeline, or say how many snapshots to keep"
+    elif form["expire"]:
+        yield from _expired(handle, one, form)
+    if form["check"]:
+        yield from _checked(handle, form)
+
+
+def _expired(handle: "PipelineHandle", one: Registered, form: Form) -> Iterator[str]:
+    tags = {"yes": True, "no": False}.get(form["keep_tags"])
+    expired = handle.expire(
+        one.pipeline,
+        keep_last=form["keep_last"],
+        keep_for=form["keep_for"] or None,
+        keep_tags=tags,
+        dry_run=form["dry_run"],
+    )
+    verb = "would be" if expired.dry_run else "are"
+    yield (
+        f"{expired.swept.objects:,} objects {verb} deleted ({expired.swept.bytes:,} bytes), {expired.marked.objects:,} "
+        f"{verb} marked for the next run, {expired.waiting.objects:,} wait for writers of "
+        f"{', '.join(expired.writers) or 'no branch'}; {expired.kept:,} snapshots are kept"
+    )
+
+
+def _checked(handle: "PipelineHandle", form: Form) -> Iterator[str]:
+    report = handle.fsck(deep=form["deep"], repair=form["repair"] and not form["dry_run"])
+    yield f"{report.snapshots:,} snapshots, {report.objects:,} objects of {report.bytes:,} bytes"
+    yield f"named by nothing that is kept: {report.unreferenced:,} objects of {report.unreferenced_bytes:,} bytes"
+    for path in report.unknown:
+        yield f"{path} is of no kind that Headrace stores"
+    for problem in report.problems:
+        yield f"{problem.path}: {problem.problem}; {'repaired' if problem.is_repaired else problem.remedy}"
+    if report.damage:
+        raise DamagedStoreError(f"{len(report.damage)} objects are missing or damaged: the log above names each")
+    yield "nothing is missing"
