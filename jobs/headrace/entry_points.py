@@ -9,9 +9,12 @@ Nothing is imported before its name is used, and installed distributions are loo
 one of Headrace's own, which nobody can take over.
 """
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.errors import FixConfigError
@@ -113,10 +116,30 @@ def _at(place: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-def _installed(group: str) -> "list[EntryPoint]":
+def _installed(group: str) -> "Sequence[EntryPoint]":
+    return _found_in(_places(), group)
+
+
+@lru_cache(64)
+def _found_in(places: Sequence[tuple[str, int]], group: str) -> "Sequence[EntryPoint]":
+    """The entry points of a group in ``places``: asking all distributions takes as long as building a DAG."""
     from importlib.metadata import entry_points  # with a parser of e-mail: only where it is asked
 
-    return [*entry_points(group=group)]
+    return tuple(entry_points(group=group))
+
+
+def _places() -> Sequence[tuple[str, int]]:
+    """Where distributions are installed, and when each of these folders has changed last: what is installed or removed
+    changes one of them.
+    """
+    return tuple((place, _changed(place)) for place in sys.path)
+
+
+def _changed(place: str) -> int:
+    try:
+        return Path(place).stat().st_mtime_ns
+    except OSError:  # many interpreters list an archive that is not there
+        return 0
 
 
 def _described(entry_point: "EntryPoint") -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from airflow.sdk import DAG, get_parsing_context
 
 from headrace.errors import FixConfigError
-from headrace_airflow.dags import built, built_for
+from headrace_airflow.dags import broken_files, built, built_for
 from headrace_airflow.decisions.dags import decision_dag, decision_dags
 
 
@@ -33,5 +33,5 @@ def asked_for() -> Mapping[str, DAG]:
 
 def raise_broken() -> None:
     """Raise BrokenPipelineFilesError naming every broken file; nothing when there is none, and not for one DAG."""
-    if get_parsing_context().dag_id is None and (broken := built().broken):
+    if get_parsing_context().dag_id is None and (broken := broken_files()):
         raise BrokenPipelineFilesError("\n".join(broken.values()))

@@ -9,8 +9,13 @@ from pathlib import Path
 
 from airflow.sdk import DAG
 
+from headrace.pipeline.deployment.airflow_options import AirflowOptions
+from headrace.pipeline.deployment.regular_runs import Backfill, Retention
+from headrace.pipeline.deployment.timetables import Schedule
 from headrace.pipeline.loading.registry import Registered, registered, registered_files
+from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.schedules import DAG_FAMILIES, pipeline_of
+from headrace_airflow.families.options import options_of
 
 
 @dataclass(frozen=True)
@@ -32,15 +37,71 @@ def built() -> Built:
     dags: dict[str, DAG] = {}
     names: list[str] = []
     broken = dict(found.broken)
-    others = [[name] for name in DAG_FAMILIES.names() if name not in DAG_FAMILIES.built_in]
     for each in found.pipelines.values():
-        for families in ([*DAG_FAMILIES.built_in], *others):
+        for families in _families():
             try:
                 dags |= dags_of(each, families)
                 names.append(each.pipeline.name)
             except Exception as error:  # whatever Airflow says of this one, the others stay
-                broken[each.file] = f"{each.file}: {type(error).__name__}: {error}"
+                broken[each.file] = _said(each, error)
     return Built(dags, [*dict.fromkeys(names)], broken)
+
+
+def broken_files() -> Mapping[Path, str]:
+    """What ``built`` finds wrong with files. Of pipelines whose Headrace DAGs differ in nothing that Airflow could
+    refuse, only one has them built.
+    """
+    found = registered_files()
+    broken = dict(found.broken)
+    accepted: list[DagSettings] = []
+    for each in found.pipelines.values():
+        own, *others = _families()
+        try:
+            settings = DagSettings.of(each.pipeline)
+            if settings is None or settings not in accepted:
+                dags_of(each, own)
+            if settings is not None and settings not in accepted:
+                accepted.append(settings)
+        except Exception as error:  # as above
+            broken[each.file] = _said(each, error)
+        for families in others:
+            try:
+                dags_of(each, families)
+            except Exception as error:  # as above
+                broken[each.file] = _said(each, error)
+    return broken
+
+
+@dataclass(frozen=True)
+class DagSettings:
+    """All that the DAGs of pipelines are made of, but for names and descriptions, which Headrace has checked."""
+
+    options: AirflowOptions
+    schedule: Schedule | None
+    backfill: Backfill | None
+    retention: Retention | None
+    signals: Sequence[str]
+    executor: str
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "DagSettings | None":
+        """None for a pipeline with arguments of tasks that Headrace does not know. Raises AirflowDefaultsError."""
+        options = options_of(pipeline)
+        if options.default_args:
+            return None
+        return cls(
+            options, pipeline.schedule, pipeline.backfill, pipeline.retention, pipeline.signals, pipeline.executor
+        )
+
+
+def _families() -> list[list[str]]:
+    """Headrace's own, which a pipeline has together or not at all, and then each of the others."""
+    others = [[name] for name in DAG_FAMILIES.names() if name not in DAG_FAMILIES.built_in]
+    return [[*DAG_FAMILIES.built_in], *others]
+
+
+def _said(registered: Registered, error: Exception) -> str:
+    return f"{registered.file}: {type(error).__name__}: {error}"
 
 
 def built_for(dag_id: str) -> DAG | None:

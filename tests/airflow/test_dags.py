@@ -9,9 +9,15 @@ from tests.airflow.subprocesses import REPOSITORY, python, write_pipeline
 
 pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 
+ENGINES = (
+    *("pyspark", "great_expectations", "pandas", "pyarrow", "numpy", "duckdb", "boto3", "minio"),
+    *("headrace.kernel", "headrace.distribute.tasks", "headrace.distribute.local", "headrace.audit.run"),
+    *("headrace_snapshots.store.s3", "headrace.runs.process", "headrace.runs.client"),
+)
 PARSE = f"""
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
+from headrace import entry_points
 bag = DagBag(dag_folder={str(REPOSITORY / "dags")!r})
 def about(dag):
     return {{
@@ -22,12 +28,13 @@ def about(dag):
         "signals": dag.params.get_param("signals").description if "signals" in dag.params else None,
         "tasks": {{t.task_id: {{"pool": t.pool, "retries": t.retries, "after": sorted(t.upstream_task_ids),
                   "policy": type(t.retry_policy).__name__,
-                  "outlets": [a.name for a in t.outlets]}} for t in dag.tasks}},
+                  "form": sorted(t.params), "outlets": [a.name for a in t.outlets]}} for t in dag.tasks}},
     }}
 print(json.dumps({{
     "dags": {{k: about(v) for k, v in bag.dags.items()}},
     "errors": bag.import_errors,
-    "heavy": [m for m in ("pyspark", "great_expectations", "pandas", "pyarrow") if m in sys.modules],
+    "looked": entry_points._found_in.cache_info().misses,
+    "heavy": [m for m in {ENGINES!r} if m in sys.modules],
 }}, default=str))
 """
 
@@ -92,6 +99,14 @@ def test_a_decision_asks_for_a_pipeline_and_a_reason_and_is_made_by_hand(parsed:
 
 def test_parsing_imports_no_engine(parsed: Any) -> None:
     assert parsed["heavy"] == []
+
+
+def test_parsing_looks_for_entry_points_once_for_each_kind_whatever_the_number_of_pipelines(parsed: Any) -> None:
+    assert parsed["looked"] <= 3  # DAG families, executors, formats
+
+
+def test_tasks_do_not_copy_the_form_of_their_dag(parsed: Any) -> None:
+    assert not any(task["form"] for dag in parsed["dags"].values() for task in dag["tasks"].values())
 
 
 def test_broken_files_are_import_errors_that_name_them(parsed: Any) -> None:

@@ -1,6 +1,7 @@
 """The DAGs of decisions: one for each kind, whatever the number of pipelines, so that the list of DAGs stays short."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from headrace_airflow.decisions.operators import (
 )
 from headrace_airflow.decisions.reasons import APPROVE
 from headrace_airflow.failures import RETRIES
+from headrace_airflow.families.form_of_dag import has_form
 from headrace_airflow.forms import LENGTH_PATTERN
 
 PROMOTE: Final = "headrace_promote"
@@ -136,21 +138,23 @@ def _switch(title: str, description: str, *, on: bool = False) -> Param:
     return Param(on, type="boolean", title=title, description=description)
 
 
-def _dag(dag_id: str, about: str, params: dict[str, Any]) -> DAG:
+@contextmanager
+def _dag(dag_id: str, about: str, params: dict[str, Any]) -> Iterator[DAG]:
     command = _COMMANDS.get(dag_id, f"`headrace {dag_id.removeprefix(_PREFIX)}`")
-    return DAG(
+    dag = DAG(
         dag_id=dag_id,
         description=about,
         doc_md=f"{about}\n\nThe same on the command line: {command}.",
         schedule=None,
         start_date=_START,
         catchup=False,
-        params=params,
         default_args=RETRIES,
         tags=["headrace", "decision"],
         allowed_run_types=[DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
         auto_register=False,  # the file in dags/ names them
     )
+    with has_form(dag, params):
+        yield dag
 
 
 def _pipeline(pipelines: Sequence[str] | None) -> Param:

@@ -4,7 +4,8 @@ A family of another distribution is an entry point of ``headrace.dag_families``:
 the ids of its DAGs end. Airflow executes no file of it: Headrace's own files in ``dags/`` ask for all families.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from inspect import cleandoc
@@ -18,6 +19,7 @@ from headrace.pipeline.deployment.timetables import Schedule
 from headrace.pipeline.loading.registry import Registered
 from headrace.pipeline.schedules import dag_id
 from headrace_airflow.failures import RETRIES
+from headrace_airflow.families.form_of_dag import has_form
 from headrace_airflow.families.options import deadline, options_of, run_types, task_arguments, timetable
 
 BY_HAND: Final = (DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED)
@@ -37,6 +39,7 @@ class DagFamily:
     build: Callable[[Registered], DAG | None]
 
 
+@contextmanager
 def new_dag(
     registered: Registered,
     family: str,
@@ -45,13 +48,13 @@ def new_dag(
     schedule: Schedule | None,
     params: dict[str, Any],
     by_hand: Sequence[DagRunType] = BY_HAND,
-) -> DAG:
-    """The DAG of a ``family`` for a pipeline, without tasks yet. ``about`` is what it does: its first line is the
-    description of a pipeline that has none.
+) -> Iterator[DAG]:
+    """The DAG of a ``family`` for a pipeline, to which all tasks belong that are made inside; its form is ``params``.
+    ``about`` is what it does: its first line is the description of a pipeline that has none.
     """
     pipeline, text = registered.pipeline, cleandoc(about or "")
     options = options_of(pipeline)
-    return DAG(
+    dag = DAG(
         dag_id=dag_id(pipeline.name, family),
         description=pipeline.description or text.splitlines()[0],
         doc_md=_documented(registered, family, text),
@@ -59,13 +62,14 @@ def new_dag(
         start_date=options.start_date or _START,
         catchup=False,
         max_active_runs=1,
-        params=params,
         tags=["headrace", pipeline.name, family, *options.tags],
         default_args=RETRIES | task_arguments(options),
         deadline=deadline(options) if family == "process" else None,
         allowed_run_types=[*run_types(schedule), *by_hand],
         auto_register=False,  # the file in dags/ names them
     )
+    with has_form(dag, params):
+        yield dag
 
 
 def _documented(registered: Registered, family: str, about: str) -> str:

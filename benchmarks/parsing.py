@@ -1,0 +1,146 @@
+"""CPU seconds that Airflow spends on parsing many pipelines: ``python -m benchmarks.parsing --pipelines 100``.
+
+Each of the two files in ``dags/`` is parsed as the DAG processor does it: in a process of its own that is forked from
+one that has imported Airflow, and that makes of each DAG what the metadata database stores. ``import``: what the file
+itself imports, beyond Airflow; ``dags``: loading pipelines and building DAGs; ``stored``: Airflow's own serialization.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+FILES = ("headrace_pipelines.py", "headrace_broken_files.py")
+_PIPELINE = '''
+"""A pipeline of many: clicks per minute."""
+from datetime import datetime
+import headrace as hr
+
+{name} = hr.Pipeline(
+    "{name}",
+    hr.json("landing/{name}", {{"user": str, "at": datetime, "amount": int}}).event_time("at", bound="1m"),
+    key="user",
+    what={{"clicks": hr.count(), "amount": hr.col("amount").sum()}},
+    where=hr.FixedWindows("1m"),
+    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    how=hr.retracting(allowed_lateness="1h"),
+    expectations=[hr.expect("column_values_to_be_between", column="clicks", min_value=1, max_value=100)],
+    schedule="*/10 * * * *",
+    airflow=hr.airflow(owner="sales", retries=3),
+)
+'''
+_PARSE = """
+import gc, json, os, resource, sys
+import airflow.dag_processing.processor
+from airflow.dag_processing.dagbag import BundleDagBag
+from airflow.serialization.serialized_objects import DagSerialization
+import airflow.sdk
+
+def cpu():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+def parse(file):
+    begun = cpu()
+    import headrace_airflow.dag_files
+    imported = cpu()
+    bag = BundleDagBag(dag_folder=file, bundle_path=os.path.dirname(file), bundle_name="dags-folder")
+    built = cpu()
+    for dag in bag.dags.values():
+        DagSerialization.to_dict(dag)
+    stored = cpu()
+    return {"import": imported - begun, "dags": built - imported, "stored": stored - built, "number": len(bag.dags),
+            "errors": bag.import_errors}
+
+def forked(file):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        try:
+            os.write(writing, json.dumps(parse(file)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        text = told.read()
+    os.wait()
+    return json.loads(text)
+
+gc.freeze()  # as the DAG processor does before it forks
+airflow = cpu()
+print(json.dumps({"airflow": airflow, "files": {file: forked(file) for file in sys.argv[1:]}}))
+"""
+
+
+def main() -> None:
+    """Write the pipelines, parse, print a table, and keep the figures where ``--out`` says."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pipelines", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp())
+    try:
+        write_pipelines(folder / "pipelines", given.pipelines)
+        figures = [measured(folder) for _ in range(given.repeats)]
+    finally:
+        shutil.rmtree(folder)
+    print(f"Airflow itself: {statistics.median(one['airflow'] for one in figures):.2f} s of CPU")
+    totals = [sum(_beyond(file) for file in one["files"].values()) for one in figures]
+    for name in figures[0]["files"]:
+        files = [one["files"][name] for one in figures]
+        parts = {part: statistics.median(file[part] for file in files) for part in ("import", "dags", "stored")}
+        told = ", ".join(f"{part} {seconds:.2f} s" for part, seconds in parts.items())
+        print(f"{Path(name).name}: {files[0]['number']} DAGs; {told}")
+    spread = f"({min(totals):.2f} to {max(totals):.2f})"
+    print(f"both files beyond Airflow's import: {statistics.median(totals):.2f} s {spread}")
+    if given.out:
+        given.out.write_text(json.dumps(figures, indent=1))
+
+
+def write_pipelines(folder: Path, number: int) -> None:
+    """So many files of one pipeline each."""
+    folder.mkdir()
+    for name in (f"many_{each:04}" for each in range(number)):
+        (folder / f"{name}.py").write_text(_PIPELINE.format(name=name))
+
+
+def measured(folder: Path) -> Any:
+    """CPU seconds of Airflow's imports, and of each part of parsing each file."""
+    return _python(_PARSE, [str(REPOSITORY / "dags" / file) for file in FILES], folder)
+
+
+def _beyond(file: Mapping[str, Any]) -> float:
+    return float(file["import"] + file["dags"] + file["stored"])
+
+
+def _python(script: str, arguments: Sequence[str], folder: Path) -> Any:
+    environment = {
+        "AIRFLOW_HOME": str(folder / "home"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
+        "HEADRACE_PIPELINES": str(folder / "pipelines"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    figures = json.loads(done.stdout.splitlines()[-1])
+    for file in figures["files"].values():
+        if file["errors"]:
+            raise SystemExit(f"the pipelines cannot be parsed: {file['errors']}")
+    return figures
+
+
+if __name__ == "__main__":
+    main()
