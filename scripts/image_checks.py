@@ -1,9 +1,10 @@
 """``python -m scripts.image_checks``: run real pipelines inside the images that ``scripts.images`` built.
 
-No engine of containers is needed: commands run in a chroot, on this machine's network. What is checked: both images
-give the same results with both executors; Airflow finds the DAGs and no import error, and a DAG run publishes; a master
-and workers of the one image run an application that the other submits, from and to MinIO; nothing of this machine
-stayed in an image.
+No engine of containers is needed: commands run in a chroot, on this machine's network, as the services of compose.yaml:
+not as root, without capabilities, the image read-only, memory where it says. What is checked: both images give the same
+results with both executors; Airflow finds the DAGs and no import error, code of users apart from its secrets, and a DAG
+run publishes; a master and workers of the one image run an application that the other submits, from and to MinIO as the
+user of the bucket; nothing of this machine stayed in an image.
 """
 
 import contextlib
@@ -22,6 +23,7 @@ from typing import Any
 
 import httpx
 import tenacity
+import yaml
 
 from scripts import minio_server, sessions
 from scripts.images import CERTIFICATES, NAMES, REPOSITORY, ImagesError, buildah, exists, image, require
@@ -47,6 +49,9 @@ class Container:
 
     name: str
     folder: Path
+    root: Path
+    environment: Mapping[str, str]
+    memory: Sequence[str]
 
     def start(self, *command: str, log: Path, **variables: str) -> "subprocess.Popen[bytes]":
         """``command`` through the image's entrypoint, in a session of its own, all it says in ``log``."""
@@ -61,20 +66,58 @@ class Container:
 
     def run(self, *command: str, **variables: str) -> str:
         """The standard output of ``command``, run through the image's entrypoint. Raises CheckFailedError."""
-        said = secrets.token_hex(4)  # files: on a busy machine buildah loses the end of what it passes on
-        redirected = ("sh", "-c", 'exec "$@" >"$0.out" 2>"$0.err"', f"/data/{said}", *_ENTRYPOINT, *command)
-        done = subprocess.run(self._command(redirected, variables), stdin=subprocess.DEVNULL, check=False)
-        output, errors = ((self.folder / f"{said}.{kind}").read_text() for kind in ("out", "err"))
+        done = subprocess.run(
+            self._command((*_ENTRYPOINT, *command), variables),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode != 0:
-            ends = f"{output[-4000:]}\n{errors[-8000:]}"
+            ends = f"{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
             raise CheckFailedError(f"{self.name}: {' '.join(command)} ended with {done.returncode}:\n{ends}")
-        return output
+        return done.stdout
 
     def _command(self, command: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-        mounts = [f"{self.folder}:/data", f"{REPOSITORY / 'jobs' / 'pipelines'}:/pipelines:ro"]
-        options = ["--hostname=localhost", *(f"--volume={mount}" for mount in mounts)]  # another name nothing resolves
-        options += [f"--env={name}={value}" for name, value in {"SPARK_LOCAL_IP": "127.0.0.1", **variables}.items()]
-        return ["buildah", "run", "--isolation", "chroot", *options, self.name, "--", *command]
+        given = {"HOME": "/home/headrace", **self.environment, "SPARK_LOCAL_IP": "127.0.0.1", **variables}
+        own = ["env", "--ignore-environment", *(f"{name}={value}" for name, value in given.items())]
+        mounts = (self.root, self.folder, REPOSITORY / "jobs" / "pipelines", " ".join(self.memory))
+        script = ["sh", "-c", _SEAL, "seal", *map(str, mounts), str(USER)]
+        # another host name nothing resolves
+        return ["unshare", "--mount", "--uts", *script, *own, *command]
+
+
+_SEAL = """
+set -e
+root=$1 data=$2 pipelines=$3 memory=$4 user=$5
+shift 5
+hostname localhost
+mount --make-rprivate /
+mount --bind "$root" "$root"
+mount --bind "$data" "$root/data"
+mount --bind "$pipelines" "$root/pipelines"
+mount --rbind /dev "$root/dev"
+mount -t proc proc "$root/proc"
+mount --bind /etc/hosts "$root/etc/hosts"
+mount -o remount,bind,ro "$root/pipelines"
+mount -o remount,bind,ro "$root"
+for place in $memory; do
+  mkdir -p "$root${place%%:*}"
+  mount -t tmpfs -o "noexec,nosuid,nodev,${place#*:}" tmpfs "$root${place%%:*}"
+done
+set -- --reuid "$user" --regid 0 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs "$@"
+exec chroot "$root" setpriv "$@"
+"""
+"""Runs a program in a file system as the services of compose.yaml run."""
+
+
+def _in_memory(name: str) -> list[str]:
+    """The places that compose.yaml gives the image of that name in memory, or volumes of their own."""
+    services = yaml.safe_load((REPOSITORY / "docker" / "compose.yaml").read_text())["services"]
+    service = services["spark-worker" if name == "spark" else "airflow-scheduler"]
+    volumes = [each.split(":")[-1] for each in service["volumes"] if not each.endswith(":ro")]
+    own = f"exec,uid={USER},gid=0,mode=0770"
+    return [*service["tmpfs"], *(f"{place}:{own}" for place in volumes)]
 
 
 @contextlib.contextmanager
@@ -83,9 +126,20 @@ def container(name: str, folder: Path) -> Iterator[Container]:
     made = f"headrace-check-{name}-{secrets.token_hex(4)}"
     buildah("from", "--pull-never", "--name", made, image(name))
     try:
-        yield Container(made, folder)
+        with _mounted(made) as root:
+            for mount in ("data", "pipelines"):
+                (root / mount).mkdir()
+            (root / "etc" / "hosts").touch()
+            yield Container(made, folder, root, _environment(made), _in_memory(name))
     finally:
         buildah("rm", made)
+
+
+def _environment(made: str) -> dict[str, str]:
+    """The variables that the image sets."""
+    command = ["buildah", "inspect", "--type", "container", made]
+    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return dict(each.split("=", 1) for each in told["OCIv1"]["config"]["Env"])
 
 
 def check_results(containers: Sequence[Container]) -> None:
@@ -110,7 +164,7 @@ def check_airflow(airflow: Container) -> None:
     _give(home)
     where = {"AIRFLOW_HOME": f"/data/{home.name}", "HEADRACE_PIPELINES": "/pipelines"}
     airflow.run("airflow", "db", "migrate", **where)
-    airflow.run("airflow", "dags", "reserialize", **where)
+    airflow.run("airflow", "dag-processor", "--num-runs", "1", PYTHONPATH="/opt/headrace/isolation", **where)
     airflow.run("airflow", "dags", "list-import-errors", **where)  # fails when there are any
     listed = airflow.run("airflow", "dags", "list", "--output", "json", **where)
     dags = {each["dag_id"] for each in json.loads(listed.splitlines()[-1])}  # after what it logs
@@ -221,23 +275,26 @@ def check_traces(one: Container) -> None:
     _say(f"{one.name}: traces of the build")
     if one.run("id", "-u").strip() != str(USER):
         raise CheckFailedError(f"{one.name} does not run as user {USER}")
+    for place in ("/", "/opt/headrace", "/opt/headrace/.venv/bin", "/usr/local/bin"):
+        if one.run("sh", "-c", 'touch "$0/new" 2>/dev/null && echo written || true', place):
+            raise CheckFailedError(f"{one.name} can write to {place}")
     variables = [line.partition("=")[0].lower() for line in one.run("env").splitlines()]
     if mine := [name for name in variables if any(part in name for part in _OF_THIS_MACHINE)]:
         raise CheckFailedError(f"{one.name} sets {', '.join(mine)}")
-    with _mounted(one) as root:
-        if left := [pattern for pattern in _LEFT_BY_A_BUILD if any(root.glob(pattern))]:
-            raise CheckFailedError(f"{one.name} holds what belongs to a build: {', '.join(left)}")
-        if CERTIFICATES.is_file() and _digest(root / CERTIFICATES.relative_to("/")) == _digest(CERTIFICATES):
-            print(f"{one.name} has the same CA certificates as this machine: whether one came from here cannot be told")
+    if left := [pattern for pattern in _LEFT_BY_A_BUILD if any(one.root.glob(pattern))]:
+        raise CheckFailedError(f"{one.name} holds what belongs to a build: {', '.join(left)}")
+    if CERTIFICATES.is_file() and _digest(one.root / CERTIFICATES.relative_to("/")) == _digest(CERTIFICATES):
+        print(f"{one.name} has the same CA certificates as this machine: whether one came from here cannot be told")
 
 
 @contextlib.contextmanager
-def _mounted(one: Container) -> Iterator[Path]:
-    told = subprocess.run(["buildah", "mount", one.name], capture_output=True, text=True, check=True).stdout
+def _mounted(made: str) -> Iterator[Path]:
+    """The file system of a container, on this machine."""
+    told = subprocess.run(["buildah", "mount", made], capture_output=True, text=True, check=True).stdout
     try:
         yield Path(told.strip())
     finally:
-        subprocess.run(["buildah", "umount", one.name], capture_output=True, check=True)
+        subprocess.run(["buildah", "umount", made], capture_output=True, check=True)
 
 
 def _digest(file: Path) -> str:
