@@ -20,7 +20,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup screenshots demo up down minio minio-stop archive diagrams figures bench-abs test test-unit test-browser test-topology test-long fuzz kills exhaustive mutations dist images test-images images-remove check fmt docs clean
+.PHONY: help setup screenshots demo up down minio minio-stop archive diagrams figures bench-abs test test-unit test-browser test-topology test-long fuzz kills airflow-kills exhaustive mutations dist images test-images images-remove check fmt docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -92,6 +92,9 @@ ifeq ($(EXECUTOR),spark)
 else
 	HEADRACE_KILLS=$(or $(KILLS),1000) HEADRACE_STOPS=$(or $(STOPS),100) HEADRACE_KILLS_SEED=$(or $(SEED),1) $(BIN)/pytest -s --timeout=0 tests/faults/test_kills.py -k "$(STORE) or protocol or stored"
 endif
+
+airflow-kills: $(READY) ## Kill scheduler, API server, supervisors, tasks, drivers and JVMs of a real Airflow in every family of DAGs; clear, mark (KILLS=30, SEED=1; 30 min)
+	HEADRACE_AIRFLOW_KILLS=$(or $(KILLS),30) HEADRACE_KILLS_SEED=$(or $(SEED),1) $(BIN)/pytest -s --timeout=0 tests/airflow/test_seeded_kills.py
 
 exhaustive: $(READY) ## What CI does a part of: all interleavings of catalog users in larger bounds; each kind of damage to each kind of object (1 h)
 	HEADRACE_INTERLEAVINGS=all HEADRACE_CORRUPTIONS=all $(BIN)/pytest --timeout=0 tests/snapshots/test_interleavings.py tests/faults/test_corruption.py tests/read/test_pruning.py tests/kernel/test_equal_hashes.py tests/reference/test_windows.py tests/simulation/test_properties.py

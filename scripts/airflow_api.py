@@ -118,6 +118,16 @@ class AirflowApi:
         path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
         self._authorised().patch(path, json={"new_state": state}).raise_for_status()
 
+    def task_states(self, dag_id: str, run_id: str) -> dict[str, str]:
+        """The state of each task of a run."""
+        found = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances")["task_instances"]
+        return {one["task_id"]: str(one["state"]) for one in found}
+
+    def clear(self, dag_id: str, run_id: str) -> None:
+        """Have every task of a run done again, as a person does in the UI."""
+        body = {"dry_run": False, "dag_run_id": run_id, "only_failed": False, "reset_dag_runs": True}
+        self._authorised().post(f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body).raise_for_status()
+
     def approve(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Answer a task that asks a person, as one who approves."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}/-1/hitlDetails"

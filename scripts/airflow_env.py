@@ -167,6 +167,18 @@ class LocalAirflow:
         for _, process in self._processes:
             process.wait()
 
+    def kill(self, component: str) -> None:
+        """Kill a component as the operating system does: what it has started stays."""
+        (process,) = (process for name, process in self._processes if name == component)
+        process.kill()
+        process.wait()
+        self._processes = [pair for pair in self._processes if pair[1] is not process]
+
+    def revive(self, component: str) -> None:
+        """Start a component that was killed, and wait until all are healthy. Raises LocalAirflowError."""
+        self._spawn(component, self._components[component])
+        self._wait_until_healthy()
+
     def log_tail(self, name: str) -> str:
         """The end of the log of a component or command."""
         data = (self.home / "logs" / f"{name}.log").read_bytes()

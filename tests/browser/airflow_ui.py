@@ -138,10 +138,18 @@ class TriggerForm:
 
     def _moment(self, field: str, moment: datetime) -> None:
         self._ui.click(f"{field}//*[@data-testid='datetime-input']")
-        day = self._ui.find("//input[@placeholder='YYYY/MM/DD']")
-        self._write(day, f"{moment:%Y/%m/%d}")
-        self._write(self._ui.find("//input[@placeholder='HH:mm']"), f"{moment:%H:%M}")
+        self._write_into("//input[@placeholder='YYYY/MM/DD']", f"{moment:%Y/%m/%d}")
+        self._write_into("//input[@placeholder='HH:mm']", f"{moment:%H:%M}")
         self._ui.click(f"{_DIALOG}//h2")
+
+    def _write_into(self, xpath: str, text: str) -> None:
+        """Write into a field that the page may draw again meanwhile."""
+
+        def written() -> bool:
+            self._write(self._ui.find(xpath), text)
+            return True
+
+        self._ui.until(written, f"{xpath} to be written into")
 
     @staticmethod
     def _write(element: WebElement, text: str) -> None:

@@ -1,6 +1,6 @@
 """Where main can go back to: snapshots that are whole, and what going back to one gives up. Nothing here moves."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -79,7 +79,7 @@ def recovery_targets(catalog: Catalog, limit: int) -> list[RecoveryTarget]:
 def check_whole(catalog: Catalog, snapshot: str) -> int:
     """How many files the tables of ``snapshot`` name, each found as it was written. Raises TargetBrokenError."""
     manifest = catalog.manifest(snapshot)
-    if problems := _problems(catalog, manifest):
+    if problems := _Files(catalog).problems(manifest):
         more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         raise TargetBrokenError(
             f"snapshot {snapshot} (epoch {manifest.epoch}) cannot be restored: {'; '.join(problems[:_NAMED])}{more}. "
@@ -107,8 +107,9 @@ def way_back(catalog: Catalog, pipeline: Pipeline) -> Recovery | None:
     if (head := refs.get(MAIN)) is None:
         return None
     broken: list[Link] = []
+    files = _Files(catalog)
     for link in _line(catalog, head):
-        if link.manifest is not None and not _problems(catalog, link.manifest):
+        if link.manifest is not None and not files.problems(link.manifest):
             break
         broken.append(link)
     else:
@@ -130,24 +131,40 @@ def _line(catalog: Catalog, head: str | None) -> Iterator[Link]:
             yield from catalog.lineage(head)
 
 
-def _problems(catalog: Catalog, manifest: Manifest) -> list[str]:
-    """What is wrong with the files of the tables of ``manifest``, and with what it says of input."""
-    files = {file.path: file for layers in manifest.tables.values() for layer in layers for file in layer.files}
+class _Files:
+    """What is wrong with files of tables: each is read once, however many snapshots name it."""
 
-    def problem(file: DataFile) -> str | None:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._known: dict[str, str | None] = {}
+
+    def problems(self, manifest: Manifest) -> list[str]:
+        """What is wrong with what ``manifest`` names; once something is known to be broken nothing else is read."""
+        files = {file.path: file for layers in manifest.tables.values() for layer in layers for file in layer.files}
+        if not (broken := self._broken(files)):
+            unread = [file for path, file in files.items() if path not in self._known]
+            with ThreadPoolExecutor(_READERS) as pool:
+                results = list(pool.map(self._problem, unread))
+            self._known |= dict(zip((file.path for file in unread), results, strict=True))
+            broken = self._broken(files)
+        return broken or self._offsets_problem(manifest)
+
+    def _broken(self, paths: Iterable[str]) -> list[str]:
+        return [problem for path in paths if (problem := self._known.get(path)) is not None]
+
+    def _problem(self, file: DataFile) -> str | None:
         try:
-            verify(catalog.store, file)
+            verify(self._catalog.store, file)
         except BrokenObjectError as error:
             return str(error)
         return None
 
-    with ThreadPoolExecutor(_READERS) as pool:
-        problems = [text for text in pool.map(problem, files.values()) if text is not None]
-    try:
-        progress_of(catalog, manifest)
-    except BrokenObjectError as error:
-        problems.append(str(error))
-    return problems
+    def _offsets_problem(self, manifest: Manifest) -> list[str]:
+        try:
+            progress_of(self._catalog, manifest)
+        except BrokenObjectError as error:
+            return [str(error)]
+        return []
 
 
 def _lost_input(catalog: Catalog, pipeline: Pipeline, newest: Link, after: int) -> str | None:
