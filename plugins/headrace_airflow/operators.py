@@ -26,6 +26,7 @@ from headrace.runs.reporting.results import Action, RunError, RunResult, read, r
 from headrace_airflow.audits import BranchAudit
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code, headrace_errors
 from headrace_airflow.families.options import call, options_of
+from headrace_airflow.metrics import epochs_measured
 from headrace_airflow.processes import Ended, OwnProcess, Supervised
 from headrace_airflow.run_ids import backfill_branch, request_of, run_id_of
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, root, spark_connection
@@ -102,7 +103,8 @@ class HeadraceOperator(SparkSubmitOperator):
         arguments = [self.action, *self._arguments(context, where, run_id)]
         arguments += [f"--executor={choice.name}", f"--reason={choice.reason}"]
         is_submitted = EXECUTORS[choice.name].is_submitted
-        ended = self._on_spark(context, where, run_id, arguments) if is_submitted else self._on_its_own(arguments)
+        with epochs_measured(self.registered.pipeline.name, where, self.branch(context)):
+            ended = self._on_spark(context, where, run_id, arguments) if is_submitted else self._on_its_own(arguments)
         result = self._result(where, run_id)
         if result is not None and result.error is not None:
             raise TypedTaskError(result.error)  # what the application said of it is in the log already

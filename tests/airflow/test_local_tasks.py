@@ -5,7 +5,10 @@
 
 import json
 import os
+import socket
 import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -35,6 +38,9 @@ LIMITED = """
 STORY = (
     TASKS
     + """
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
+stats.initialize(factory=get_stats_factory(), export_legacy_names=False)  # as Airflow does before it executes a task
 from headrace.runs.publishing.publish import publish_audited
 done = {}
 land("a.jsonl", 1, "quick")
@@ -107,7 +113,44 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
         "HEADRACE_ROOT": (folder / "root").as_uri(),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
     }
-    return python(STORY, folder / "airflow", environment)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        environment |= {
+            "AIRFLOW__METRICS__STATSD_ON": "True",
+            "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
+            "AIRFLOW__METRICS__STATSD_PORT": str(server.getsockname()[1]),
+            "AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED": "True",  # tags after the name
+        }
+        told = python(STORY, folder / "airflow", environment)
+        server.setblocking(False)
+        return told | {"metrics": list(_datagrams(server))}
+
+
+def _datagrams(server: socket.socket) -> Iterator[str]:
+    """What has been sent to ``server`` until now, all of it on this machine."""
+    with suppress(BlockingIOError):
+        while True:
+            yield server.recv(2**16).decode()
+
+
+def test_epochs_are_metrics_in_airflows_own_channel(done: Any) -> None:
+    def of(pipeline: str) -> list[tuple[str, str]]:
+        sent = (line.partition(":") for line in done["metrics"] if f",pipeline={pipeline},branch=main:" in line)
+        return [(name.partition(",")[0].removeprefix("airflow.headrace."), value) for name, _, value in sent]
+
+    metrics = dict(of("limited"))
+    assert {name: metrics[name] for name in ("epochs", "records", "rejected", "late")} == {
+        "epochs": "1|c",
+        "records": "2|c",
+        "rejected": "1|c",
+        "late": "0|c",
+    }
+    assert float(metrics["epoch_duration"].removesuffix("|ms")) > 0
+    assert int(metrics["written_bytes"].removesuffix("|c")) > 0
+    assert int(metrics["requests"].removesuffix("|c")) > 0
+    assert float(metrics["watermark_lag_seconds"].removesuffix("|g")) > 0
+    assert [value for name, value in of("quick") if name == "epochs"] == ["1|c"] * 3, "each epoch once"
+    assert of("shot") == [], "killed before it began"
 
 
 def test_a_pipeline_under_auto_with_little_to_do_needs_no_spark(done: Any) -> None:
