@@ -16,6 +16,7 @@ import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import ObjectStore, open_store
 from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow, running, stop
@@ -244,6 +245,9 @@ def test_damage_that_readers_see_starts_one_recovery_which_asks_and_then_mends_i
     assert recovered.tasks["publish"] == "success"
     manifest = catalog.manifest(catalog.head().refs["published"])
     assert manifest.progress["watermark"] == "2026-11-20T00:28:00Z", "all three files are in what readers see"
+    rollback = next(entry for entry in catalog.entries() if entry.kind is Kind.ROLLBACK)
+    assert f"restore.below_published in {failed[0].dag_id}/" in rollback.message
+    assert rollback.message.endswith("approved by admin")
 
 
 def test_a_run_that_a_person_ends_is_gone_with_all_that_it_started(airflow: LocalAirflow, pipelines: Path) -> None:

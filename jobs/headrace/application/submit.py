@@ -109,6 +109,7 @@ def _options(given: argparse.Namespace) -> RunOptions:
         allow_new_aggregates=given.allow_new_aggregates,
         executor=given.executor,
         reason=given.reason,
+        message=given.message,
         create=given.create,
         promotes=given.promotes,
     )
@@ -135,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bytes-per-epoch", type=int)
     parser.add_argument("--branch", default=MAIN)
     parser.add_argument("--snapshot", help="recover: the snapshot to which main moves back")
+    parser.add_argument("--message", default="", help="recover: who decided it and why, for the log of the pipeline")
     parser.add_argument("--from", dest="start", help="backfill: compute windows again from this event time on")
     parser.add_argument("--to", dest="end", help="backfill: compute only windows before this event time")
     parser.add_argument("--signal", action="append", default=[], help='NAME, or NAME=["key"]; repeatable')

@@ -121,18 +121,19 @@ class RunOptions:
     ``run_id`` names the result object, so it is new for every attempt; ``request`` names what every attempt of it is
     for, if there may be several. ``branch`` is what the run moves; a backfill forks to it, and there ``main`` stands
     for a branch named after the run. ``publish`` ends the run with a publish if its audit succeeded. ``snapshot`` is
-    where a recovery moves ``main`` back to. ``span``: the event times whose windows a backfill computes again, None for
-    all. ``as_read_by``: a snapshot whose files, where they are read again, are read in the order and at the processing
-    times that it recorded. ``full_sweep`` lists the whole landing prefix instead of only its newest part. ``executor``
-    is where epochs are computed, None for the pipeline's own; ``reason`` says why, if the caller has chosen it.
-    ``mode`` BATCH takes all input as one epoch, after which the watermark goes to +inf: every window gives one pane and
-    closes. ``signals`` are given to the run's first epoch (semantics 9.3), and not again by another attempt of the
-    ``request`` whose signals were given last. ``mode`` REPLAY fills an empty branch with the epochs that the branch (or
-    tag) ``from_branch`` recorded, default main; or under ``clock`` with what has landed. Run again, a replay that was
-    stopped continues. It publishes nothing. ``create``: a root that does not exist is made even if there is no input.
-    ``promotes``: the branch of a backfill is to be promoted, so what would stand against that whatever it computes is
-    said first. ``strict``: the run refuses a snapshot that was made by other code of the user's own.
-    ``allow_new_aggregates``: aggregates that a snapshot lacks start empty; otherwise the run refuses that snapshot.
+    where a recovery moves ``main`` back to; ``message`` is what the log says of that. ``span``: the event times whose
+    windows a backfill computes again, None for all. ``as_read_by``: a snapshot whose files, where they are read again,
+    are read in the order and at the processing times that it recorded. ``full_sweep`` lists the whole landing prefix
+    instead of only its newest part. ``executor`` is where epochs are computed, None for the pipeline's own; ``reason``
+    says why, if the caller has chosen it. ``mode`` BATCH takes all input as one epoch, after which the watermark goes
+    to +inf: every window gives one pane and closes. ``signals`` are given to the run's first epoch (semantics 9.3), and
+    not again by another attempt of the ``request`` whose signals were given last. ``mode`` REPLAY fills an empty branch
+    with the epochs that the branch (or tag) ``from_branch`` recorded, default main; or under ``clock`` with what has
+    landed. Run again, a replay that was stopped continues. It publishes nothing. ``create``: a root that does not exist
+    is made even if there is no input. ``promotes``: the branch of a backfill is to be promoted, so what would stand
+    against that whatever it computes is said first. ``strict``: the run refuses a snapshot that was made by other code
+    of the user's own. ``allow_new_aggregates``: aggregates that a snapshot lacks start empty; otherwise the run refuses
+    that snapshot.
     Raises RunOptionsError.
     """
 
@@ -157,6 +158,7 @@ class RunOptions:
     promotes: bool = False
     executor: str | None = None
     reason: str = ""
+    message: str = ""
 
     def __post_init__(self) -> None:
         if not _RUN_ID.fullmatch(self.run_id):

@@ -14,6 +14,7 @@ from headrace.runs.process import process
 from headrace.runs.reporting.listener import Listener
 from headrace.runs.reporting.results import RunResult
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.patches import patches_given_up, told
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
@@ -44,17 +45,18 @@ def recover(
         raise RecoverOptionsError("a recovery needs the snapshot to go back to; `headrace log` lists their ids")
     check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
     catalog = Catalog(open_store(root), pipeline.name)
-    message = message_of(options.request or options.run_id)
+    request = options.request or options.run_id
     warnings: tuple[str, ...] = ()
     head = catalog.head().refs.get(options.branch)
     if head == options.snapshot:
-        given_up = _given_up(catalog, catalog.head().entry, options.branch, options.snapshot, message)
+        given_up = _given_up(catalog, catalog.head().entry, options.branch, options.snapshot, request)
     else:
         check_continues(pipeline, catalog.manifest(options.snapshot), allow_new_aggregates=options.allow_new_aggregates)
-        given_up = _moved_back(catalog, options.branch, options.snapshot, message)
+        given_up = _moved_back(catalog, options.branch, options.snapshot, request)
         if given_up is None:
             patches = patches_given_up(catalog, head, options.snapshot)
             warnings = tuple(told(catalog, patches, options.snapshot))
+            message = f"{_recovery(request)}: {options.message}" if options.message else _recovery(request)
             catalog.rollback(options.branch, options.snapshot, message, replayed=True, patches=patches)
             given_up = head
     # What full sweeps had found since is below the mark of the snapshot.
@@ -64,13 +66,19 @@ def recover(
     return replace(result, action="recover", warnings=(*warnings, *result.warnings))
 
 
-def message_of(request: str) -> str:
-    """What the log of the catalog says of a recovery: by it another attempt of the same request finds the entry."""
+def is_recovery(entry: Entry, request: str) -> bool:
+    """Whether ``entry`` is that by which an attempt of ``request`` went back."""
+    recovery = _recovery(request)
+    return entry.kind is Kind.ROLLBACK and (entry.message == recovery or entry.message.startswith(f"{recovery}: "))
+
+
+def _recovery(request: str) -> str:
+    """With what the message of the entry begins; then comes who decided it and why, if that is known."""
     return f"recovery {request}"
 
 
-def _moved_back(catalog: Catalog, branch: str, snapshot: str, message: str) -> str | None:
-    """What ``branch`` was at before it went back to ``snapshot`` with that ``message``, if it continues from there.
+def _moved_back(catalog: Catalog, branch: str, snapshot: str, request: str) -> str | None:
+    """What ``branch`` was at before ``request`` took it back to ``snapshot``, if it continues from there.
 
     What the branch has next was committed under another claim then, and before that claim stands the rollback. So few
     entries are read, however many epochs there have been.
@@ -82,16 +90,16 @@ def _moved_back(catalog: Catalog, branch: str, snapshot: str, message: str) -> s
     claims = [None if link.manifest is None else link.manifest.generation for link in (at, after)]
     if claims[0] == claims[1] is not None:
         return None
-    return _given_up(catalog, head.entry if claims[1] is None else claims[1], branch, snapshot, message)
+    return _given_up(catalog, head.entry if claims[1] is None else claims[1], branch, snapshot, request)
 
 
-def _given_up(catalog: Catalog, until: int, branch: str, snapshot: str, message: str) -> str | None:
-    """What the rollback of ``branch`` to ``snapshot`` with that ``message`` gave up, if that is what moved it there,
-    up to the entry of number ``until``.
+def _given_up(catalog: Catalog, until: int, branch: str, snapshot: str, request: str) -> str | None:
+    """What ``request`` gave up when it took ``branch`` back to ``snapshot``, if that is what moved it there, up to the
+    entry of number ``until``.
     """
     for entry in catalog.entries(before=until + 1):
         reached = any(moved == snapshot for _, moved in entry.moves.values())
-        if reached and entry.kind is Kind.ROLLBACK and entry.message == message:
+        if reached and is_recovery(entry, request):
             return entry.moves.get(branch, (None, None))[0]
         if reached and entry.kind is Kind.COMMIT:
             return None

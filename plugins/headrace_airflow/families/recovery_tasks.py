@@ -20,7 +20,6 @@ from headrace_airflow.run_ids import request_of
 from headrace_airflow.settings import root
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.protocol import Kind
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 
@@ -100,14 +99,17 @@ class RecoverOperator(HeadraceOperator):
 
     def act(self, context: Context) -> Summary:
         """Recover. Raises NotApprovedError if a person is to be asked, and nobody has approved it."""
-        catalog = Catalog(open_store(root()), self.registered.pipeline.name)
-        if _done(catalog, context) is None:
-            asks = context["params"]["when"] == WHEN_APPROVED
-            self.log.info("going back: %s", decided(context, asks=asks))
+        self.log.info("going back: %s", self._decided(context))
         return super().act(context)
 
     def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
-        return [*super()._arguments(context, where, run_id), f"--snapshot={self.begin(context)}"]
+        given = [f"--snapshot={self.begin(context)}", f"--message={self._decided(context)}"]
+        return [*super()._arguments(context, where, run_id), *given]
+
+    def _decided(self, context: Context) -> str:
+        """Who decided it and why; once it is done nobody has to approve it again."""
+        done = _done(Catalog(open_store(root()), self.registered.pipeline.name), context)
+        return decided(context, asks=done is None and context["params"]["when"] == WHEN_APPROVED)
 
 
 class ProcessOperator(HeadraceOperator):
@@ -192,10 +194,7 @@ def _rehearsed(context: Context) -> dict[str, Any]:
 
 def _done(catalog: Catalog, context: Context) -> Entry | None:
     """The entry by which an earlier try of this run has gone back; None if none has."""
-    from headrace.runs.recover import message_of
+    from headrace.runs.recover import is_recovery
 
-    message = message_of(request_of(context, RECOVER))
-    for entry in catalog.entries():
-        if entry.kind is Kind.ROLLBACK and entry.message == message:
-            return entry
-    return None
+    request = request_of(context, RECOVER)
+    return next((entry for entry in catalog.entries() if is_recovery(entry, request)), None)
