@@ -92,6 +92,7 @@ def measured(folder: Path, pipelines: int, asked: int) -> dict[str, float]:
             "one pipeline": dag,
             "history": f"{dag}/history?limit=50",
             "epochs": f"{dag}/epochs?limit=50",
+            "graph": f"{dag}/graph",
             "lateness": f"{dag}/lateness?limit=50",
             "audits": f"{dag}/audits",
             "snapshot": f"{dag}/snapshots/main",

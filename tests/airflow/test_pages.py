@@ -48,8 +48,10 @@ VALUES = (f"{DAG}/rows/current?at=main", f"{DAG}/explain?key=ada")
 OTHERS = (
     "api/pipelines",
     DAG,
+    f"{CLICKS}/graph",
     f"{DAG}/history",
     f"{DAG}/epochs",
+    f"{DAG}/graph",
     f"{DAG}/lateness",
     f"{DAG}/audits",
     f"{DAG}/diff?before=published&after=main",
@@ -150,6 +152,17 @@ def test_a_summary_has_shares_clocks_and_the_audit(answers: Answers) -> None:
     assert clicks["held_back_by"] == "source"
     assert clicks["epochs"] == []
     assert [epoch["epoch"] for epoch in answers["vic", DAG][1]["epochs"]] == [0, 1, 2]
+
+
+def test_a_graph_has_figures_of_inputs_aggregations_and_views(answers: Answers) -> None:
+    body = answers["vic", f"{CLICKS}/graph"][1]
+    (given,) = body["inputs"]
+    assert (given["name"], given["files"], given["last_files"], given["holds_back"]) == ("source", 3, 1, True)
+    assert given["watermark"] == body["stages"][0]["watermark"] == "2026-11-20T00:22:00Z"
+    assert (given["splits"], given["slowest"], body["ids"]) == (0, [], None)
+    assert (body["counts"]["records"], body["counts"]["rejected"], body["logs"]["rejected"]) == (11, 1, 3)
+    assert body["stages"][0]["state"]["rows"] > 0
+    assert body["logs"]["panes"] == body["current"]["rows"]
 
 
 def test_a_difference_shows_rows_to_editors_and_numbers_to_all(answers: Answers) -> None:

@@ -97,6 +97,19 @@ def test_a_pipeline_is_told_in_words(admin: AirflowUi) -> None:
     assert "clicks = count()" in admin.find("//*[text()='What it computes']/following::pre").text
 
 
+def test_the_graph_of_a_pipeline_has_figures_and_words(admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_visits_process/{_TAB}")
+    graph = admin.find("//ol[@aria-label='Steps of the pipeline, from inputs to views']")
+    admin.until(lambda: "all 6 dead letters" in graph.text, "what was rejected")
+    for step in ("Input source", "Aggregation", "View current", "View panes"):
+        admin.find(f"//ol//section[@aria-label='{step}']")
+    assert "clicks per user: fixed windows of 1m" in graph.text
+    admin.click("//ol//section[@aria-label='Aggregation']//summary")
+    admin.find("//ol//pre[contains(., 'retracting: a pane holds everything so far')]")
+    admin.click("//ol//a[text()='rows of panes']")
+    admin.find("//button[text()='Panes'][@aria-pressed='true']")
+
+
 def test_a_window_is_explained(admin: AirflowUi) -> None:
     admin.go(f"dags/headrace_clicks_process/{_TAB}?view=explain")
     admin.find("//label[starts-with(text(), 'Key')]/following::input[1]").send_keys("ada")

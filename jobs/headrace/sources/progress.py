@@ -46,7 +46,7 @@ class InputProgress:
         """The inverse of ``to_json``, given the ``recent`` files of its offsets. Raises MalformedError."""
         return cls(
             offsets=Offsets.from_json(fields.fields("offsets"), recent),
-            splits=fields.mapping("splits", lambda splits, name: _split_from_json(splits.fields(name))),
+            splits=fields.mapping("splits", lambda splits, name: split_from_json(splits.fields(name))),
             watermark=instant_of(fields, "watermark"),
             percentiles=_by_number(float, fields.mapping("percentile_watermarks", instant_of)),
         )
@@ -309,7 +309,8 @@ def _split_to_json(split: Split) -> dict[str, Any]:
     }
 
 
-def _split_from_json(fields: Fields) -> Split:
+def split_from_json(fields: Fields) -> Split:
+    """What is stored of a split. Raises MalformedError."""
     lags = _by_number(int, fields.mapping("lags", Fields.integer))
     return Split(optional_instant_of(fields, "mark"), instant_of(fields, "heard"), instant_of(fields, "since"), lags)
 

@@ -17,9 +17,9 @@ from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.recovery_target import recovery_targets, with_epochs
 from headrace.runs.reporting.results import from_json
 from headrace.runs.reporting.summary import EpochLine, PipelineSummary, summarize, written_bytes
+from headrace_airflow.pages.figures import graph_figures, table_figures
 from headrace_airflow.run_ids import run_id_begin
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.layout import ObjectKind, folder
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
@@ -55,6 +55,11 @@ class PipelinePage:
             return []
         newest_first = [EpochLine.of(each) for each in islice(self._catalog.ancestry(head.snapshot_id), limit)]
         return [msgspec.to_builtins(line) for line in reversed(newest_first)]
+
+    def graph(self, at: str, *, with_values: bool) -> dict[str, Any] | None:
+        """Figures for the steps of the pipeline, as a snapshot has them; None as long as there is none."""
+        head = snapshot_at(self._catalog, at).manifest
+        return None if head is None else graph_figures(self._catalog, head, with_values=with_values)
 
     def lateness(self, at: str, epochs: int) -> dict[str, Any]:
         """How late the data of the newest epochs was: counts, and quantiles in seconds."""
@@ -126,7 +131,7 @@ class PipelinePage:
             "timings": dict(manifest.timings),
             "requests": dict(manifest.requests),
             "written_bytes": written_bytes(manifest),
-            "tables": {name: _table(manifest, name) for name in manifest.tables},
+            "tables": {name: table_figures(manifest, name) for name in manifest.tables},
             "logs": {name: {"files": log.files, "rows": log.rows} for name, log in manifest.logs.items()},
         }
 
@@ -172,15 +177,4 @@ def _audit(outcome: AuditOutcome, *, with_values: bool) -> dict[str, Any]:
             {"limit": finding.describe(), "severity": finding.severity, "released": list(finding.released)}
             for finding in outcome.limits
         ],
-    }
-
-
-def _table(manifest: Manifest, name: str) -> dict[str, int]:
-    layers = manifest.tables[name]
-    files = [file for layer in layers for file in layer.files]
-    return {
-        "layers": len(layers),
-        "files": len(files),
-        "rows": sum(layer.rows for layer in layers),
-        "bytes": sum(file.bytes for file in files),
     }

@@ -132,6 +132,10 @@ def pages_app(deployments: Deployments) -> FastAPI:
     def epochs(dag_id: str, at: At = MAIN, limit: Limit = 50) -> Any:
         return _Answer(_page(dag_id).epochs(at, limit))
 
+    @app.get("/api/dags/{dag_id}/graph", dependencies=readers)
+    def graph(dag_id: str, user: GetUserDep, at: At = MAIN) -> Any:
+        return _Answer(_page(dag_id).graph(at, with_values=may_edit(dag_id, user)))
+
     @app.get("/api/dags/{dag_id}/lateness", dependencies=readers)
     def lateness(dag_id: str, at: At = MAIN, limit: Limit = 50) -> Any:
         return _Answer(_page(dag_id).lateness(at, limit))

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
+from headrace.model.watermarks import Split
 from headrace.model.windows import Window
 from headrace.read.snapshots.reprocessed_copies import left_out
 from headrace.sources.file_planning import LandedFile
 from headrace.sources.landing import ByInput, Landing
-from headrace.sources.progress import EpochClocks, PipelineProgress, WatermarkHold, clocks_from_json
+from headrace.sources.progress import EpochClocks, PipelineProgress, WatermarkHold, clocks_from_json, split_from_json
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, MalformedError
@@ -76,6 +77,12 @@ def inputs_read(manifest: Manifest) -> Mapping[str, InputRead]:
     """What a manifest says of each of its inputs. Raises BrokenObjectError."""
     with _readable(manifest) as fields:
         return fields.mapping("inputs", InputRead.of_input)
+
+
+def splits_read(manifest: Manifest) -> Mapping[str, Mapping[str, Split]]:
+    """The splits of each input, by name. Raises BrokenObjectError."""
+    with _readable(manifest) as fields:
+        return fields.mapping("inputs", _splits_of_input)
 
 
 def watermarks_of(manifest: Manifest) -> WatermarkHold:
@@ -152,6 +159,10 @@ def _readable(manifest: Manifest) -> Iterator[Fields]:
             f"snapshot {manifest.snapshot_id} of {manifest.pipeline} (epoch {manifest.epoch}) does not say how far it "
             f"has come: {error}. Continue from an older snapshot, or use the version of Headrace that wrote this one"
         ) from error
+
+
+def _splits_of_input(inputs: Fields, name: str) -> Mapping[str, Split]:
+    return inputs.fields(name).mapping("splits", lambda splits, split: split_from_json(splits.fields(split)))
 
 
 def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence[LandedFile]]:

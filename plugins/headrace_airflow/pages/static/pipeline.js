@@ -1,8 +1,10 @@
 // One pipeline: the tab of its DAGs.
 import { BranchGraph, Bars, COLORS, EventTimes } from "./charts.js";
 import { Drop, Fork, LandAgain, Process, Promote, Recover, RecoverFrom, Release, Rollback, RowsThatChange, Tag } from "./decide.js";
+import { Graph } from "./graph.js";
 import { why } from "./pipelines.js";
 import { Answer, C, Facts, Link, Rows, Section, State, ago, bytes, count, h, moment, query, share, useAnswer, useState, written } from "./ui.js";
+import { Words, useWords } from "./words.js";
 
 const TABS = { overview: Overview, epochs: Epochs, history: History, quality: Quality, records: Records, explain: Explain, compare: Compare };
 
@@ -30,7 +32,8 @@ export function Pipeline({ dagId }) {
   );
 }
 
-function Overview({ summary }) {
+function Overview({ dagId, summary }) {
+  const words = useWords(`headrace_${summary.pipeline}_process`);
   const { totals, audit, run } = summary;
   const late = (totals.late_dropped ?? 0) + (totals.closed_dropped ?? 0);
   return h(
@@ -67,29 +70,10 @@ function Overview({ summary }) {
     run?.warnings?.length ? h(Section, { title: "Warnings of the last run" }, run.warnings.map((one) => h(C.Text, { key: one, whiteSpace: "pre-wrap" }, one))) : null,
     audit?.failed.length ? h(Section, { title: "Expectations that fail" }, audit.failed.map((one) => h(C.Text, { key: one }, one))) : null,
     summary.exceeded.length ? h(Section, { title: "Limits that are exceeded" }, summary.exceeded.map((one) => h(C.Text, { key: one }, one))) : null,
+    h(Graph, { dagId, summary, words }),
     summary.epochs.length ? h(Section, { title: "Event time and processing time", about: "Each line is an epoch; its bar spans the event times that it took in, the red line is the watermark." }, h(EventTimes, { epochs: summary.epochs })) : null,
-    h(Words, { dagId: `headrace_${summary.pipeline}_process` }),
+    h(Words, { words }),
   );
-}
-
-// The pipeline in words, as its DAG has it.
-function Words({ dagId }) {
-  const found = useDetails(dagId);
-  const words = found?.doc_md?.match(/```text\n([^]*?)\n```/)?.[1];
-  if (!words) return null;
-  return h(Section, { title: "What it computes" }, h(C.Box, { as: "pre", whiteSpace: "pre-wrap", fontSize: "sm", fontFamily: "mono" }, words));
-}
-
-function useDetails(dagId) {
-  const [found, setFound] = useState(null);
-  globalThis.React.useEffect(() => {
-    const stop = new AbortController();
-    fetch(new URL(`api/v2/dags/${dagId}/details`, document.baseURI), { signal: stop.signal })
-      .then((answer) => (answer.ok ? answer.json() : null))
-      .then(setFound, () => undefined);
-    return () => stop.abort();
-  }, [dagId]);
-  return found;
 }
 
 function Epochs({ dagId }) {

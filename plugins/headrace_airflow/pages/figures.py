@@ -1,0 +1,96 @@
+"""Figures of the newest epoch for the graph of a pipeline: of each input, of each aggregation, of what readers see."""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Final
+
+from headrace.model.time import MIN_INSTANT, render
+from headrace.model.watermarks import Split
+from headrace.read.snapshots.progress import StoredProgress, inputs_read, splits_read, watermarks_of
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import IDS, INPUTS, REJECTED, UNNAMED
+
+_SLOWEST: Final = 10
+"""Splits of an input that a page names."""
+
+
+def graph_figures(catalog: Catalog, manifest: Manifest, *, with_values: bool) -> dict[str, Any]:
+    """What a page writes beside the steps of the pipeline. Counts are of the epoch of ``manifest``; rows of logs and
+    files of inputs of all epochs. Splits are named ``with_values`` alone: their names come from records.
+    """
+    splits = splits_read(manifest)
+    last = _files_of_epoch(catalog, manifest)
+    held = StoredProgress.of(manifest).held_back_by
+    inputs = [
+        {
+            "name": name,
+            "files": read.files,
+            "bytes": read.bytes,
+            "last_files": len(last.get(name, ())),
+            "last_bytes": sum(file.size for file in last.get(name, ())),
+            "watermark": read.watermark,
+            "holds_back": held is not None and held.input == name,
+            **_splits(splits[name], with_values=with_values),
+        }
+        for name, read in inputs_read(manifest).items()
+    ]
+    outputs = watermarks_of(manifest).outputs
+    return {
+        "snapshot": manifest.snapshot_id,
+        "epoch": manifest.epoch,
+        "counts": dict(manifest.counts),
+        "inputs": inputs,
+        "ids": table_figures(manifest, IDS) if IDS in manifest.tables else None,
+        "stages": [
+            {"watermark": render(watermark), "state": table_figures(manifest, UNNAMED.state(stage))}
+            for stage, watermark in enumerate(outputs)
+        ],
+        "current": table_figures(manifest, UNNAMED.current),
+        "logs": {
+            view: manifest.logs[log].rows
+            for view, log in {"panes": UNNAMED.panes, "late": UNNAMED.late, "rejected": REJECTED}.items()
+        },
+    }
+
+
+def table_figures(manifest: Manifest, name: str) -> dict[str, int]:
+    """How large a table is; a row that was changed later counts once for each layer that has it."""
+    layers = manifest.tables.get(name, ())
+    files = [file for layer in layers for file in layer.files]
+    return {
+        "layers": len(layers),
+        "files": len(files),
+        "rows": sum(layer.rows for layer in layers),
+        "bytes": sum(file.bytes for file in files),
+    }
+
+
+def _files_of_epoch(catalog: Catalog, manifest: Manifest) -> Mapping[str, list[InputFile]]:
+    """The files that the epoch read, by input."""
+    files: dict[str, list[InputFile]] = {}
+    for record in islice(catalog.newest_files(manifest.logs[INPUTS]), 1):
+        if record.epoch == manifest.epoch:
+            for file in record.files:
+                assert isinstance(file, InputFile)
+                files.setdefault(file.input, []).append(file)
+    return files
+
+
+def _splits(splits: Mapping[str, Split], *, with_values: bool) -> dict[str, Any]:
+    """How many splits an input has, and the slowest of them; one without a name is the input itself."""
+    if set(splits) <= {""}:
+        return {"splits": 0, "slowest": []}
+    slowest = sorted(splits.items(), key=lambda split: MIN_INSTANT if split[1].mark is None else split[1].mark)
+    return {
+        "splits": len(splits),
+        "slowest": [
+            {
+                "split": name if with_values else None,
+                "mark": None if split.mark is None else render(split.mark),
+                "since": render(split.since),
+            }
+            for name, split in slowest[:_SLOWEST]
+        ],
+    }
