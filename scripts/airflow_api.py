@@ -145,6 +145,10 @@ class AirflowApi:
         """Remove a pool."""
         self._authorised().delete(f"/api/v2/pools/{quote(name)}").raise_for_status()
 
+    def page(self, path: str) -> Any:
+        """What Headrace's pages ask of their app."""
+        return self._get(f"/headrace/{path}")
+
     def _get(self, path: str, **params: Any) -> Any:
         answer = self._authorised().get(path, params=params)
         answer.raise_for_status()

@@ -5,8 +5,8 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, Context
 
-from headrace_airflow.failures import headrace_errors
 from headrace_airflow.forms import Form
+from headrace_airflow.reaching.store import reaching_store
 from headrace_airflow.settings import root
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
@@ -25,7 +25,7 @@ class ExpireOperator(BaseOperator):
         from headrace.runs.maintenance import expire, keeping
 
         form = context["params"]
-        with headrace_errors():
+        with reaching_store():
             self.form.check(context)
             store = open_store(root())
             check_root(store)

@@ -24,10 +24,11 @@ from headrace.pipeline.loading.registry import Registered
 from headrace.pipeline.quality.limits import Severity
 from headrace.runs.reporting.results import Action, RunError, RunResult, read, redacted
 from headrace_airflow.audits import BranchAudit
-from headrace_airflow.failures import TypedTaskError, error_of_exit_code, headrace_errors
+from headrace_airflow.failures import TypedTaskError, error_of_exit_code
 from headrace_airflow.families.options import call, options_of
 from headrace_airflow.metrics import epochs_measured
 from headrace_airflow.processes import Ended, OwnProcess, Supervised
+from headrace_airflow.reaching.store import reaching_store
 from headrace_airflow.run_ids import backfill_branch, request_of, run_id_of
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, root, spark_connection
 from headrace_snapshots.refs import MAIN
@@ -79,7 +80,7 @@ class HeadraceOperator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]  # Spark's own operator has no XCom
         """What the task leaves in XCom; raises typed errors in Airflow's terms."""
-        with headrace_errors():
+        with reaching_store():
             return self.act(context)
 
     def act(self, context: Context) -> Summary:

@@ -14,8 +14,8 @@ from airflow.sdk import BaseHook, BaseOperator, Connection, Context, conf
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from headrace.errors import FixConfigError, RetryError
-from headrace_airflow.failures import headrace_errors
 from headrace_airflow.forms import Form
+from headrace_airflow.reaching.store import reaching_store
 from headrace_airflow.settings import api_connection, pool_name, root
 
 _TIMEOUT_SECONDS = 30.0
@@ -47,7 +47,7 @@ class PreconditionsOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         """Check form, root and pool; returns nothing."""
         pool = pool_name(self.form.pipeline.name)
-        with headrace_errors():
+        with reaching_store():
             self.form.check(context)
             root()
             if ensure_pool(pool):

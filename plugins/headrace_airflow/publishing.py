@@ -6,8 +6,8 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from headrace_airflow.assets import Published
-from headrace_airflow.failures import headrace_errors
 from headrace_airflow.operators import Summary, summary
+from headrace_airflow.reaching.store import reaching_store
 from headrace_airflow.run_ids import run_id_of
 from headrace_airflow.settings import root
 from headrace_snapshots.refs import MAIN
@@ -35,7 +35,7 @@ class PublishOperator(BaseOperator):
         if (branch := context["params"].get("branch", MAIN)) != MAIN:
             raise AirflowSkipException(f"branch {branch} is not published: only {MAIN} is")
         last_announced = self._told(context)
-        with headrace_errors():
+        with reaching_store():
             try:
                 result = publish_audited(
                     self.published.pipeline, root(), last_announced=last_announced, run_id=run_id_of(context)

@@ -1,6 +1,6 @@
 """What a deployment sets: environment variables of the Airflow processes and the names that follow from a pipeline's.
 
-Storage keys (``AWS_*``) are not here: the Spark application inherits them, nothing reads or renders them.
+Storage keys (``AWS_*``) are not here: the Spark application inherits them, and nothing renders them.
 """
 
 import os
@@ -12,6 +12,7 @@ from headrace.sizes import size_in
 ROOT: Final = "HEADRACE_ROOT"
 SPARK_CONNECTION: Final = "HEADRACE_SPARK_CONN"
 API_CONNECTION: Final = "HEADRACE_API_CONN"
+STORE_CONNECTION: Final = "HEADRACE_STORE_CONN"
 DRIVER_MEMORY: Final = "HEADRACE_DRIVER_MEMORY"
 LOCAL_MEMORY: Final = "HEADRACE_LOCAL_MEMORY"
 ALLOWED_HOSTS: Final = "HEADRACE_ALLOWED_HOSTS"
@@ -42,6 +43,11 @@ def spark_connection() -> str:
 def api_connection() -> str:
     """Id of the Airflow connection with which tasks ask Airflow's own REST API about pools."""
     return os.environ.get(API_CONNECTION, "headrace_api")
+
+
+def store_connection() -> str:
+    """Id of the Airflow connection that says how the root's store is reached; empty: the environment says it."""
+    return os.environ.get(STORE_CONNECTION, "")
 
 
 def driver_memory() -> str:

@@ -43,7 +43,8 @@ ROOT = f"s3://{BUCKET}/root"
 class Deployment:
     """An Airflow home, a root on MinIO, what the command line printed; and the secrets that were used.
 
-    Airflow has the keys of a user of MinIO, whose secret is ODD until ``rotate``.
+    An Airflow connection has the keys of a user of MinIO, whose secret is ODD until ``rotate``. In the environment are
+    none.
     """
 
     def __init__(self, folder: Path, server: Server) -> None:
@@ -51,7 +52,10 @@ class Deployment:
         self.printed = folder / "printed"
         self.pipelines = folder / "pipelines"
         self.right = server.environment()
-        self.airflows = {**self.right, "AWS_ACCESS_KEY_ID": "airflow", "AWS_SECRET_ACCESS_KEY": ODD}
+        extra = {"endpoint_url": server.endpoint, "region_name": self.right.get("AWS_REGION", "us-east-1")}
+        reached = {"conn_type": "aws", "login": "airflow", "password": ODD, "extra": extra}
+        self.wrong = {**self.right, "AWS_ACCESS_KEY_ID": "airflow", "AWS_SECRET_ACCESS_KEY": ODD}
+        self.airflows = {"HEADRACE_STORE_CONN": "keys", "AIRFLOW_CONN_KEYS": json.dumps(reached)}
         self._new = secrets.token_hex(20)
         self.secrets = [self.right["AWS_SECRET_ACCESS_KEY"], ODD, self._new]
         self.pipelines.mkdir()
@@ -103,10 +107,11 @@ class Deployment:
             ).returncode
 
     def store(self, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
-        """The root, with the right keys."""
-        for name, value in self.right.items():
-            monkeypatch.setenv(name, value)
-        return open_store(ROOT)
+        """The root, with the right keys, which the environment has no more then."""
+        with monkeypatch.context() as set_for_now:
+            for name, value in self.right.items():
+                set_for_now.setenv(name, value)
+            return open_store(ROOT)
 
     def tell_tales(self, store: ObjectStore) -> set[str]:
         """Every place that has a secret, in any of the forms in which one may travel."""
@@ -168,13 +173,15 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
     with deployment.airflow() as airflow:
         succeeded, log = run(airflow.api, "spark")
         assert succeeded.state == "success", log
+        page = airflow.api.page("api/dags/headrace_clicks_process")
+        assert page["pipeline"] == "clicks", "the API server reaches the store, too"
         deployment.rotate()
         failed, log = run(airflow.api, "local")
         assert failed.tasks["process"] == "failed"
         assert "AWS_SECRET_ACCESS_KEY" in log  # which says where to look
     assert deployment.command(deployment.right, "log", "clicks") == 0
     for command in (("log", "clicks"), ("read", "clicks"), ("run", "clicks")):
-        assert deployment.command(deployment.airflows, *command) != 0
+        assert deployment.command(deployment.wrong, *command) != 0
 
     assert deployment.tell_tales(store) == set()
     if isolation.available():

@@ -5,7 +5,7 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 
-from headrace_airflow.failures import headrace_errors
+from headrace_airflow.reaching.store import reaching_store
 
 
 class AskingOperator(ApprovalOperator):
@@ -24,7 +24,7 @@ class AskingOperator(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         """Who approved it; None where nobody was asked."""
-        with headrace_errors():
+        with reaching_store():
             shown = self.proposal(context)
         if shown is None:
             return None

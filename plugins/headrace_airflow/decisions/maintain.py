@@ -7,8 +7,8 @@ from airflow.sdk import BaseOperator, Context
 
 from headrace.errors import HeadraceError, RestoreError
 from headrace.pipeline.loading.registry import Registered, registered, registered_files
-from headrace_airflow.failures import headrace_errors
 from headrace_airflow.forms import FormError, check_names
+from headrace_airflow.reaching.store import reaching_store
 from headrace_airflow.settings import root
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class MaintainOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, list[str]]:
         """What is said of each pipeline, in lines. Raises the first error that there was, after all have had a turn."""
         form = context["params"]
-        with headrace_errors():
+        with reaching_store():
             check_names(context, self.names)
             _check(form)
             said: dict[str, list[str]] = {}

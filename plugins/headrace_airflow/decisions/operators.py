@@ -10,8 +10,8 @@ from headrace_airflow.assets import Published
 from headrace_airflow.decisions.asking import AskingOperator
 from headrace_airflow.decisions.kinds import Decision
 from headrace_airflow.decisions.reasons import decided, done_already, earlier_try, reason_of
-from headrace_airflow.failures import headrace_errors
 from headrace_airflow.forms import check_names
+from headrace_airflow.reaching.store import reaching_store
 from headrace_airflow.settings import root
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.refs import MAIN, PUBLISHED
@@ -43,7 +43,7 @@ class DecisionOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """What is said of it, in lines, and what readers see now; raises why it is refused."""
         form = context["params"]
-        with headrace_errors():
+        with reaching_store():
             check_names(context, self.names)
             handle = handle_of(form["pipeline"])
             done = earlier_try(handle.catalog, context)
@@ -66,7 +66,7 @@ class RehearsalOperator(BaseOperator):
     def execute(self, context: Context) -> str:
         """A table in Markdown; raises why the promotion would be refused."""
         form = context["params"]
-        with headrace_errors():
+        with reaching_store():
             check_names(context, self.names)
             handle = handle_of(form["pipeline"])
             done = earlier_try(handle.catalog, context)
@@ -100,7 +100,7 @@ class PromoteOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """The result of the promotion; raises why it is refused."""
         form = context["params"]
-        with headrace_errors():
+        with reaching_store():
             handle = handle_of(form["pipeline"])
             done = earlier_try(handle.catalog, context)
             before = seen_before(handle, done)

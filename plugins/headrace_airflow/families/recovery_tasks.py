@@ -14,8 +14,9 @@ from headrace.pipeline.schedules import dag_id
 from headrace_airflow.decisions.asking import AskingOperator
 from headrace_airflow.decisions.operators import REHEARSE, handle_of
 from headrace_airflow.decisions.reasons import APPROVE, decided, done_already
-from headrace_airflow.failures import TypedTaskError, headrace_errors
+from headrace_airflow.failures import TypedTaskError
 from headrace_airflow.operators import HeadraceOperator, Summary
+from headrace_airflow.reaching.store import reaching_store
 from headrace_airflow.run_ids import request_of
 from headrace_airflow.settings import root
 from headrace_snapshots.catalog import Catalog
@@ -42,7 +43,7 @@ class RehearseRecoveryOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """The id of the snapshot, and what is given up, in lines. Raises why the recovery would be refused."""
-        with headrace_errors():
+        with reaching_store():
             found = self._looked(context)
         for line in found["said"]:
             self.log.info("%s", line)

@@ -4,6 +4,7 @@ Endpoints are plain functions, since they wait for the store: FastAPI runs them 
 """
 
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -25,10 +26,13 @@ from headrace_airflow.pages.access import may_edit, pipeline_behind, visible_to,
 from headrace_airflow.pages.answers import PipelinePage
 from headrace_airflow.pages.explanation import explanation
 from headrace_airflow.pages.summaries import SummaryCache
+from headrace_airflow.reaching.connection import StoreVariables
+from headrace_airflow.reaching.store import KeptVariables
 from headrace_airflow.settings import root
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN, PUBLISHED
-from headrace_snapshots.store import open_store
+from headrace_snapshots.store import ObjectStore, open_store
+from headrace_snapshots.store.scheme import reached_by
 
 PREFIX: Final = "/headrace"
 """Where Airflow mounts the app."""
@@ -68,8 +72,9 @@ class Deployments:
 
     def __init__(self, root: Callable[[], str] = root) -> None:
         self._root = root
+        self._reached = KeptVariables()
         self._lock = threading.Lock()
-        self._opened: tuple[str, SummaryCache] | None = None
+        self._opened: tuple[str, StoreVariables, SummaryCache] | None = None
         self._page = lru_cache(_KEPT)(self._new_page)
 
     @property
@@ -80,19 +85,29 @@ class Deployments:
     @property
     def summaries(self) -> SummaryCache:
         """The summaries under the root. Raises DeploymentError."""
-        uri = self._root()
+        uri, variables = self._root(), self._reached.get()
         with self._lock:
-            if self._opened is None or self._opened[0] != uri:
-                self._opened = (uri, SummaryCache(open_store(uri)))
-            return self._opened[1]
+            if self._opened is None or self._opened[:2] != (uri, variables):
+                self._opened = (uri, variables, SummaryCache(_opened(uri, variables)))
+            return self._opened[2]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of a process that opens the root. Raises StoreConnectionError."""
+        return self._reached.get().over(os.environ)
 
     def page(self, pipeline: str) -> PipelinePage:
         """The answers about one pipeline. Raises DeploymentError."""
-        return self._page(self._root(), pipeline)
+        return self._page(self._root(), self._reached.get(), pipeline)
 
     @staticmethod
-    def _new_page(uri: str, pipeline: str) -> PipelinePage:
-        return PipelinePage(Catalog(open_store(uri), pipeline))
+    def _new_page(uri: str, variables: StoreVariables, pipeline: str) -> PipelinePage:
+        return PipelinePage(Catalog(_opened(uri, variables), pipeline))
+
+
+def _opened(uri: str, variables: StoreVariables) -> ObjectStore:
+    with reached_by(variables.over(os.environ)):
+        return open_store(uri)
 
 
 def pages_app(deployments: Deployments) -> FastAPI:
@@ -152,7 +167,7 @@ def pages_app(deployments: Deployments) -> FastAPI:
     @app.get("/api/dags/{dag_id}/explain", dependencies=readers)
     def explain(dag_id: str, user: GetUserDep, key: str = "", window: str = "") -> Any:
         _check_values(dag_id, user)
-        return _Answer(explanation(deployments.uri, pipeline_behind(dag_id), key, window))
+        return _Answer(explanation(deployments.uri, pipeline_behind(dag_id), key, window, deployments.environment))
 
     @app.get("/api/dags/{dag_id}/diff", dependencies=readers)
     def diff(dag_id: str, before: At, after: At, user: GetUserDep, limit: Limit = 20) -> Any:

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any, Final
 
 from headrace.errors import FixConfigError, HeadraceError, RetryError
@@ -31,12 +32,14 @@ class UnexplainedError(FixConfigError):
     code = "config.unexplained"
 
 
-def explanation(root: str, pipeline: str, key: str, window: str) -> dict[str, Any]:
+def explanation(
+    root: str, pipeline: str, key: str, window: str, variables: Mapping[str, str] = os.environ
+) -> dict[str, Any]:
     """Why windows of a key have fired or not, in ``lines`` and as values. ``key`` is JSON, or plain text; ``window`` a
     time, empty for all windows. Raises NoExplanationError, UnexplainedError.
     """
     asked = json.dumps({"root": root, "pipeline": pipeline, "key": key, "window": window})
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    environment = {name: value for name, value in variables.items() if not name.startswith("AIRFLOW")}
     command = [sys.executable, "-m", __name__]
     try:
         done = subprocess.run(

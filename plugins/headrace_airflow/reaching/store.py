@@ -1,0 +1,54 @@
+"""Who gets what the connection says: the environment of a task while it runs, and of what it starts; stores that the
+API server opens. It is never in arguments, templates or Spark's configuration.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from headrace_airflow.failures import headrace_errors
+from headrace_airflow.reaching.connection import StoreVariables, store_variables
+
+_SECONDS = 30.0
+
+
+class reaching_store(headrace_errors):  # noqa: N801  # a context manager, called like a function
+    """Inside, the environment says how the root's store is reached. Raises as ``headrace_errors`` does."""
+
+    def __enter__(self) -> None:
+        with headrace_errors():
+            variables = store_variables()
+        self._before = dict(os.environ)
+        after = variables.over(self._before)
+        for name in variables.without:
+            os.environ.pop(name, None)
+        os.environ.update({name: after[name] for name in variables.values})
+        self._touched = {*variables.values, *variables.without}
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            super().__exit__(kind, error, trace)  # which takes secrets out by their variables
+        finally:
+            for name in self._touched:
+                os.environ.pop(name, None)
+                if name in self._before:
+                    os.environ[name] = self._before[name]
+
+
+class KeptVariables:
+    """The connection's variables in a process that lasts and opens stores in several threads: asked for now and then,
+    and never put into its environment, where others look for keys of their own.
+    """
+
+    def __init__(self, ask: Callable[[], StoreVariables] = store_variables) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._kept: tuple[float, StoreVariables] | None = None
+
+    def get(self) -> StoreVariables:
+        """What the connection said at most half a minute ago. Raises StoreConnectionError."""
+        with self._lock:
+            if self._kept is None or time.monotonic() - self._kept[0] > _SECONDS:
+                self._kept = (time.monotonic(), self._ask())
+            return self._kept[1]

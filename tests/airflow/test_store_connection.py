@@ -1,0 +1,145 @@
+"""What an Airflow connection to the root's store becomes, and who has it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.subprocesses import python
+
+pytestmark = pytest.mark.slow  # importing Airflow takes seconds
+
+SECRET = "hush/4711+of nobody"
+FORMS = {
+    "keys": {"login": "id", "password": SECRET},
+    "all": {
+        "login": "id", "password": SECRET,
+        "extra": {
+            "aws_session_token": SECRET, "endpoint_url": "http://s3.local", "region_name": "eu-north-1",
+            "role_arn": "arn:aws:iam::1:role/x", "external_id": "y", "server_side_encryption": "aws:kms",
+            "sse_kms_key_id": "k",
+        },
+    },
+    "profile": {"extra": {"profile_name": "sales", "region_name": ""}},
+    "nothing": {},
+    "generic": {"conn_type": "generic", "login": "id", "password": SECRET},
+    "type": {"conn_type": "ftp"},
+    "half": {"password": SECRET},
+    "both": {"login": "id", "password": SECRET, "extra": {"profile_name": "sales"}},
+    "unknown": {"login": "id", "password": SECRET, "extra": {"verify": False, "config_kwargs": {}}},
+    "number": {"login": "id", "password": SECRET, "extra": {"region_name": 1}},
+    "text": {"login": "id", "password": SECRET, "extra": SECRET},
+}  # fmt: skip
+
+ASK = f"""
+import json, os
+from airflow.sdk import Connection
+from headrace.errors import HeadraceError
+from headrace_airflow.reaching.connection import store_variables, variables_of
+from headrace_airflow.reaching.store import KeptVariables, reaching_store
+
+def asked(name, form):
+    form = {{"conn_type": "aws", **form}}
+    extra = form.pop("extra", None)
+    text = json.dumps(extra) if isinstance(extra, dict) else extra
+    try:
+        found = variables_of(Connection(conn_id=name, extra=text, **form))
+    except HeadraceError as error:
+        return {{"code": error.code, "message": str(error), "chained": repr((error.__cause__, error.__context__))}}
+    assert {SECRET!r} not in repr(found)
+    return {{"values": dict(found.values), "without": found.without}}
+
+found = {{name: asked(name, form) for name, form in json.loads({json.dumps(FORMS)!r}).items()}}
+
+def aws():
+    return {{name: value for name, value in os.environ.items() if name.startswith("AWS_")}}
+
+before = aws()
+with reaching_store():
+    inside = aws()
+assert aws() == before
+try:
+    with reaching_store():
+        raise HeadraceError("seen: " + os.environ["AWS_SECRET_ACCESS_KEY"])
+except Exception as error:
+    failed = str(error)
+assert aws() == before
+kept = KeptVariables().get().over(os.environ)
+assert {{name: kept[name] for name in inside}} == inside
+assert aws() == before
+
+os.environ["HEADRACE_STORE_CONN"] = "absent"
+try:
+    with reaching_store():
+        raise AssertionError("inside")
+except Exception as error:
+    absent = str(error)
+os.environ["HEADRACE_STORE_CONN"] = ""
+assert not store_variables().values
+with reaching_store():
+    assert aws() == before
+print(json.dumps({{"forms": found, "inside": inside, "failed": failed, "absent": absent}}))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What becomes of connections; one process for all."""
+    folder: Path = tmp_path_factory.mktemp("store-connection")
+    environment = {
+        "HEADRACE_STORE_CONN": "store",
+        "AIRFLOW_CONN_STORE": json.dumps({"conn_type": "aws", "login": "id", "password": SECRET}),
+        "AWS_PROFILE": "of-the-machine",
+        "AWS_SESSION_TOKEN": "old",
+        "AWS_REGION": "eu-west-1",
+    }
+    return python(ASK, folder, environment)
+
+
+def test_what_a_connection_says_becomes_variables(answers: Any) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": SECRET}
+    forms = answers["forms"]
+    assert forms["keys"]["values"] == forms["generic"]["values"] == keys
+    assert {"AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE"} <= {*forms["keys"]["without"]}
+    assert forms["all"]["values"] == {
+        **keys, "AWS_SESSION_TOKEN": SECRET, "AWS_ENDPOINT_URL": "http://s3.local", "AWS_REGION": "eu-north-1",
+        "HEADRACE_S3_ROLE_ARN": "arn:aws:iam::1:role/x", "HEADRACE_S3_EXTERNAL_ID": "y",
+        "HEADRACE_S3_ENCRYPTION": "aws:kms", "HEADRACE_S3_KMS_KEY_ID": "k",
+    }  # fmt: skip
+    assert forms["profile"]["values"] == {"AWS_PROFILE": "sales"}
+    assert "AWS_ACCESS_KEY_ID" in forms["profile"]["without"]
+    assert forms["nothing"] == {"values": {}, "without": []}  # the machine's role, for one
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ("type", "has the type ftp: make it one of type aws"),
+        ("half", "half a key"),
+        ("both", "keys and the profile sales"),
+        ("unknown", "has config_kwargs, verify in extra, which Headrace does not know"),
+        ("number", "no text"),
+        ("text", "no JSON object in extra"),
+    ],
+)
+def test_a_mistake_in_a_connection_is_said_without_its_values(answers: Any, form: str, message: str) -> None:
+    found = answers["forms"][form]
+    assert found["code"] == "config.store_connection"
+    assert message in found["message"]
+    assert f"connection {form} " in found["message"]
+    assert SECRET not in json.dumps(found)
+
+
+def test_a_task_has_the_keys_while_it_runs_and_only_those(answers: Any) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": SECRET}
+    assert answers["inside"].items() >= keys.items()
+    assert not {"AWS_PROFILE", "AWS_SESSION_TOKEN"} & {*answers["inside"]}
+    assert answers["inside"]["AWS_REGION"] == "eu-west-1"
+    assert "<AWS_SECRET_ACCESS_KEY>" in answers["failed"]
+    assert SECRET not in answers["failed"]
+
+
+def test_a_connection_that_is_not_there_is_named(answers: Any) -> None:
+    assert "there is no Airflow connection absent" in answers["absent"]
+    assert "HEADRACE_STORE_CONN" in answers["absent"]
