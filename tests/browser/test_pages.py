@@ -162,7 +162,12 @@ def test_a_run_from_the_page_has_a_page_of_its_own(airflow: LocalAirflow, admin:
     run = admin.find("//*[@role='status']//a").text
     wait_for_success(airflow.api, "headrace_visits_process", run, _RUN_SECONDS)
     admin.go(f"dags/headrace_visits_process/runs/{quote(run)}/plugin/headrace_dag_run")
-    admin.find("//h3[text()='process: succeeded']")
+    section = admin.find("//section[@aria-label='process: succeeded']")
+    snapshot = next(link.text for link in section.find_elements(By.XPATH, ".//a[contains(@href, 'snapshot=')]"))
+    admin.click(f"//section[@aria-label='process: succeeded']//a[text()='{snapshot}']")
+    admin.find(f"//section[@aria-label='Snapshot {snapshot}']//td[text()='current']")
+    admin.go(f"dags/headrace_visits_process/{_TAB}?view=epochs")
+    admin.find(f"//td//a[text()='{snapshot}']")
 
 
 @pytest.mark.parametrize("user", [name for name in ROLES if name != "admin"])

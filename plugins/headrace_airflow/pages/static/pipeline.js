@@ -106,7 +106,7 @@ const LATENESS = { behind: "elements behind the newest before them (bound)", too
 const duration = (seconds) => (seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${(seconds / 60).toFixed(1)} min` : seconds < 172800 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86400).toFixed(1)} d`);
 const EPOCH_COLUMNS = [
   ["Epoch", (one) => one.epoch, "end"],
-  ["Snapshot", (one) => one.snapshot],
+  ["Snapshot", (one) => h(Link, { to: `?view=history&snapshot=${one.snapshot}` }, one.snapshot)],
   ["Processing time", (one) => moment(one.processing_time)],
   ["Watermark", (one) => moment(one.watermark)],
   ["Records", (one) => count(one.counts.records), "end"],
@@ -121,9 +121,9 @@ const EPOCH_COLUMNS = [
   ["Executor", (one) => one.executor ?? "-"],
 ];
 
-function History({ dagId, summary }) {
+function History({ dagId, summary, params }) {
   const [before, setBefore] = useState(undefined);
-  const [chosen, setChosen] = useState(null);
+  const [chosen, setChosen] = useState(params.get("snapshot"));
   const found = useAnswer(`dags/${dagId}/history${query({ limit: 50, before })}`);
   return h(Answer, { of: found, isEmpty: (answer) => !answer.entries.length && before === undefined, empty: "Nothing has happened yet." }, ({ entries, graph }) =>
     h(

@@ -14,7 +14,7 @@ export function Run({ dagId, runId }) {
           h(Facts, {
             of: [
               ["Epochs", one.epochs.length ? `${one.epochs[0]} to ${one.epochs[one.epochs.length - 1]}` : "none", one.branch === "main" ? null : `on branch ${one.branch}`],
-              ["Snapshot", one.snapshot ?? "none", one.epoch === null ? null : `epoch ${one.epoch}`],
+              ["Snapshot", one.snapshot ? h(Link, { to: `/dags/${dagId}/plugin/headrace_dag?view=history&snapshot=${one.snapshot}` }, one.snapshot) : "none", one.epoch === null ? null : `epoch ${one.epoch}`],
               ["Readers see", one.published ?? "nothing"],
               ["Watermark", moment(one.watermark)],
               ["Executor", one.executor?.name ?? "-", one.executor?.reason],
