@@ -144,7 +144,9 @@ def _checked(pipeline: Pipeline, file: Path | None) -> CheckedPipeline:
 def _described(pipeline: Pipeline, file: Path | None) -> CheckedPipeline:
     beside = {"backfill": pipeline.backfill, "expire": pipeline.retention}
     own = {family: regular.schedule for family, regular in beside.items() if regular is not None}
-    schedules = {name: str(each) for name, each in {"process": pipeline.schedule, **own}.items() if each is not None}
+    schedules = {
+        name: str(schedule) for name, schedule in {"process": pipeline.schedule, **own}.items() if schedule is not None
+    }
     families = [name for name in DAG_FAMILIES.names() if name != "expire" or name in schedules]
     return CheckedPipeline(
         pipeline.name,

@@ -177,7 +177,7 @@ def _idle(event_time: EventTime) -> str | None:
 
 def _stage(pipeline: Pipeline, stage: Stage, number: int) -> Iterator[Section]:
     made = stage.aggregation
-    what = [f"{name} = {render_aggregate(each)}" for name, each in made.what.items()]
+    what = [f"{name} = {render_aggregate(aggregate)}" for name, aggregate in made.what.items()]
     if made.filter is not None:
         what.append(f"of what passes {render(made.filter)}")
     yield Section("what", [*what, f"per {_keys(made.key)}"])

@@ -141,8 +141,8 @@ def told(stage: CompiledStage, layer: pa.RecordBatch, signals: Sequence[Signal])
     names = stage.trigger.signals
     rows = {name: layer.column(name) for name in stage.identity}
     is_open: NDArray[np.bool_] = layer.column(c.STATUS).to_numpy() == c.OPEN
-    each = [hearing(stage, rows, name, signals) for name in names]
-    heard: NDArray[np.bool_] = reduce(np.logical_or, each, np.zeros(layer.num_rows, np.bool_))
+    flags = [hearing(stage, rows, name, signals) for name in names]
+    heard: NDArray[np.bool_] = reduce(np.logical_or, flags, np.zeros(layer.num_rows, np.bool_))
     return is_open & heard
 
 

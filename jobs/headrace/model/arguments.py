@@ -50,15 +50,15 @@ class Arguments:
         """A length of time of at least ``least`` granules, or of either sign (None). One that is longer than ``most``
         is refused, or is that one if it ``is_capped``: past the end of time all are alike.
         """
-        found = self._duration(name, value)
+        duration = self._duration(name, value)
         if is_capped:
-            found = Duration(min(found, most))
-        if abs(found) > most:
+            duration = Duration(min(duration, most))
+        if abs(duration) > most:
             raise self.wrong(name, value, f"it is longer than {'70,000' if most == LONGEST else '1,000'} years")
-        if least is not None and found < least:
+        if least is not None and duration < least:
             wanted = "it must not be negative" if least == 0 else "it must be longer than zero"
             raise self.wrong(name, value, f"{wanted}; {_HOW_LONG}")
-        return found
+        return duration
 
     def _duration(self, name: str, value: object) -> Duration:
         if isinstance(value, Duration):
@@ -123,10 +123,10 @@ class Arguments:
         if isinstance(value, kind):
             return value
         if isinstance(value, str):
-            for each in kind:
-                if value.lower() in (each.name.lower(), each.value.lower()):
-                    return each
-        possible = ", ".join(f'"{each.name.lower()}"' for each in kind)
+            for member in kind:
+                if value.lower() in (member.name.lower(), member.value.lower()):
+                    return member
+        possible = ", ".join(f'"{member.name.lower()}"' for member in kind)
         raise self.wrong(name, value, f"write one of {possible}")
 
     def registered(self, name: str, value: object, group: EntryPointGroup[Any], also: Sequence[str] = ()) -> str:
@@ -136,7 +136,7 @@ class Arguments:
                 return own
             if value in group:
                 return str(value)
-        possible = ", ".join(f'"{each}"' for each in (*group.names(), *also))
+        possible = ", ".join(f'"{word}"' for word in (*group.names(), *also))
         raise self.wrong(name, value, f"write one of {possible}")
 
     def instance(self, name: str, value: object, kind: type[_T], write: str) -> _T:
@@ -149,20 +149,20 @@ class Arguments:
         """Names and a ``kind`` for each."""
         if not isinstance(value, Mapping) or len(value) < least:
             raise self.wrong(name, value, f"write {write}")
-        for key, each in value.items():
+        for key, item in value.items():
             if not isinstance(key, str):
                 raise self.wrong(name, value, f"{shown(key)} is not a name; write {write}")
-            if not isinstance(each, kind):
-                raise self.wrong(f"{name}[{key!r}]", each, f"write {write}{_call(each, kind)}")
+            if not isinstance(item, kind):
+                raise self.wrong(f"{name}[{key!r}]", item, f"write {write}{_call(item, kind)}")
         return dict(value)
 
     def several(self, name: str, value: object, kind: type[_T], write: str) -> tuple[_T, ...]:
         """Any number of ``kind``, in a list or a tuple."""
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
             raise self.wrong(name, value, f"write a list: [{write}]")
-        for number, each in enumerate(value):
-            if not isinstance(each, kind):
-                raise self.wrong(f"{name}[{number}]", each, f"write {write}{_call(each, kind)}")
+        for number, item in enumerate(value):
+            if not isinstance(item, kind):
+                raise self.wrong(f"{name}[{number}]", item, f"write {write}{_call(item, kind)}")
         return tuple(value)
 
 

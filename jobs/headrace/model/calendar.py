@@ -210,6 +210,6 @@ def _zone(name: str) -> tzinfo:
 
 def _local(moment: Instant, zone: tzinfo) -> datetime:
     """What clocks in ``zone`` show at ``moment``."""
-    found = to_datetime(moment)
-    assert found is not None
-    return found.astimezone(zone).replace(tzinfo=None)
+    in_utc = to_datetime(moment)
+    assert in_utc is not None
+    return in_utc.astimezone(zone).replace(tzinfo=None)

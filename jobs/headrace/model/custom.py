@@ -24,10 +24,10 @@ def check_frozen(owner: object) -> None:
         raise PipelineError(f"{owner!r} must be a frozen dataclass: put @dataclass(frozen=True) on its class")
 
 
-def check_fields(owner: object, what: str, found: Collection[str], declared: Collection[str]) -> None:
+def check_fields(owner: object, what: str, made: Collection[str], declared: Collection[str]) -> None:
     """Raise PipelineError unless ``what``, which ``owner`` made, has exactly the declared fields."""
-    if set(found) != set(declared):
+    if set(made) != set(declared):
         raise PipelineError(
-            f"{owner!r} made {what} with the fields {', '.join(sorted(found)) or 'of nothing'}; "
+            f"{owner!r} made {what} with the fields {', '.join(sorted(made)) or 'of nothing'}; "
             f"it declares {', '.join(sorted(declared))}"
         )

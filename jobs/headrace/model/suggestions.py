@@ -62,7 +62,7 @@ def _checked(function: _C) -> _C:
 
 
 def _refuse(owner: str, name: str, known: Iterable[str]) -> NoReturn:
-    shown = [each for each in known if not each.startswith("_") and each != "self"]
+    shown = [parameter for parameter in known if not parameter.startswith("_") and parameter != "self"]
     takes = ", ".join(shown) or "no argument by name"
     raise PipelineError(f"{owner}({name}=): there is no such argument; {did_you_mean(name, shown)}it takes {takes}")
 

@@ -117,10 +117,10 @@ def parse_duration(text: str) -> Duration:
 
 def _unit(word: str) -> int:
     unit = _WORDS.get(word.removesuffix("s"), word)
-    found = _LETTERS.get(unit)
-    if found is None:
+    granules = _LETTERS.get(unit)
+    if granules is None:
         raise ValueError(f"{word!r} is not a unit; the units are {', '.join(_LETTERS)}")
-    return found
+    return granules
 
 
 def render_duration(value: Duration) -> str:

@@ -46,4 +46,4 @@ def word(name: str, /, **parts: Any) -> Callable[[type[T]], type[T]]:
 
 def words(kind: type[T]) -> dict[str, type[T]]:
     """The subclasses of ``kind`` that have a word, by it."""
-    return {known.name: each for each, known in WORDS.items() if issubclass(each, kind)}
+    return {known.name: subclass for subclass, known in WORDS.items() if issubclass(subclass, kind)}

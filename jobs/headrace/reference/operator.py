@@ -112,7 +112,7 @@ class Operator:
         if not is_batch:
             panes += self._evaluate(heard)
         if watermark is not None or percentiles:
-            panes += self._advance(watermark, percentiles or {}, each=is_batch)
+            panes += self._advance(watermark, percentiles or {}, is_batch=is_batch)
         self._publish_watermark()
         return Output(tuple(panes), tuple(drops))
 
@@ -258,7 +258,9 @@ class Operator:
                 panes += self._fire(place, self.clocks.watermark)
         return panes
 
-    def _advance(self, watermark: Instant | None, percentiles: Mapping[float, Instant], *, each: bool) -> list[Pane]:
+    def _advance(
+        self, watermark: Instant | None, percentiles: Mapping[float, Instant], *, is_batch: bool
+    ) -> list[Pane]:
         """The watermark step (3.2): each open window has at most one activation, decided on the new clocks; exactly one
         if it is that of a batch.
         """
@@ -273,7 +275,7 @@ class Operator:
             _, window = place
             if self._is_expired(window):
                 panes += self._fire(place, before.watermark, closing=True)
-            elif each or (self._crossed(window, state, before) and state.trigger.ready(self._moment(window))):
+            elif is_batch or (self._crossed(window, state, before) and state.trigger.ready(self._moment(window))):
                 panes += self._fire(place, before.watermark)
         for per_key in self._keys.values():
             per_key.closed = {window for window in per_key.closed if not self._is_expired(window)}

@@ -63,11 +63,11 @@ def difference(result: StepResults, view: str, expected: Expected) -> str | None
     Raises UnitTestError for an expected column that there is not.
     """
     _check_columns(result.columns[view], view, expected)
-    rows = [_ViewRow(each, _row(each)) for each in getattr(result, view)]
-    found = matching.difference(_ViewRows(), expected, rows)
-    if found is None:
+    rows = [_ViewRow(row, _row(row)) for row in getattr(result, view)]
+    mismatch = matching.difference(_ViewRows(), expected, rows)
+    if mismatch is None:
         return None
-    return "\n".join((f"{view}: {_count(len(expected), 'expected')}, {_count(len(rows), 'found')}", *found.lines))
+    return "\n".join((f"{view}: {_count(len(expected), 'expected')}, {_count(len(rows), 'found')}", *mismatch.lines))
 
 
 def _count(number: int, what: str) -> str:
@@ -107,8 +107,8 @@ class _ViewRows:
         return self.expected({name: value for name, value in row.given.items() if value is not None})
 
 
-def _row(each: PaneRow | Row) -> Row:
-    row = each.row if isinstance(each, PaneRow) else each
+def _row(given: PaneRow | Row) -> Row:
+    row = given.row if isinstance(given, PaneRow) else given
     if WINDOW_START not in row:
         return row
     return {**row, "window": TimeSpan(row[WINDOW_START], row[WINDOW_END])}

@@ -106,9 +106,9 @@ _UNSEEN = {"nonspeculative_index", "epoch", "sequence"}
 
 def checked_executor(name: object) -> Executor:
     """``name``, if it is one of an executor of tests. Raises UnitTestError."""
-    for each in EXECUTORS:
-        if isinstance(name, str) and name == each:
-            return each
+    for executor in EXECUTORS:
+        if isinstance(name, str) and name == executor:
+            return executor
     raise UnitTestError(f"executor={shown(name)}: write one of {', '.join(EXECUTORS)}")
 
 

@@ -31,8 +31,8 @@ def each(function: Callable[..., pa.Array]) -> Callable[..., Datum]:
     """``function`` of columns for scalars as well: of scalars alone it gives one."""
 
     def over(*values: Datum) -> Datum:
-        found = function(*broadcast(values))
-        return found if any(isinstance(v, pa.Array) for v in values) else found[0]
+        result = function(*broadcast(values))
+        return result if any(isinstance(v, pa.Array) for v in values) else result[0]
 
     return over
 

@@ -90,8 +90,8 @@ class Aggregations:
         """``combiner``, an object of your own class, over every value."""
         given = Arguments("combine")
         write = "an object of your own: subclass CustomCombiner as a frozen dataclass"
-        found = given.instance("combiner", combiner, CustomCombiner, write)  # type: ignore[type-abstract]
-        return _aggregate(self, Combiner.CUSTOM, custom=found)
+        custom = given.instance("combiner", combiner, CustomCombiner, write)  # type: ignore[type-abstract]
+        return _aggregate(self, Combiner.CUSTOM, custom=custom)
 
 
 def _aggregate(value: Aggregations, combiner: Combiner, **options: Any) -> Aggregate:

@@ -47,14 +47,14 @@ def key_columns(given: Arguments, name: str, value: object) -> dict[str, Expr]:
             f'{name}={{"{column}": {_in_python(value)}}}'
         )
     written = [value] if isinstance(value, str | Column) else value if isinstance(value, list | tuple) else []
-    names = [each.name if isinstance(each, Column) else each for each in written]
-    columns = [each for each in names if isinstance(each, str) and each]
+    names = [part.name if isinstance(part, Column) else part for part in written]
+    columns = [part for part in names if isinstance(part, str) and part]
     if not columns or len(columns) < len(names):
         raise given.wrong(name, value, f"write {_KEY}")
-    twice = sorted({each for each in columns if columns.count(each) > 1})
+    twice = sorted({part for part in columns if columns.count(part) > 1})
     if twice:
         raise given.wrong(name, value, f"it names {', '.join(twice)} twice")
-    return {each: Column(each) for each in columns}
+    return {part: Column(part) for part in columns}
 
 
 def _in_python(expr: Expr) -> str:

@@ -47,9 +47,9 @@ def rounded(numerator: int, denominator: int) -> int:
     """The quotient, half to even."""
     if denominator < 0:
         numerator, denominator = -numerator, -denominator
-    found, rest = divmod(numerator, denominator)
-    up = 2 * rest > denominator or (2 * rest == denominator and found % 2 == 1)
-    return found + up
+    quotient, rest = divmod(numerator, denominator)
+    up = 2 * rest > denominator or (2 * rest == denominator and quotient % 2 == 1)
+    return quotient + up
 
 
 def spelled(value: Decimal) -> str:

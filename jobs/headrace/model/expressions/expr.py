@@ -167,12 +167,12 @@ class Expr(Aggregations, TextMethods, TimeMethods, Suggesting):
         """Whether this is one of ``values``, which are constants: ``col("origin").is_in(["EWR", "JFK"])``."""
         if isinstance(values, str | bytes | Mapping | Expr) or not isinstance(values, Iterable):
             raise Arguments("is_in").wrong("values", values, 'write a list of constants, ["EWR", "JFK"]')
-        found = [lit(value) for value in values]
-        if not found or any(each.value is None for each in found):
+        constants = [lit(value) for value in values]
+        if not constants or any(constant.value is None for constant in constants):
             raise Arguments("is_in").wrong(
                 "values", values, "write at least one value, and .is_null() for a missing one"
             )
-        return Function("is_in", (self, *found))
+        return Function("is_in", (self, *constants))
 
     def between(self, low: "Operand", high: "Operand") -> "Expr":
         """Whether this is from ``low`` to ``high``, both included."""
@@ -468,8 +468,8 @@ def walk(expr: Expr) -> Iterator[Expr]:
     """``expr`` and all below it."""
     left = [expr]
     while left:
-        yield (found := left.pop())
-        left += children(found)
+        yield (node := left.pop())
+        left += children(node)
 
 
 def columns_of(expr: Expr) -> frozenset[str]:

@@ -40,16 +40,16 @@ class Regex:
 def compile_regex(pattern: str) -> Regex:
     """``pattern`` in both forms. Raises RegexError if it is not in the subset."""
     reader = _Reader(pattern)
-    found = reader.alternatives()
+    regex = reader.alternatives()
     if reader.position < len(pattern):
         reader.fail("there is no group that ) closes", r"\)")
-    return found
+    return regex
 
 
 def _joined(parts: Iterable[Regex], between: str = "") -> Regex:
-    each = list(parts)
+    pieces = list(parts)
     return Regex(
-        between.join(p.python for p in each), between.join(p.re2 for p in each), max(1, sum(p.size for p in each))
+        between.join(p.python for p in pieces), between.join(p.re2 for p in pieces), max(1, sum(p.size for p in pieces))
     )
 
 
@@ -66,12 +66,12 @@ def _of_class(ranges: Ranges) -> Regex:
 
 def _others(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """All characters but these."""
-    found, start = [], 0
+    gaps, start = [], 0
     for low, high in sorted(ranges):
         if low > start:
-            found.append((start, low - 1))
+            gaps.append((start, low - 1))
         start = max(start, high + 1)
-    return (*found, (start, _LAST)) if start <= _LAST else tuple(found)
+    return (*gaps, (start, _LAST)) if start <= _LAST else tuple(gaps)
 
 
 @dataclass
@@ -91,21 +91,21 @@ class _Reader:
 
     def take(self, text: str) -> bool:
         """Whether ``text`` comes next; then it is consumed."""
-        found = self.pattern.startswith(text, self.position)
-        self.position += len(text) if found else 0
-        return found
+        is_next = self.pattern.startswith(text, self.position)
+        self.position += len(text) if is_next else 0
+        return is_next
 
     def alternatives(self) -> Regex:
-        found = [self.sequence()]
+        branches = [self.sequence()]
         while self.take("|"):
-            found.append(self.sequence())
-        return found[0] if len(found) == 1 else _grouped(_joined(found, "|"))
+            branches.append(self.sequence())
+        return branches[0] if len(branches) == 1 else _grouped(_joined(branches, "|"))
 
     def sequence(self) -> Regex:
-        found = _joined(self.parts())
-        if found.size > _MOST:
+        regex = _joined(self.parts())
+        if regex.size > _MOST:
             self.fail("the pattern is too large with all its repetitions", f"one of at most {_MOST} characters")
-        return found
+        return regex
 
     def parts(self) -> Iterator[Regex]:
         while self.next() not in ("", "|", ")"):
@@ -173,7 +173,7 @@ class _Reader:
     def members(self) -> Ranges:
         """The characters of a class, whose [ is already consumed."""
         negated = self.take("^")
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         while not self.take("]"):
             low = self.member()
             if self.next() == "-" and self.pattern[self.position + 1 : self.position + 2] != "]":
@@ -183,10 +183,10 @@ class _Reader:
                     self.fail("a range of a class is between two characters", r"\- for the character")
                 if low[0][0] > high[0][0]:
                     self.fail("a range of a class goes backwards", "the lower character first")
-                found.append((low[0][0], high[0][0]))
+                ranges.append((low[0][0], high[0][0]))
             else:
-                found.extend(low)
-        others = _others(found)
+                ranges.extend(low)
+        others = _others(ranges)
         members = others if negated else _others(others)
         if not members:
             self.fail("a class has no character", r"at least one in it, and \] for the character")

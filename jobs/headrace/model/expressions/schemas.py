@@ -41,5 +41,5 @@ def data_type(given: Arguments, name: str, kind: object) -> DataType:
         return kind
     if isinstance(kind, type) and kind in PYTHON_TYPES:
         return PYTHON_TYPES[kind]
-    possible = ", ".join(each.__name__ for each in PYTHON_TYPES)
+    possible = ", ".join(python_type.__name__ for python_type in PYTHON_TYPES)
     raise given.wrong(name, kind, f"write one of {possible}, or a DataType")

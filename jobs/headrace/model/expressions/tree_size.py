@@ -30,11 +30,11 @@ def extent(root: T, below: Callable[[T], Iterable[T]]) -> Extent:
     while left:
         node = left[-1]
         inner = [*below(node)]
-        unknown = [each for each in inner if id(each) not in known]
+        unknown = [child for child in inner if id(child) not in known]
         if unknown:
             left += unknown
             continue
-        parts = [known[id(each)] for each in inner]
+        parts = [known[id(child)] for child in inner]
         depth = 1 + max((part.depth for part in parts), default=0)
         known[id(node)] = Extent(1 + sum(part.nodes for part in parts), depth)
         left.pop()
@@ -43,15 +43,15 @@ def extent(root: T, below: Callable[[T], Iterable[T]]) -> Extent:
 
 def too_large(expr: Expr) -> str | None:
     """Why ``expr`` is more than can be computed, and what to write instead; None if it is not."""
-    found = extent(expr, children)
-    if found.depth > DEEPEST:
+    size = extent(expr, children)
+    if size.depth > DEEPEST:
         return (
-            f"the expression is {found.depth:,} levels deep, and may be {DEEPEST}: add up or choose in groups, use "
+            f"the expression is {size.depth:,} levels deep, and may be {DEEPEST}: add up or choose in groups, use "
             "is_in, least, greatest or coalesce, which take many values, or compute the column before it lands"
         )
-    if found.nodes > MOST_NODES:
+    if size.nodes > MOST_NODES:
         return (
-            f"the expression has {found.nodes:,} parts, and may have {MOST_NODES:,} (a part that is used twice counts "
+            f"the expression has {size.nodes:,} parts, and may have {MOST_NODES:,} (a part that is used twice counts "
             "twice): compute some of it before it lands, or in an aggregation of its own"
         )
     return None

@@ -83,8 +83,8 @@ def _binary_type(expr: Expr, op: str, left: Kind, right: Kind) -> DataType:
         return _I
     if {left, right} - {*NUMERIC, None}:
         raise _bad(expr, f"{op} needs numbers, found {left} and {right}{_hint(op, {left, right})}")
-    found = _unify(expr, [left, right]) or _I
-    return _F if op == "/" and found is _I else found
+    unified = _unify(expr, [left, right]) or _I
+    return _F if op == "/" and unified is _I else unified
 
 
 def _hint(op: str, kinds: set[DataType] | set[Kind]) -> str:  # noqa: PLR0911 (a line for each mistake)

@@ -108,7 +108,7 @@ class DataDriven(Trigger):
 
 @condition.register(DataDriven)
 def _(trigger: DataDriven) -> str:
-    names = ", ".join(f"{name} = {render_aggregate(each)}" for name, each in trigger.what.items())
+    names = ", ".join(f"{name} = {render_aggregate(aggregate)}" for name, aggregate in trigger.what.items())
     return f"{render(trigger.ready_if)} ({names})"
 
 
@@ -177,7 +177,7 @@ class AfterPattern(Trigger):
 
 @condition.register(AfterPattern)
 def _(trigger: AfterPattern) -> str:
-    letters = ", ".join(f"{letter}: {render(each)}" for letter, each in trigger.predicates.items())
+    letters = ", ".join(f"{letter}: {render(predicate)}" for letter, predicate in trigger.predicates.items())
     return f"elements in their order of arrival match {trigger.pattern!r} ({letters})"
 
 
@@ -195,4 +195,4 @@ def _(trigger: AfterPattern) -> list[Expr]:
 @predicates.register(AfterPattern)
 def _(trigger: AfterPattern, schema: Schema) -> list[TriggerPredicate]:
     named = trigger.predicates.items()
-    return [TriggerPredicate(f"AfterPattern, {name!r},", each, schema) for name, each in named]
+    return [TriggerPredicate(f"AfterPattern, {name!r},", predicate, schema) for name, predicate in named]

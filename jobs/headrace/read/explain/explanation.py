@@ -198,8 +198,8 @@ def _tree(condition: TriggerCondition) -> Iterator[str]:
     yield f"[{'x' if condition.is_met else ' '}] {part}{condition.condition}"
     if condition.waits_for is not None and not condition.parts:
         yield f"    waits for {condition.waits_for}"
-    for each in condition.parts:
-        yield from (f"    {line}" for line in _tree(each))
+    for child in condition.parts:
+        yield from (f"    {line}" for line in _tree(child))
 
 
 def _indented(lines: Iterator[str]) -> Iterator[str]:

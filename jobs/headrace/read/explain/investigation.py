@@ -104,7 +104,7 @@ class _Asked:
         known = [*self._known()]
         yield from known
         there = [window.window for window in known]
-        late = [window for window in self._late_windows if not any(_contains(each, window) for each in there)]
+        late = [window for window in self._late_windows if not any(_contains(outer, window) for outer in there)]
         gone = {*self._panes, *late, *self._assigned()} - {*there}
         yield from (self._gone(window) for window in gone if self._is_asked(window))
 
@@ -213,7 +213,7 @@ class _Asked:
 
 def _within(late: Mapping[Window, int], window: Window) -> int:
     """The ``late`` elements whose own window lies in ``window``."""
-    return sum(count for each, count in late.items() if _contains(window, each))
+    return sum(count for own, count in late.items() if _contains(window, own))
 
 
 def _contains(window: Window, other: Window) -> bool:

@@ -127,13 +127,13 @@ class Readiness:
         """What each of ``rows``, which are state of open windows, waits for; worked out once for all that are alike."""
         alike = list(zip(*(rows.column(name).to_pylist() for name in self._decisive), strict=True))
         first: dict[tuple[Any, ...], int] = {}
-        for number, each in enumerate(alike):
-            first.setdefault(each, number)
+        for number, decisive in enumerate(alike):
+            first.setdefault(decisive, number)
         window_facts = self.facts(
             rows.select([*self._decisive, c.NEW]).take(pa.array([*first.values()], pa.int64())), clocks
         )
         said = dict(zip(first, (waits_for(self.condition(facts)) for facts in window_facts), strict=True))
-        return [said[each] for each in alike]
+        return [said[decisive] for decisive in alike]
 
     def facts(self, rows: pa.RecordBatch, clocks: StageClocks, held: str = "") -> Iterator[WindowFacts]:
         """What is known of each of ``rows``, which are state of open windows, under ``clocks``."""
@@ -154,7 +154,7 @@ class Readiness:
         ready, finished = answered(_settled(asked.ready)), answered(_settled(asked.finished))
         totals = {path: answered(results) for path, results in asked.totals.items()}
         for number, row in enumerate(rows.select([*self._decisive, c.NEW]).to_pylist()):
-            totals_here = {path: each[number] for path, each in totals.items()}
+            totals_here = {path: of_rows[number] for path, of_rows in totals.items()}
             yield WindowFacts(row, clocks, ready[number], finished[number], totals_here, held)
 
     def condition(self, facts: WindowFacts) -> TriggerCondition:
@@ -212,7 +212,7 @@ def _(trigger: AfterAll, node: Node, facts: WindowFacts) -> TriggerCondition:
 
 @condition.register
 def _(trigger: OrFinally, node: Node, facts: WindowFacts) -> TriggerCondition:
-    main, until = (condition(part, each, facts) for part, each in zip(trigger.children, node.children, strict=True))
+    main, until = (condition(part, child, facts) for part, child in zip(trigger.children, node.children, strict=True))
     until = _of(until, "for the last time", is_asked=True)
     waiting = [part.waits_for for part in (main, until) if part.waits_for]
     return _whole(trigger, node, facts, ", or ".join(waiting), (main, until))
@@ -222,9 +222,9 @@ def _(trigger: OrFinally, node: Node, facts: WindowFacts) -> TriggerCondition:
 def _(trigger: AfterEach, node: Node, facts: WindowFacts) -> TriggerCondition:
     parts: list[TriggerCondition] = []
     is_asked = True
-    for number, (part, each) in enumerate(zip(trigger.triggers, node.children, strict=True), start=1):
-        parts.append(_of(condition(part, each, facts), f"number {number}", is_asked=is_asked))
-        is_asked = is_asked and facts.finished[each.path]
+    for number, (part, child) in enumerate(zip(trigger.triggers, node.children, strict=True), start=1):
+        parts.append(_of(condition(part, child, facts), f"number {number}", is_asked=is_asked))
+        is_asked = is_asked and facts.finished[child.path]
     return _whole(trigger, node, facts, next((p.waits_for for p in parts if p.waits_for), None), tuple(parts))
 
 

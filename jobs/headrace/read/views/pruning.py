@@ -81,17 +81,17 @@ ALL: Final = Needed()
 def needed(said: Iterable[ColumnBounds], keys: Mapping[str, DataType]) -> Needed:
     """Where rows are for which all is true that is ``said``; ``keys`` are the columns of the key, in order."""
     bounds = list(said)
-    windows = [_interval(each) for each in bounds if each.column in (WINDOW_START, WINDOW_END)]
-    epochs = [_interval(each) for each in bounds if each.column == _EPOCH]
+    windows = [_interval(bound) for bound in bounds if bound.column in (WINDOW_START, WINDOW_END)]
+    epochs = [_interval(bound) for bound in bounds if bound.column == _EPOCH]
     return Needed(_groups(bounds, keys), reduce(_narrower, windows, _ANY), reduce(_narrower, epochs, _ANY))
 
 
 def _groups(said: Sequence[ColumnBounds], keys: Mapping[str, DataType]) -> frozenset[int] | None:
     values = [
-        min((each.values for each in said if each.column == name and not each.is_range), key=len, default=None)
+        min((bound.values for bound in said if bound.column == name and not bound.is_range), key=len, default=None)
         for name in keys
     ]
-    known = [each for each in values if each is not None]
+    known = [of_column for of_column in values if of_column is not None]
     if not keys or len(known) < len(keys) or prod(map(len, known)) > MOST_KEYS:
         return None
     import pyarrow as pa
@@ -104,7 +104,7 @@ def _groups(said: Sequence[ColumnBounds], keys: Mapping[str, DataType]) -> froze
     if not rows:
         return frozenset()
     columns = [
-        pa.array(each, ARROW_TYPES[kind]) for each, kind in zip(zip(*rows, strict=True), keys.values(), strict=True)
+        pa.array(column, ARROW_TYPES[kind]) for column, kind in zip(zip(*rows, strict=True), keys.values(), strict=True)
     ]
     return frozenset(group_of(hashes(columns)).tolist())
 

@@ -418,8 +418,8 @@ def rows_of(files: Sequence[NamedFile], types: Mapping[str, str]) -> str:
         by_names.setdefault(file.names, []).append(file.path)
     if [*by_names] == [()]:
         return parquet(by_names[()])
-    each = (f"select {_columns(dict(names), types)} from {parquet(paths)}" for names, paths in by_names.items())
-    return f"({' union all '.join(each)})"
+    selects = (f"select {_columns(dict(names), types)} from {parquet(paths)}" for names, paths in by_names.items())
+    return f"({' union all '.join(selects)})"
 
 
 def _columns(names: "Names", types: Mapping[str, str]) -> str:

@@ -39,7 +39,7 @@ def _said(tree: Tree, kinds: _Kinds) -> Iterator[ColumnBounds]:
             for child in children:
                 yield from _said(child, kinds)
         case {"type": "CONJUNCTION_OR", "children": children}:
-            yield from reduce(lambda one, other: [*either(one, other)], [[*_said(each, kinds)] for each in children])
+            yield from reduce(lambda one, other: [*either(one, other)], [[*_said(child, kinds)] for child in children])
         case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in _OPERATORS:
             op = _OPERATORS[kind]
             for column, constant, operator in ((left, right, op), (right, left, TURNED[op])):
@@ -52,7 +52,7 @@ def _said(tree: Tree, kinds: _Kinds) -> Iterator[ColumnBounds]:
                     yield ColumnBounds(name, (low, high), is_range=True)
         case {"type": "COMPARE_IN", "children": [column, *constants]}:
             for name, value_kind in _column(column, kinds):
-                yield from among(name, [_value(each, value_kind) for each in constants])
+                yield from among(name, [_value(constant, value_kind) for constant in constants])
 
 
 def _column(tree: Tree, kinds: _Kinds) -> Sequence[tuple[str, ValueType]]:

@@ -26,5 +26,5 @@ def decoded(text: pa.Array) -> pa.Array:
     before = np.append(0, np.cumsum(~is_padded.reshape(-1)))
     offsets = before[(ends - ends[0]) // 4 * 3].astype(np.int32)
     data = made.reshape(-1)[~is_padded.reshape(-1)]
-    found = pa.Array.from_buffers(pa.binary(), len(text), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    return pc.if_else(known.is_valid(), found, pa.scalar(None, pa.binary()))
+    octets_of_texts = pa.Array.from_buffers(pa.binary(), len(text), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pc.if_else(known.is_valid(), octets_of_texts, pa.scalar(None, pa.binary()))

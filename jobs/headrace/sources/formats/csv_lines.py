@@ -55,9 +55,9 @@ class CsvLines(TextFormat):
     ) -> Scanned:
         """``lines`` as records. Raises FileColumnsError if the header names a column of ``schema`` twice, too."""
         assert header is not None
-        found = _header(header, schema, path)
-        required.check(found.names, found.stored, path, "header")
-        return _records(lines, found, schema)
+        columns = _header(header, schema, path)
+        required.check(columns.names, columns.stored, path, "header")
+        return _records(lines, columns, schema)
 
     def written(self, records: Sequence[Mapping[str, Any] | str], schema: Schema) -> bytes:
         """The columns of ``schema`` as header, and a line for each record."""
@@ -111,11 +111,13 @@ def _are_plain(lines: TextLines, quoted: NDArray[np.bool_]) -> NDArray[np.bool_]
     """Which lines the parser of blocks reads as the rules say: the ``quoted`` are looked at; and if a block begins with
     a byte order mark, the parser leaves that out.
     """
-    found = ~truths(pc.starts_with(lines.text, codecs.BOM_UTF8))
-    looked = quoted & lines.is_utf8 & found
+    is_plain = ~truths(pc.starts_with(lines.text, codecs.BOM_UTF8))
+    looked = quoted & lines.is_utf8 & is_plain
     if looked.any():
-        found[looked] = truths(pc.match_substring_regex(lines.text.filter(pa.array(looked)).cast(pa.string()), _PLAIN))
-    return found
+        is_plain[looked] = truths(
+            pc.match_substring_regex(lines.text.filter(pa.array(looked)).cast(pa.string()), _PLAIN)
+        )
+    return is_plain
 
 
 class _Reading:
@@ -130,9 +132,9 @@ class _Reading:
         """Parse those lines, each of which holds its quotes."""
         if not len(rows):
             return
-        found = self._block(rows)
-        if found is not None:
-            table, fits = found
+        block = self._block(rows)
+        if block is not None:
+            table, fits = block
             self.tables.append(table)
             self.rows.append(rows[fits])
         elif len(rows) > 1:
@@ -152,10 +154,10 @@ class _Reading:
 
     def has_fields(self) -> NDArray[np.bool_]:
         """Which lines have as many fields as the header."""
-        found = np.zeros(len(self.lines), np.bool_)
+        fits = np.zeros(len(self.lines), np.bool_)
         for rows in self.rows:
-            found[rows] = True
-        return found
+            fits[rows] = True
+        return fits
 
     def column(self, name: str) -> pa.Array:
         """A column of text, NULL in lines that were not parsed."""
@@ -212,12 +214,12 @@ def _field(number: int) -> str:
 
 def _fields(line: str) -> list[str]:
     """The fields of one line. Quotes that begin a field and do not enclose it are part of it."""
-    found, start = [], 0
+    fields, start = [], 0
     while start <= len(line):
         value, end = _quoted(line, start) if line.startswith('"', start) else _up_to_comma(line, start)
-        found.append(value)
+        fields.append(value)
         start = end + 1
-    return found
+    return fields
 
 
 def _up_to_comma(line: str, start: int) -> tuple[str, int]:

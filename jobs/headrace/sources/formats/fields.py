@@ -18,17 +18,17 @@ def typed(
     """``columns`` with those whose kind is in ``from_text`` read, and why records do not parse: the first reason
     counts. Of a record that does not parse all columns are NULL.
     """
-    found = dict(columns)
+    read = dict(columns)
     for name, kind in schema.items():
         if kind not in from_text or kind is DataType.STRING:
             continue
         text = columns[name]
-        found[name] = decoded(text) if kind is DataType.BYTES else read_text(text, kind)
-        if found[name].null_count > text.null_count:
-            misread = pc.and_(pc.and_(text.is_valid(), found[name].is_null()), unparsed.is_null())
+        read[name] = decoded(text) if kind is DataType.BYTES else read_text(text, kind)
+        if read[name].null_count > text.null_count:
+            misread = pc.and_(pc.and_(text.is_valid(), read[name].is_null()), unparsed.is_null())
             unparsed = pc.if_else(misread, misfit(name, kind), unparsed)
     if unparsed.null_count < len(unparsed):
         parses = unparsed.is_null()
         nothing = {name: pa.scalar(None, ARROW_TYPES[kind]) for name, kind in schema.items()}
-        found = {name: pc.if_else(parses, values, nothing[name]) for name, values in found.items()}
-    return found, unparsed
+        read = {name: pc.if_else(parses, values, nothing[name]) for name, values in read.items()}
+    return read, unparsed

@@ -62,8 +62,8 @@ class JsonLines(TextFormat):
         self, lines: TextLines, header: bytes | None, schema: Schema, required: Required, path: str
     ) -> Scanned:
         """``lines`` as records, which say what of the ``required`` columns none of them has."""
-        found = _records(lines, schema)
-        return replace(found, lacks=_lacking(found, required.columns, lines))
+        records = _records(lines, schema)
+        return replace(records, lacks=_lacking(records, required.columns, lines))
 
     def written(self, records: Sequence[Mapping[str, Any] | str], schema: Schema) -> bytes:
         """An object on each line, or the text of the line."""
@@ -75,8 +75,8 @@ JSON: Final = JsonLines()
 
 def _records(lines: TextLines, schema: Schema) -> Scanned:
     stored = pa.schema([(name, _STORED[kind]) for name, kind in schema.items()])
-    found = _Reading(lines, schema, stored).columns()
-    columns, unparsed = typed(found.columns, found.unparsed, schema, _FROM_TEXT)
+    parsed = _Reading(lines, schema, stored).columns()
+    columns, unparsed = typed(parsed.columns, parsed.unparsed, schema, _FROM_TEXT)
     return Scanned(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
 
@@ -137,18 +137,18 @@ class _Reading:
         """Which lines look like an object; the parser of blocks would take, or choke on, some of the others."""
         text = self.lines.text
         like = pc.and_(pc.starts_with(text, b"{"), pc.ends_with(text, b"}"))
-        found: NDArray[np.bool_] = self.lines.is_utf8 & truths(like)
-        if (spaced := self.lines.is_utf8 & ~found).any():  # blanks around it
+        candidates: NDArray[np.bool_] = self.lines.is_utf8 & truths(like)
+        if (spaced := self.lines.is_utf8 & ~candidates).any():  # blanks around it
             trimmed = pc.ascii_trim(text.filter(pa.array(spaced)).cast(pa.string()), " \t")
             like = pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}"))
-            found[spaced] = like.to_numpy(zero_copy_only=False)
+            candidates[spaced] = like.to_numpy(zero_copy_only=False)
         brackets = pc.add(pc.count_substring(text, b"["), pc.count_substring(text, b"{"))
-        found &= pc.less_equal(brackets, _DEEPEST).to_numpy(zero_copy_only=False)
+        candidates &= pc.less_equal(brackets, _DEEPEST).to_numpy(zero_copy_only=False)
         for pattern in (_NOT_FINITE, _LONG_NUMBER) if DataType.DECIMAL in self.schema.values() else (_NOT_FINITE,):
-            if found.any():
-                odd = pc.match_substring_regex(text.filter(pa.array(found)).cast(pa.string()), pattern)
-                found[found] = ~odd.to_numpy(zero_copy_only=False)
-        return found
+            if candidates.any():
+                odd = pc.match_substring_regex(text.filter(pa.array(candidates)).cast(pa.string()), pattern)
+                candidates[candidates] = ~odd.to_numpy(zero_copy_only=False)
+        return candidates
 
     def _parse(self, rows: Ints) -> None:
         if not len(rows):
@@ -205,15 +205,15 @@ def _judged(line: bytes, schema: Schema) -> dict[str, Any] | str:
     if _HALF.search(_WHOLE.sub(" ", text)):
         return _LONE
     try:
-        found = _parsed(text) if _depth(line) <= _DEEPEST else None
+        record = _parsed(text) if _depth(line) <= _DEEPEST else None
     except ValueError:
         return _NO_OBJECT
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         return _NO_OBJECT
     for name, kind in schema.items():
-        if not _FITS[kind](found.get(name)):
+        if not _FITS[kind](record.get(name)):
             return misfit(name, kind)
-    return {name: _value(found.get(name), kind) for name, kind in schema.items()}
+    return {name: _value(record.get(name), kind) for name, kind in schema.items()}
 
 
 def _parsed(text: str) -> Any:
@@ -224,9 +224,9 @@ class _Float(float):
     """A number with a fraction, or with more digits than doubles have, and how it is written."""
 
     def __new__(cls, written: str) -> Self:
-        found = super().__new__(cls, written)
-        found.written = written
-        return found
+        number = super().__new__(cls, written)
+        number.written = written
+        return number
 
     written: str
 
@@ -235,9 +235,9 @@ class _Int(int):
     """An integer, and how it is written: ``-0`` is a float with a sign."""
 
     def __new__(cls, written: str) -> Self:
-        found = super().__new__(cls, written)
-        found.written = written
-        return found
+        number = super().__new__(cls, written)
+        number.written = written
+        return number
 
     written: str
 
@@ -269,8 +269,8 @@ def _is_int(value: Any) -> bool:
 def _decimal_of(value: Any) -> Decimal | None:
     """The decimal that a number, or a string, says."""
     text = value if isinstance(value, str) else value.written
-    found: Decimal | None = read_text(pa.array([text]), DataType.DECIMAL)[0].as_py()
-    return found
+    decimal: Decimal | None = read_text(pa.array([text]), DataType.DECIMAL)[0].as_py()
+    return decimal
 
 
 def _is_decimal(value: Any) -> bool:

@@ -17,10 +17,10 @@ def as_json(columns: Mapping[str, pa.Array], rows: Ints) -> pa.Array:
     """Some rows as JSON: NULLs included, timestamps to the microsecond, decimals as text, bytes in base64."""
     names = list(columns)
     taken = [_plain(columns[name].take(pa.array(rows))) for name in names]
-    found = [
+    objects = [
         json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False) for values in zip(*taken, strict=True)
     ]
-    return pa.array([text.encode(errors="replace") for text in found], pa.binary())
+    return pa.array([text.encode(errors="replace") for text in objects], pa.binary())
 
 
 def _plain(values: pa.Array) -> list[Any]:

@@ -48,8 +48,8 @@ def first_line(data: bytes) -> TextLines:
     end = 0
     while end < len(data):
         end = data.find(b"\n", end) + 1 or len(data)
-        if len(found := cut(data[:end])):
-            return found
+        if len(lines := cut(data[:end])):
+            return lines
     return cut(b"")
 
 
@@ -84,17 +84,17 @@ def _cut(data: bytes, first: int) -> TextLines:
 
 
 def _is_filled(text: pa.Array) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = pc.greater(pc.binary_length(text), 0).to_numpy(zero_copy_only=False)
+    is_filled: NDArray[np.bool_] = pc.greater(pc.binary_length(text), 0).to_numpy(zero_copy_only=False)
     blank = pc.or_(pc.starts_with(text, " "), pc.starts_with(text, "\t")).to_numpy(zero_copy_only=False)
     if blank.any():
         rest = pc.ascii_ltrim(text.filter(pa.array(blank)), " \t\r")
-        found[blank] = pc.greater(pc.binary_length(rest), 0).to_numpy(zero_copy_only=False)
-    return found
+        is_filled[blank] = pc.greater(pc.binary_length(rest), 0).to_numpy(zero_copy_only=False)
+    return is_filled
 
 
 def _are_utf8(data: bytes, starts: Ints) -> NDArray[np.bool_]:
     """Which lines are UTF-8; a look at each bad one besides one at the whole."""
-    found = np.ones(len(starts), np.bool_)
+    is_utf8 = np.ones(len(starts), np.bool_)
     begin, view = 0, memoryview(data)
     while begin < len(data):
         try:
@@ -102,6 +102,6 @@ def _are_utf8(data: bytes, starts: Ints) -> NDArray[np.bool_]:
             break
         except UnicodeDecodeError as error:
             line = int(np.searchsorted(starts, begin + error.start, "right")) - 1
-            found[line] = False
+            is_utf8[line] = False
             begin = int(starts[line + 1]) if line + 1 < len(starts) else len(data)
-    return found
+    return is_utf8

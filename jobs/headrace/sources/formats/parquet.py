@@ -146,16 +146,16 @@ def _open(data: bytes, path: str) -> pq.ParquetFile:
     return file
 
 
-def _stored(found: pa.Schema, schema: Schema, path: str) -> list[str]:
+def _stored(file_schema: pa.Schema, schema: Schema, path: str) -> list[str]:
     """The columns of ``schema`` that a file has."""
     stored = []
     for name, kind in schema.items():
-        count = found.names.count(name)
+        count = file_schema.names.count(name)
         if count > 1:
             raise FileColumnsError(path, f"its schema names column {name} {count} times")
-        if not count or pa.types.is_null(found.field(name).type):  # without any value: as good as missing
+        if not count or pa.types.is_null(file_schema.field(name).type):  # without any value: as good as missing
             continue
-        own = found.field(name).type
+        own = file_schema.field(name).type
         if not _FITS[kind](own.value_type if pa.types.is_dictionary(own) else own):
             raise FileColumnsError(path, f"its column {name} is {own}, and the source says {kind}")
         stored.append(name)
@@ -208,9 +208,9 @@ def _dates(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
 
 
 def _decimals(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-    found = stored_decimals(values)
-    beyond = pc.and_(values.is_valid(), found.is_null())
-    return found, beyond if pc.any(beyond).as_py() else None
+    decimals = stored_decimals(values)
+    beyond = pc.and_(values.is_valid(), decimals.is_null())
+    return decimals, beyond if pc.any(beyond).as_py() else None
 
 
 def _texts(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:

@@ -63,8 +63,8 @@ class TextFormat(FileFormat):
 
 
 def _line(lines: TextLines) -> bytes:
-    found: bytes = lines.text[0].as_py()
-    return found
+    line: bytes = lines.text[0].as_py()
+    return line
 
 
 def _decompressed(data: bytes, path: str) -> bytes:

@@ -64,7 +64,7 @@ def windows_of(rows: pa.RecordBatch) -> Pair | None:
     if not {WINDOW_START, WINDOW_END} <= {*rows.schema.names}:
         return None
     ends = [pc.min_max(rows.column(name).cast(pa.int64())) for name in (WINDOW_START, WINDOW_END)]
-    known = [each[end].as_py() for each in ends for end in ("min", "max") if each[end].is_valid]
+    known = [extremes[end].as_py() for extremes in ends for end in ("min", "max") if extremes[end].is_valid]
     return (min(known), max(known)) if known else None
 
 
@@ -109,7 +109,7 @@ def some_rows(
 
 def _runs(numbers: Sequence[int]) -> list[list[int]]:
     """``numbers``, which ascend, in runs of those that follow each other."""
-    runs = groupby(enumerate(numbers), key=lambda each: each[1] - each[0])
+    runs = groupby(enumerate(numbers), key=lambda place: place[1] - place[0])
     return [[number for _, number in run] for _, run in runs]
 
 

@@ -45,9 +45,11 @@ class ReferenceTestExecutor:
         self._run.pass_watermark(epoch.watermarks)
         own = taken.pop(OWN, [])
         outcome = self._run.run(Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, union=taken))
-        for each in outcome.rejected:
-            origin = origins.get(id(each.record))
-            rejected.append(_dead_pane(each) if origin is None else _dead_letter(*origin, _reason(each.column)))
+        for rejection in outcome.rejected:
+            origin = origins.get(id(rejection.record))
+            rejected.append(
+                _dead_pane(rejection) if origin is None else _dead_letter(*origin, _reason(rejection.column))
+            )
         rejected.sort(key=self._place)
         self._check_budgets(epoch.number, rejected)
         return StepOutput(
@@ -114,7 +116,7 @@ def _plain(value: Any, kind: ValueType) -> Any:
         return None
     match kind:
         case ListType(item):
-            return [_plain(each, item) for each in value]
+            return [_plain(element, item) for element in value]
         case PairsType(left, right):
             return [(_plain(one, left), _plain(other, right)) for one, other in value]
     return real(Instant(value)) if kind is DataType.TIMESTAMP else value

@@ -58,8 +58,8 @@ class DocumentNode:
         """What is broken here and below."""
         yield from self.broken
         below = self.value.values() if isinstance(self.value, dict) else self.value
-        for each in below if isinstance(self.value, dict | list) else ():
-            yield from each.all_broken()
+        for child in below if isinstance(self.value, dict | list) else ():
+            yield from child.all_broken()
 
     def fields(self, what: str, known: Iterable[str], mistakes: Mistakes | None = None) -> dict[str, "DocumentNode"]:
         """Nodes by name, all of them ``known``."""
@@ -67,11 +67,11 @@ class DocumentNode:
         if not isinstance(self.value, dict):
             _note(self.error(f"{what} is {self._shown()}; write a mapping with some of {', '.join(names)}"), mistakes)
             return {}
-        for name, each in self.value.items():
+        for name, child in self.value.items():
             if name not in names:
                 hint = did_you_mean(name, names)
-                _note(each.error(f"{what} has no {name!r}; {hint}it has {', '.join(names)}"), mistakes)
-        return {name: each for name, each in self.value.items() if name in names}
+                _note(child.error(f"{what} has no {name!r}; {hint}it has {', '.join(names)}"), mistakes)
+        return {name: child for name, child in self.value.items() if name in names}
 
     def items(self, what: str, mistakes: Mistakes | None = None) -> list["DocumentNode"]:
         """Nodes in a list."""
@@ -90,8 +90,8 @@ class DocumentNode:
     def plain(self) -> Any:
         """The value without lines."""
         if isinstance(self.value, dict):
-            return {name: each.plain() for name, each in self.value.items()}
-        return [each.plain() for each in self.value] if isinstance(self.value, list) else self.value
+            return {name: child.plain() for name, child in self.value.items()}
+        return [child.plain() for child in self.value] if isinstance(self.value, list) else self.value
 
     def _shown(self) -> str:
         return shown(self.plain())
@@ -101,16 +101,16 @@ def read(file: Path) -> DocumentNode:
     """The document in ``file``. Raises UnitTestError, naming the line, if it is not one YAML document."""
     try:
         text = file.read_text(encoding="utf-8")
-        found = yaml.compose(text, Loader=_Loader)
+        root = yaml.compose(text, Loader=_Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise UnitTestError(f"{file} cannot be read: {error}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"
         raise UnitTestError(f"{file}{line}: not YAML: {getattr(error, 'problem', None) or error}") from error
-    if found is None:
+    if root is None:
         return DocumentNode(file, 1, None)
-    return _node(file, found)
+    return _node(file, root)
 
 
 def _note(mistake: UnitTestError, mistakes: Mistakes | None) -> None:
@@ -119,19 +119,19 @@ def _note(mistake: UnitTestError, mistakes: Mistakes | None) -> None:
     mistakes.append(mistake)
 
 
-def _node(file: Path, found: yaml.Node) -> DocumentNode:
-    line = found.start_mark.line + 1
-    if isinstance(found, yaml.SequenceNode):
-        return DocumentNode(file, line, [_node(file, each) for each in found.value])
-    if isinstance(found, yaml.MappingNode):
+def _node(file: Path, node: yaml.Node) -> DocumentNode:
+    line = node.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode):
+        return DocumentNode(file, line, [_node(file, child) for child in node.value])
+    if isinstance(node, yaml.MappingNode):
         broken: Mistakes = []
-        return DocumentNode(file, line, dict(_pairs(file, found, broken)), tuple(broken))
-    return DocumentNode(file, line, _scalar(found))
+        return DocumentNode(file, line, dict(_pairs(file, node, broken)), tuple(broken))
+    return DocumentNode(file, line, _scalar(node))
 
 
-def _pairs(file: Path, found: yaml.MappingNode, broken: Mistakes) -> Iterator[tuple[str, DocumentNode]]:
+def _pairs(file: Path, mapping: yaml.MappingNode, broken: Mistakes) -> Iterator[tuple[str, DocumentNode]]:
     seen: set[str] = set()
-    for key, value in found.value:
+    for key, value in mapping.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
             broken.append(UnitTestError(f"{file}:{line}: a name is a text, not a list or a mapping"))
@@ -143,9 +143,9 @@ def _pairs(file: Path, found: yaml.MappingNode, broken: Mistakes) -> Iterator[tu
             yield key.value, DocumentNode(file, line, node.value, node.broken)
 
 
-def _scalar(found: yaml.Node) -> Any:
-    text: str = found.value
-    match found.tag.removeprefix(_TAG):
+def _scalar(scalar: yaml.Node) -> Any:
+    text: str = scalar.value
+    match scalar.tag.removeprefix(_TAG):
         case "null":
             return None
         case "bool":

@@ -68,7 +68,7 @@ class Check:
         return f"watermark: {text_of(expected)} expected, {text_of(of.watermark)} found"
 
     def _rows(self, of: StepResults, result: Result) -> str | None:
-        expected = [each.plain() for each in self.expected.items(self.what)]
+        expected = [node.plain() for node in self.expected.items(self.what)]
         return difference(of, self.what, expected)
 
 
@@ -185,13 +185,13 @@ def _test(node: DocumentNode, pipeline: Pipeline, number: int) -> UnitTest:
         what = "a test without `{}:`; it has a name, what is given, and what to expect"
         mistakes += [node.error(what.format(needed)) for needed in missing]
     given, checks = [], []
-    for at, each in enumerate(fields["given"].items("given", mistakes) if "given" in fields else ()):
-        step, expect = _step(each, mistakes)
-        given.append((each, step))
+    for at, child in enumerate(fields["given"].items("given", mistakes) if "given" in fields else ()):
+        step, expect = _step(child, mistakes)
+        given.append((child, step))
         checks += list(_checks(expect, at, mistakes))
     expected = fields["expect"].fields("expect", (*_EXPECT, _RAISES), mistakes) if "expect" in fields else {}
     raises = expected.get(_RAISES)
-    checks += [Check(None, what, each) for what, each in expected.items() if what != _RAISES]
+    checks += [Check(None, what, child) for what, child in expected.items() if what != _RAISES]
     with _noted(mistakes):
         _check_expected(node, checks, raises, is_whole=not mistakes)
     name = f"test {number}"
@@ -234,12 +234,12 @@ def _step(node: DocumentNode, mistakes: Mistakes) -> tuple[Step, DocumentNode | 
     if not {*fields} & {*_STEP} and len(mistakes) == known:
         mistakes.append(node.error(f"a step without {', '.join(_STEP)}: nothing happens in it"))
     parts: list[Step] = []
-    for name, each in fields.items():
+    for name, child in fields.items():
         if name != "expect":
             try:
-                parts += _PARTS[name](each)
+                parts += _PARTS[name](child)
             except UnitTestError as error:
-                mistakes.append(error if str(error).startswith(f"{node.file}:") else each.error(str(error)))
+                mistakes.append(error if str(error).startswith(f"{node.file}:") else child.error(str(error)))
     with _noted(mistakes):
         return together(*parts), fields.get("expect")
     return Step(), fields.get("expect")
@@ -247,8 +247,8 @@ def _step(node: DocumentNode, mistakes: Mistakes) -> tuple[Step, DocumentNode | 
 
 def _rows(node: DocumentNode) -> Iterator[Step]:
     if isinstance(node.value, dict):
-        for name, each in node.value.items():
-            yield rows(*(record.plain() for record in each.items(f"rows of {name}")), of=name)
+        for name, child in node.value.items():
+            yield rows(*(record.plain() for record in child.items(f"rows of {name}")), of=name)
     else:
         yield rows(*(record.plain() for record in node.items("rows")))
 
