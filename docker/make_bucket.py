@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from minio import Minio, MinioAdmin
-from minio.credentials import StaticProvider
 
 from headrace_snapshots.layout import ObjectKind
 from headrace_snapshots.store.s3 import S3Config
@@ -63,7 +62,7 @@ def main() -> None:
     config = S3Config.from_environment()
     address = urlsplit(config.endpoint)
     secure = address.scheme == "https"
-    keys = StaticProvider(config.access_key, config.secret_key)
+    keys = config.keys
     client = Minio(address.netloc, credentials=keys, secure=secure, region=config.region)
     bucket = os.environ["BUCKET"]
     if client.bucket_exists(bucket):
@@ -74,7 +73,7 @@ def main() -> None:
     admin = MinioAdmin(endpoint=address.netloc, credentials=keys, secure=secure, region=config.region)
     for variable, rights in USERS.items():
         user = os.environ[variable]
-        if user == config.access_key:
+        if user == keys.retrieve().access_key:
             sys.exit(f"{variable} is {user}, as is MinIO's root: give the user of the bucket another name")
         admin.user_add(user, os.environ[f"{variable}_PASSWORD"])
         name = f"{user}-of-{bucket}"
