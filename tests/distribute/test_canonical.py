@@ -14,12 +14,12 @@ from headrace.distribute.tasks.shuffle.canonical import canonical_digest
 from headrace.distribute.tasks.shuffle.exchange import TornExchangeError
 from headrace.distribute.tasks.task_results import (
     Failure,
-    Found,
-    IdsFound,
+    IdsOutput,
     Merged,
-    ShareFound,
-    StageFound,
+    ShareOutput,
+    StageOutput,
     Stored,
+    TaskOutput,
     TaskResult,
 )
 from headrace.distribute.watermark_inputs import InputObservations
@@ -37,36 +37,39 @@ def file(name: str = "a", sha: str = SHA) -> DataFile:
     return DataFile(name, 3, 100, sha, (0, 7))
 
 
-def share() -> ShareFound:
-    said = InputObservations(
+def share() -> ShareOutput:
+    observations = InputObservations(
         facts={"clicks": {"web": SplitFacts(Instant(5), {1: 2, 3: 4}), "app": SplitFacts(None)}},
         ahead=(Ahead("clicks", 1, "f", None, Instant(9)),),
         rejected={"clicks": 1},
         sample={"clicks": ("f:1: no number",)},
         newest=Instant(7),
-        behind={0: 1, 10: 2},
+        lags={0: 1, 10: 2},
     )
-    return ShareFound(
-        said, Accounting({Disposition.ACCEPTED: 3, Disposition.LATE: 1}, late=1), late=(file(),), rejected=(file("b"),)
+    return ShareOutput(
+        observations,
+        Accounting({Disposition.ACCEPTED: 3, Disposition.LATE: 1}, late=1),
+        late=(file(),),
+        rejected=(file("b"),),
     )
 
 
-FOUND: dict[str, Found] = {
+OUTPUTS: dict[str, TaskOutput] = {
     "share": share(),
-    "ids": IdsFound(Accounting({Disposition.DUPLICATE: 2}), Stored((file(),), Instant(5))),
-    "stage": StageFound(Counts(on_time=1), panes=(file(),), elements=(file("b"),)),
+    "ids": IdsOutput(Accounting({Disposition.DUPLICATE: 2}), Stored((file(),), Instant(5))),
+    "stage": StageOutput(Counts(on_time=1), panes=(file(),), elements=(file("b"),)),
     "merged": Merged({"state": (file(), file("b")), "ids": ()}),
 }
 
 
-@pytest.mark.parametrize("kind", FOUND)
+@pytest.mark.parametrize("kind", OUTPUTS)
 def test_equal_values_have_one_digest_whichever_objects_they_share(kind: str) -> None:
     """A sum of two files that name one string, and of two that name equal ones: what a pickle tells apart."""
-    found = FOUND[kind]
-    apart = pickle.loads(pickle.dumps(found))  # its strings are others than those of the constants
-    own = TaskResult(found, heard=b"above").content
-    assert TaskResult(apart, heard=b"above").content == own
-    assert TaskResult(_unshared(found), heard=b"above").content == own
+    output = OUTPUTS[kind]
+    unpickled = pickle.loads(pickle.dumps(output))  # its strings are others than those of the constants
+    own = TaskResult(output, received_digest=b"above").content
+    assert TaskResult(unpickled, received_digest=b"above").content == own
+    assert TaskResult(_unshared(output), received_digest=b"above").content == own
 
 
 def _unshared(value: Any) -> Any:
@@ -99,7 +102,7 @@ def test_every_process_gives_the_same_digest() -> None:
 
 
 def _different() -> Iterator[Any]:
-    yield from FOUND.values()
+    yield from OUTPUTS.values()
     yield from (None, False, True, 0, 1, -1, 0.0, -0.0, 1.0, float("nan"), "", "1", b"", b"1", (), ((),), ("",))
     yield from ({}, {"a": 1}, {"a": "1"}, {1: "a"}, {"a": 1, "b": 2}, frozenset(), frozenset({1}), (1,), (1, 1))
     yield from (

@@ -37,9 +37,9 @@ def test_rows_cross_in_blobs_of_bounded_size_whatever_the_order(monkeypatch: pyt
     said = list(say(7, 3, {"found": 1}, b"content", {1: ROWS}))
     assert max(len(row.column("blob")[0].as_py()) for row in said) <= 1000
     (heard,) = hear(reversed(for_part(said, 1)), 0)
-    assert (heard.task, heard.found, heard.rows) == (7, {"found": 1}, ROWS)
+    assert (heard.task, heard.result, heard.rows) == (7, {"found": 1}, ROWS)
     (others,) = hear(for_part(said, 2), 0)
-    assert (others.found, others.rows, others.digest) == ({"found": 1}, None, heard.digest)
+    assert (others.result, others.rows, others.digest) == ({"found": 1}, None, heard.digest)
 
 
 def test_a_blob_that_is_missing_or_of_another_run_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,8 +127,8 @@ class Forgetful(Blobs):
 
     def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         first, *others = super().epoch(plan)
-        (shares,) = first.found.history
-        return [replace(first, found=replace(first.found, history=(shares[1:],))), *others]
+        (shares,) = first.result.history
+        return [replace(first, result=replace(first.result, history=(shares[1:],))), *others]
 
 
 def test_a_level_acknowledges_an_epoch_when_all_of_its_tasks_did(tmp_path: Path) -> None:

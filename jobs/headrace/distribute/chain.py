@@ -56,8 +56,8 @@ class Chain:
     def jobs(self) -> list[range]:
         """The stages of each job of an epoch."""
         count = len(self.stages)
-        begins = [0, *(stage for stage in range(1, count) if self.goes_through_spark(stage))]
-        return [range(begin, end) for begin, end in pairwise([*begins, count])]
+        first_stages = [0, *(stage for stage in range(1, count) if self.goes_through_spark(stage))]
+        return [range(first, end) for first, end in pairwise([*first_stages, count])]
 
     def begun(self) -> ChainState:
         """The chain before its first epoch."""
@@ -72,10 +72,10 @@ class Chain:
         outputs = clocks.chain.output_watermarks
         if not outputs:
             return self.begun().clocks
-        first, *others = (
+        first, *later = (
             StageClocks(watermark, clocks.processing_time, output)
             for watermark, output in zip((clocks.watermark, *outputs), outputs, strict=False)
         )
-        wanted = self.stages[0].trigger.percentiles
-        percentiles = {q: min(clock.percentile(q) for clock in inputs.values()) for q in wanted}
-        return (replace(first, percentiles=percentiles), *others)
+        looked_at = self.stages[0].trigger.percentiles
+        percentiles = {q: min(clock.percentile(q) for clock in inputs.values()) for q in looked_at}
+        return (replace(first, percentiles=percentiles), *later)

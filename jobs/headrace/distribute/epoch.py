@@ -80,7 +80,7 @@ def _counts(files: ByInput, stages: Sequence[StageOutcome]) -> dict[str, int]:
     panes = {f"panes_{name}": getattr(last, name) for name in ("early", "on_time", "late")}
     return {
         "input_files": counted(files),
-        "input_bytes": sum(file.size for some in files.values() for file in some),
+        "input_bytes": sum(file.size for landed in files.values() for file in landed),
         "records": sum(fates.values()),
         "accepted": fates.get(Disposition.ACCEPTED, 0),
         "rejected": fates.get(Disposition.REJECTED, 0),

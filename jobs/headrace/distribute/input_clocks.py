@@ -1,6 +1,6 @@
 """Where the clocks of the inputs go in an epoch, by what records said. A pipeline has them once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.distribute.watermark_inputs import InputObservations
@@ -15,10 +15,10 @@ from headrace.sources.source_clock import SourceClock, slowest_of
 
 @dataclass(frozen=True)
 class WatermarkUpdate:
-    """The clocks of the inputs after an epoch, and what they come to together; the ``hold`` that they do not pass."""
+    """The clocks of the inputs after an epoch, and ``combined`` as one; the ``hold`` that they do not pass."""
 
     inputs: Mapping[str, SourceClock]
-    together: sources.SourceWatermarks
+    combined: sources.SourceWatermarks
     is_last: bool = False
     hold: WatermarkHold | None = None
 
@@ -28,24 +28,25 @@ class WatermarkUpdate:
         if self.is_last:
             return MAX_INSTANT
         # beyond all inputs' holds: main may have been where none of its inputs was idle, or all
-        return self.together.watermark if self.hold is None else min(self.together.watermark, self.hold.watermark)
+        return self.combined.watermark if self.hold is None else min(self.combined.watermark, self.hold.watermark)
 
 
-def moved(
+def watermark_update(
     clocks: Mapping[str, SourceClock],
-    found: InputObservations,
+    observations: InputObservations,
     now: Instant,
-    wanted: Iterable[float],
+    percentiles: tuple[float, ...],
     *,
     is_last: bool,
     hold: WatermarkHold | None = None,
 ) -> WatermarkUpdate:
-    """The ``clocks`` of all inputs after an epoch at ``now`` in which records said what was ``found``, and that is held
-    to ``hold``.
+    """The ``clocks`` of all inputs after an epoch at ``now`` whose records say ``observations``, and that is held to
+    ``hold``.
     """
-    percentiles = tuple(wanted)
     after = {
-        name: clock.after(found.facts.get(name, {}), now, percentiles, None if hold is None else hold.of_input(name))
+        name: clock.after(
+            observations.facts.get(name, {}), now, percentiles, None if hold is None else hold.of_input(name)
+        )
         for name, clock in clocks.items()
     }
     return WatermarkUpdate(after, slowest_of(after, now, percentiles), is_last, hold)
@@ -53,16 +54,16 @@ def moved(
 
 def source_clocks(pipeline: Pipeline, inputs: Mapping[str, InputProgress]) -> dict[str, SourceClock]:
     """The clocks of inputs that have come as far as ``inputs`` say."""
-    return {each.name: SourceClock.of(each.event_time, inputs[each.name]) for each in pipeline.inputs}
+    return {input_.name: SourceClock.of(input_.event_time, inputs[input_.name]) for input_ in pipeline.inputs}
 
 
 def inputs_after(
     pipeline: Pipeline, inputs: Mapping[str, InputProgress], files: ByInput, clocks: WatermarkUpdate
 ) -> dict[str, InputProgress]:
     """How far ``inputs`` have come after an epoch that read ``files`` and moved their clocks."""
-    found = {}
-    for each in pipeline.inputs:
-        name, clock = each.name, clocks.inputs[each.name]
-        offsets = advance(inputs[name].offsets, files.get(name, ()), each.source.look_back)
-        found[name] = InputProgress(offsets, clock.splits, clock.watermark, clock.percentiles)
-    return found
+    progress = {}
+    for input_ in pipeline.inputs:
+        name, clock = input_.name, clocks.inputs[input_.name]
+        offsets = advance(inputs[name].offsets, files.get(name, ()), input_.source.look_back)
+        progress[name] = InputProgress(offsets, clock.splits, clock.watermark, clock.percentiles)
+    return progress

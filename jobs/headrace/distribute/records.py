@@ -94,12 +94,12 @@ class FileRecords:
     @property
     def lacks(self) -> Lacks:
         """Columns that something reads and that no record of a file has."""
-        found: dict[str, dict[str, Mapping[str, str | None]]] = {}
+        by_input: dict[str, dict[str, Mapping[str, str | None]]] = {}
         for file in self.files:
             lacks = None if file.records is None else file.records.lacks
             if lacks or (lacks is not None and not file.is_whole):  # another piece may lack what this one has
-                found.setdefault(file.input, {})[file.path] = lacks
-        return found
+                by_input.setdefault(file.input, {})[file.path] = lacks
+        return by_input
 
     @property
     def starts(self) -> Ints:
@@ -109,32 +109,32 @@ class FileRecords:
     @property
     def is_rejected(self) -> NDArray[np.bool_]:
         """Which records are dead letters."""
-        found: NDArray[np.bool_] = valid(self.columns[c.REJECT])
-        return found
+        is_rejected: NDArray[np.bool_] = valid(self.columns[c.REJECT])
+        return is_rejected
 
     def file_of(self, rows: Ints) -> Ints:
         """The number of the file that each of ``rows`` is from."""
-        found: Ints = np.searchsorted(self.starts, rows, "right") - 1
-        return found
+        numbers: Ints = np.searchsorted(self.starts, rows, "right") - 1
+        return numbers
 
     def of(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
         file = self.file_of(rows)
-        raw, position, known = [], np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
+        raw, position, has_position = [], np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
         for number in np.unique(file):
-            here, found = file == number, self.files[number]
-            own = rows[here] - self.starts[number]
-            if found.records is None:
-                raw.append(pa.nulls(len(own), pa.binary()))
+            is_of_file, records = file == number, self.files[number].records
+            places = rows[is_of_file] - self.starts[number]
+            if records is None:
+                raw.append(pa.nulls(len(places), pa.binary()))
                 continue
-            raw.append(found.records.raw(own))
-            position[here], known[here] = found.records.position[own], True
-        names = pa.array([found.input for found in self.files], pa.string())
-        paths = pa.array([found.path for found in self.files], pa.string())
+            raw.append(records.raw(places))
+            position[is_of_file], has_position[is_of_file] = records.position[places], True
+        names = pa.array([read.input for read in self.files], pa.string())
+        paths = pa.array([read.path for read in self.files], pa.string())
         return {
             "input": names.take(pa.array(file)),
             "file": paths.take(pa.array(file)),
-            "position": pa.array(position, mask=~known),
+            "position": pa.array(position, mask=~has_position),
             "raw": pa.concat_arrays(raw) if raw else pa.nulls(0, pa.binary()),
         }
 
@@ -146,9 +146,9 @@ class FileRecords:
 def in_arrival_order(pipeline: Pipeline, files: ByInput) -> list[Piece]:
     """Inputs as they are declared, the files of each by name."""
     return [
-        Piece(given.name, file)
-        for given in pipeline.inputs
-        for file in sorted(files.get(given.name, ()), key=lambda file: file.path)
+        Piece(input_.name, file)
+        for input_ in pipeline.inputs
+        for file in sorted(files.get(input_.name, ()), key=lambda file: file.path)
     ]
 
 
@@ -172,19 +172,19 @@ def read_records(
     """The records of ``pieces``, judged for the first stage. Of an input that goes through a user's own code only those
     that do not parse. Raises UnreadableFileError where a source says FAIL.
     """
-    inputs = {given.name: given for given in pipeline.inputs}
+    inputs = {input_.name: input_ for input_ in pipeline.inputs}
     read: list[ReadFile] = []
     parts: list[dict[str, pa.Array]] = []
     handed_on: Instant | None = None
     for piece in pieces:
-        given = inputs[piece.input]
-        found = read_one(pipeline, landing, given, piece)
-        if given.source.transform is not None and found.records is not None:
-            handed_on = later_of(handed_on, newest_handed_on(given, found.records, processing_time))
-            found = replace(found, records=_unparsed(found.records, given))
-        read.append(found)  # if it is empty, too: whoever says where a record is from says the number of its piece
-        if len(found) or (found.records is not None and found.records.lacks is not None):
-            parts.append(_judged(pipeline, stage, given, found, processing_time))
+        input_ = inputs[piece.input]
+        file = read_one(pipeline, landing, input_, piece)
+        if input_.source.transform is not None and file.records is not None:
+            handed_on = later_of(handed_on, newest_handed_on(input_, file.records, processing_time))
+            file = replace(file, records=_unparsed(file.records, input_))
+        read.append(file)  # if it is empty, too: whoever says where a record is from says the number of its piece
+        if len(file) or (file.records is not None and file.records.lacks is not None):
+            parts.append(_judged(pipeline, stage, input_, file, processing_time))
     if not parts:
         return ReadShare(None, handed_on)
     columns = {name: _joined([part[name] for part in parts]) for name in parts[0]}
@@ -195,48 +195,52 @@ def _joined(arrays: list[pa.Array]) -> pa.Array:
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
+def input_named(pipeline: Pipeline, name: str) -> Input:
+    """The input called ``name``, which the pipeline has."""
+    return next(input_ for input_ in pipeline.inputs if input_.name == name)
+
+
 def divided(pipeline: Pipeline, piece: Piece, of: int) -> list[Piece]:
     """A file in so many pieces, or more if it is very large, where it can be read in pieces."""
-    source = next(given.source for given in pipeline.inputs if given.name == piece.input)
-    if not is_divisible(source, piece.file.path):
+    if not is_divisible(input_named(pipeline, piece.input).source, piece.file.path):
         return [piece]
     of = max(of, 1 + piece.file.size // MOST_OF_A_FILE)
     return [replace(piece, span=Span(number, number + 1, of)) for number in range(of)]
 
 
-def read_one(pipeline: Pipeline, landing: Landing, given: Input, piece: Piece) -> ReadFile:
+def read_one(pipeline: Pipeline, landing: Landing, input_: Input, piece: Piece) -> ReadFile:
     """A piece of an input. Raises VanishedFileError, UnreadableFileError where its source says FAIL, and
     DividedFileError for a piece of a file that cannot be read.
     """
     path = piece.file.path
-    data = landing.content(given.name, piece.file)
+    content = landing.content(input_.name, piece.file)
     try:
-        scanned = read_file(data, given.source, required_by(pipeline, given), path, piece.span)
+        scanned = read_file(content, input_.source, required_by(pipeline, input_), path, piece.span)
     except UnreadableFileError as error:
-        if given.source.on_unreadable is OnUnreadable.FAIL:
+        if input_.source.on_unreadable is OnUnreadable.FAIL:
             raise
         if not piece.span.is_whole:  # others may be sound, and the file is one dead letter or none
             raise DividedFileError(path, error.reason) from error
-        return ReadFile(given.name, path, unreadable=error.reason)
-    return ReadFile(given.name, path, scanned, is_whole=piece.span.is_whole)
+        return ReadFile(input_.name, path, unreadable=error.reason)
+    return ReadFile(input_.name, path, scanned, is_whole=piece.span.is_whole)
 
 
-def _unparsed(records: Scanned, given: Input) -> Scanned:
+def _unparsed(records: Scanned, input_: Input) -> Scanned:
     rows = np.flatnonzero(valid(records.unparsed))
-    columns = {name: pa.nulls(len(rows), ARROW_TYPES[kind]) for name, kind in given.source.columns.items()}
+    columns = {name: pa.nulls(len(rows), ARROW_TYPES[kind]) for name, kind in input_.source.columns.items()}
     reasons = records.unparsed.take(pa.array(rows))
     return Scanned(columns, reasons, records.position[rows], lambda chosen: records.raw(rows[chosen]), records.lacks)
 
 
 def _judged(
-    pipeline: Pipeline, stage: CompiledStage, given: Input, file: ReadFile, processing_time: Instant
+    pipeline: Pipeline, stage: CompiledStage, input_: Input, file: ReadFile, processing_time: Instant
 ) -> dict[str, pa.Array]:
     if file.records is not None:
-        return judged(pipeline, stage, given, file.records, processing_time)
-    nothing = Scanned(
-        columns={name: pa.nulls(1, ARROW_TYPES[kind]) for name, kind in given.source.columns.items()},
+        return judged(pipeline, stage, input_, file.records, processing_time)
+    unreadable = Scanned(
+        columns={name: pa.nulls(1, ARROW_TYPES[kind]) for name, kind in input_.source.columns.items()},
         unparsed=pa.array([f"file: {file.unreadable}"]),
         position=np.zeros(1, np.int64),
         raw=lambda _: pa.nulls(1, pa.binary()),
     )
-    return judged(pipeline, stage, given, nothing, processing_time)
+    return judged(pipeline, stage, input_, unreadable, processing_time)

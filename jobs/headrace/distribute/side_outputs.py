@@ -24,19 +24,19 @@ def late_rows(stage: CompiledStage, records: Records, late: Assigned | None, epo
     """
     rows, start, end = (np.zeros(0, np.int64),) * 3 if late is None else (late.row, late.start, late.end)
     forgotten = _forgotten(records)
-    everything = np.concatenate([rows, forgotten])
-    if not len(everything):
+    dropped = np.concatenate([rows, forgotten])
+    if not len(dropped):
         return None
-    order = np.argsort(everything, kind="stable")
-    taken, in_time = pa.array(everything[order]), order < len(rows)
-    nowhere = np.zeros(len(forgotten), np.int64)
-    windows = [pa.array(np.concatenate([ends, nowhere])[order], mask=~in_time) for ends in (start, end)]
-    found = records.of(everything[order])
-    columns = {name: records.columns[name].take(taken) for name in stage.keys}
-    columns["event_time"] = records.columns[c.EVENT_TIME].take(taken).cast(TIMESTAMP)
+    order = np.argsort(dropped, kind="stable")
+    indices, has_window = pa.array(dropped[order]), order < len(rows)
+    no_window = np.zeros(len(forgotten), np.int64)
+    windows = [pa.array(np.concatenate([ends, no_window])[order], mask=~has_window) for ends in (start, end)]
+    origins = records.of(dropped[order])
+    columns = {name: records.columns[name].take(indices) for name in stage.keys}
+    columns["event_time"] = records.columns[c.EVENT_TIME].take(indices).cast(TIMESTAMP)
     columns["window_start"], columns["window_end"] = (timestamps(granules) for granules in windows)
-    columns["reason"] = pc.if_else(pa.array(in_time), "window expired", "id beyond its horizon")
-    columns |= {"input": found["input"], "file": found["file"], "raw": _text(found["raw"])[0]}
+    columns["reason"] = pc.if_else(pa.array(has_window), "window expired", "id beyond its horizon")
+    columns |= {"input": origins["input"], "file": origins["file"], "raw": _text(origins["raw"])[0]}
     columns["epoch"] = pa.repeat(pa.scalar(epoch, pa.int64()), len(order))
     return pa.RecordBatch.from_pydict(columns)
 
@@ -57,8 +57,7 @@ def rejected_rows(records: Records, epoch: int) -> pa.RecordBatch | None:
     dead = np.flatnonzero(records.is_rejected)
     if not len(dead):
         return None
-    found = records.of(dead)
-    return _dead_letters(found, records.columns[c.REJECT].take(pa.array(dead)), epoch)
+    return _dead_letters(records.of(dead), records.columns[c.REJECT].take(pa.array(dead)), epoch)
 
 
 def dead_panes(

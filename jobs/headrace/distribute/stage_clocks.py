@@ -32,18 +32,18 @@ class StageClocks:
             watermark=Instant(max(self.watermark, watermark)),
             processing_time=Instant(max(self.processing_time, processing_time)),
         )
-        passed: dict[float, tuple[Instant, Instant]] = {}
+        steps: dict[float, tuple[Instant, Instant]] = {}
         reached = dict(self.percentiles)
         for q in sorted(stage.trigger.percentiles):
             old = self.percentiles.get(q, MIN_INSTANT)
             reached[q] = Instant(max(old, percentiles.get(q, old)))
-            passed[q] = (Instant(max(old, self.watermark)), Instant(max(reached[q], after.watermark)))
+            steps[q] = (Instant(max(old, self.watermark)), Instant(max(reached[q], after.watermark)))
         step = FiringClocks(
             watermark_before=self.watermark,
             watermark_after=after.watermark,
             previous_processing_time=self.processing_time,
             processing_time=after.processing_time,
-            percentiles=passed,
+            percentiles=steps,
         )
         return step, replace(after, percentiles=reached)
 

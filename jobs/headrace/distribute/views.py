@@ -37,20 +37,21 @@ def scalar_columns(columns: pa.Schema) -> dict[str, DataType]:
     return {field.name: kinds[field.type] for field in columns if field.type in kinds}
 
 
-def fulfilling(where: Expr, columns: pa.Schema, rows: Mapping[str, pa.Array], length: int) -> pa.Array:
-    """For each of so many ``rows`` whether ``where`` is TRUE. ``rows`` has what it reads, ``columns`` what it could.
+def fulfilling(condition: Expr, columns: pa.Schema, rows: Mapping[str, pa.Array], length: int) -> pa.Array:
+    """For each of so many ``rows`` whether ``condition`` is TRUE. ``rows`` has what it reads, ``columns``
+    what it could.
 
     Raises IntegerOverflowError.
     """
     read = {name: values.cast(columns.field(name).type) for name, values in rows.items()}
-    return pc.fill_null(column(where, read, scalar_columns(columns), length).cast(pa.bool_()), False)
+    return pc.fill_null(column(condition, read, scalar_columns(columns), length).cast(pa.bool_()), False)
 
 
 def _last(groups: Groups, epoch: Ints, sequence: Ints) -> Ints:
     """The row of each group with the greatest (epoch, sequence); no two rows have the same."""
     places = int(sequence.max()) + 1
     if (int(epoch.max()) + 1) * places > _MOST:
-        return _last(groups, *(np.unique(some, return_inverse=True)[1] for some in (epoch, sequence)))
+        return _last(groups, *(np.unique(numbers, return_inverse=True)[1] for numbers in (epoch, sequence)))
     at = epoch * places + sequence
     arranged = at if groups.order is None else at[groups.order]
     greatest = groups.reduce(np.maximum, arranged, 0)

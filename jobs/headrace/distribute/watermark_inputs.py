@@ -28,7 +28,7 @@ class InputObservations:
     anything. ``rejected`` counts dead letters where their number is limited, of which ``sample`` shows the first.
 
     ``newest`` is the latest event time of elements that was not too far ahead, ``newest_read`` that of all records;
-    ``behind`` counts the elements by how far they lay behind the newest of the epochs before (``lags``). ``lacks``:
+    ``lags`` counts the elements by how far they lay behind the newest of the epochs before (``lags_of``). ``lacks``:
     what files lack (of a file in pieces, what all do).
     """
 
@@ -38,25 +38,25 @@ class InputObservations:
     sample: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     newest: Instant | None = None
     newest_read: Instant | None = None
-    behind: Mapping[int, int] = field(default_factory=dict)
+    lags: Mapping[int, int] = field(default_factory=dict)
     lacks: Lacks = field(default_factory=dict)
 
     @property
     def lacking(self) -> tuple[Lacking, ...]:
         """Columns that no record of some file has, with the first such file in the order of names."""
-        found: dict[tuple[str, str], Lacking] = {}
+        lacking: dict[tuple[str, str], Lacking] = {}
         for name, files in self.lacks.items():
             for path, columns in sorted(files.items()):
                 for column, near in columns.items():
-                    first = found.get((name, column), Lacking(name, column, 0, path, near))
-                    found[name, column] = replace(first, files=first.files + 1)
-        return tuple(found.values())
+                    first = lacking.get((name, column), Lacking(name, column, 0, path, near))
+                    lacking[name, column] = replace(first, files=first.files + 1)
+        return tuple(lacking.values())
 
 
 @dataclass(frozen=True)
 class ObservationContext:
-    """What an epoch's records are told against: the ``clocks`` and the ``newest`` event time that the last epoch left,
-    processing time, and the percentile watermarks that triggers look at.
+    """What the records of an epoch are held against: the ``clocks`` and the ``newest`` event time that the last epoch
+    left, processing time, and the percentile watermarks that triggers look at.
     """
 
     clocks: Mapping[str, SourceClock]
@@ -65,73 +65,76 @@ class ObservationContext:
     newest: Instant | None = None
 
 
-def said(pipeline: Pipeline, records: Records, heard: ObservationContext) -> InputObservations:
+def observe(pipeline: Pipeline, records: Records, context: ObservationContext) -> InputObservations:
     """What ``records`` say."""
-    clocks, processing_time = heard.clocks, heard.processing_time
-    wanted = tuple(heard.percentiles)
+    clocks, processing_time = context.clocks, context.processing_time
+    percentiles = tuple(context.percentiles)
     facts: dict[str, Mapping[str, SplitFacts]] = {}
     ahead: list[Ahead] = []
     accepted = ~records.is_rejected
-    for given in pipeline.inputs:
-        own = np.flatnonzero(records.of_input(given.name) & accepted)
-        if len(own):
-            found = split_facts(clocks[given.name], records.columns, own, processing_time, wanted)
-            facts[given.name] = found.splits
-            ahead += _ahead(given.name, records, found)
-    limited = {given.name for given in pipeline.inputs if given.source.max_rejected is not None}
+    for name in (input_.name for input_ in pipeline.inputs):
+        rows = np.flatnonzero(records.of_input(name) & accepted)
+        if len(rows):
+            stats = split_facts(clocks[name], records.columns, rows, processing_time, percentiles)
+            facts[name] = stats.splits
+            ahead += _ahead(name, records, stats)
+    limited = {input_.name for input_ in pipeline.inputs if input_.source.max_rejected is not None}
     rejected: dict[str, int] = {}
     sample: dict[str, tuple[str, ...]] = {}
     if limited and not accepted.all():
         for name in sorted(limited):
-            own = np.flatnonzero(records.of_input(name) & ~accepted)
-            rejected[name], sample[name] = len(own), _shown(records, own[:SHOWN])
-    newest, behind = _lateness(pipeline, records, heard)
+            rows = np.flatnonzero(records.of_input(name) & ~accepted)
+            rejected[name], sample[name] = len(rows), _shown(records, rows[:SHOWN])
+    newest, lags = _lateness(pipeline, records, context)
     return InputObservations(
-        facts, tuple(ahead), rejected, sample, newest, _newest_read(pipeline, records, heard), behind, records.lacks
+        facts, tuple(ahead), rejected, sample, newest, _newest_read(pipeline, records, context), lags, records.lacks
     )
 
 
-def _newest_read(pipeline: Pipeline, records: Records, heard: ObservationContext) -> Instant | None:
-    found = None
-    for given in pipeline.inputs:
-        times = taken(records.columns[c.EVENT_TIME], np.flatnonzero(records.of_input(given.name)))
-        found = later_of(found, newest_of(given, times, heard.processing_time))
-    return found
-
-
-def _lateness(pipeline: Pipeline, records: Records, heard: ObservationContext) -> tuple[Instant | None, dict[int, int]]:
-    here = np.flatnonzero(takes_part(records.columns))
-    times = taken(records.columns[c.EVENT_TIME], here).to_numpy()
+def _newest_read(pipeline: Pipeline, records: Records, context: ObservationContext) -> Instant | None:
     newest = None
-    for given in pipeline.inputs:
-        own = times if len(pipeline.inputs) == 1 else times[records.of_input(given.name)[here]]
-        latest = int(given.event_time.latest(heard.processing_time))
-        if len(own) and int(own.max()) > latest:
-            own = own[own <= latest]
-        if len(own):
-            newest = Instant(max(int(own.max()), int(newest) if newest is not None else int(MIN_INSTANT)))
-    if heard.newest is None or not len(times):
+    for input_ in pipeline.inputs:
+        times = taken(records.columns[c.EVENT_TIME], np.flatnonzero(records.of_input(input_.name)))
+        newest = later_of(newest, newest_of(input_, times, context.processing_time))
+    return newest
+
+
+def _lateness(
+    pipeline: Pipeline, records: Records, context: ObservationContext
+) -> tuple[Instant | None, dict[int, int]]:
+    """The newest event time, and how many elements lie how far behind the newest of the epochs before."""
+    elements = np.flatnonzero(takes_part(records.columns))
+    times = taken(records.columns[c.EVENT_TIME], elements).to_numpy()
+    newest = None
+    for input_ in pipeline.inputs:
+        of_input = times if len(pipeline.inputs) == 1 else times[records.of_input(input_.name)[elements]]
+        latest = int(input_.event_time.latest(context.processing_time))
+        if len(of_input) and int(of_input.max()) > latest:
+            of_input = of_input[of_input <= latest]
+        if len(of_input):
+            newest = Instant(max(int(of_input.max()), int(newest) if newest is not None else int(MIN_INSTANT)))
+    if context.newest is None or not len(times):
         return newest, {}
-    behind = times[times < int(heard.newest)]
-    values, numbers = np.unique(lags(int(heard.newest) - behind), return_counts=True)
-    found = dict(zip(values.tolist(), numbers.tolist(), strict=True))
-    if len(behind) < len(times):
-        found[0] = found.get(0, 0) + len(times) - len(behind)
-    return newest, found
+    late_times = times[times < int(context.newest)]
+    values, numbers = np.unique(lags_of(int(context.newest) - late_times), return_counts=True)
+    lags = dict(zip(values.tolist(), numbers.tolist(), strict=True))
+    if len(late_times) < len(times):
+        lags[0] = lags.get(0, 0) + len(times) - len(late_times)
+    return newest, lags
 
 
-def lags(behind: Ints) -> Ints:
-    """How far elements lie ``behind``, in granules rounded up to two digits, so that they can be counted; 0 if they do
+def lags_of(distances: Ints) -> Ints:
+    """How far elements lie behind, in granules rounded up to two digits, so that they can be counted; 0 if they do
     not.
     """
-    behind = np.maximum(behind, 0)
-    digits = np.floor(np.log10(np.maximum(behind, 1))).astype(np.int64)
+    distances = np.maximum(distances, 0)
+    digits = np.floor(np.log10(np.maximum(distances, 1))).astype(np.int64)
     unit = 10 ** np.maximum(digits - 1, 0)
-    found: Ints = -(-behind // unit) * unit
-    return found
+    rounded: Ints = -(-distances // unit) * unit
+    return rounded
 
 
-def together(shares: Iterable[InputObservations]) -> InputObservations:
+def combined(shares: Iterable[InputObservations]) -> InputObservations:
     """What the shares of an epoch, in their order, say together."""
     facts: dict[str, dict[str, SplitFacts]] = {}
     ahead: dict[str, Ahead] = {}
@@ -139,33 +142,33 @@ def together(shares: Iterable[InputObservations]) -> InputObservations:
     sample: dict[str, tuple[str, ...]] = {}
     newest: Instant | None = None
     newest_read: Instant | None = None
-    behind: dict[int, int] = {}
+    lags: dict[int, int] = {}
     lacks: dict[str, dict[str, Mapping[str, str | None]]] = {}
     for share in shares:
         newest, newest_read = later_of(newest, share.newest), later_of(newest_read, share.newest_read)
-        for lag, number in share.behind.items():
-            behind[lag] = behind.get(lag, 0) + number
+        for lag, number in share.lags.items():
+            lags[lag] = lags.get(lag, 0) + number
         for name, splits in share.facts.items():
-            known = facts.setdefault(name, {})
+            joined = facts.setdefault(name, {})
             for split, fact in splits.items():
-                known[split] = _joined(known[split], fact) if split in known else fact
+                joined[split] = _joined(joined[split], fact) if split in joined else fact
         for name, files in share.lacks.items():
-            known_files = lacks.setdefault(name, {})
+            lacking_files = lacks.setdefault(name, {})
             for path, columns in files.items():
-                before = known_files.get(path, columns)  # of another piece of the file
-                known_files[path] = {column: near for column, near in before.items() if column in columns}
-        for each in share.ahead:
-            first = ahead.get(each.input)
-            ahead[each.input] = each if first is None else first.and_more(each.records)
+                before = lacking_files.get(path, columns)  # of another piece of the file
+                lacking_files[path] = {column: near for column, near in before.items() if column in columns}
+        for input_ahead in share.ahead:
+            first = ahead.get(input_ahead.input)
+            ahead[input_ahead.input] = input_ahead if first is None else first.and_more(input_ahead.records)
         for name, count in share.rejected.items():
             rejected[name] = rejected.get(name, 0) + count
             sample[name] = (*sample.get(name, ()), *share.sample[name])[:SHOWN]
-    return InputObservations(facts, tuple(ahead.values()), rejected, sample, newest, newest_read, behind, lacks)
+    return InputObservations(facts, tuple(ahead.values()), rejected, sample, newest, newest_read, lags, lacks)
 
 
-def check(pipeline: Pipeline, epoch: int, found: InputObservations) -> None:
+def check(pipeline: Pipeline, epoch: int, observations: InputObservations) -> None:
     """Raises DeadLetterBudgetError if more records were rejected than a source allows."""
-    check_budgets(pipeline, epoch, found.rejected, found.sample)
+    check_budgets(pipeline, epoch, observations.rejected, observations.sample)
 
 
 def _joined(left: SplitFacts, right: SplitFacts) -> SplitFacts:
@@ -181,13 +184,13 @@ def _ahead(name: str, records: Records, facts: SplitStats) -> list[Ahead]:
     if facts.first_ahead is None:
         return []
     row = np.array([facts.first_ahead])
-    found = {field: values[0].as_py() for field, values in records.of(row).items()}
+    origin = {field: values[0].as_py() for field, values in records.of(row).items()}
     at = Instant(records.columns[c.MARK][facts.first_ahead].as_py())
-    return [Ahead(name, facts.ahead, found["file"], found["position"], at)]
+    return [Ahead(name, facts.ahead, origin["file"], origin["position"], at)]
 
 
 def _shown(records: Records, rows: Ints) -> tuple[str, ...]:
-    found = records.of(rows)
+    origins = records.of(rows)
     reasons = records.columns[c.REJECT].take(pa.array(rows)).to_pylist()
-    places = zip(found["file"].to_pylist(), found["position"].to_pylist(), reasons, strict=True)
+    places = zip(origins["file"].to_pylist(), origins["position"].to_pylist(), reasons, strict=True)
     return tuple(f"{file} record {position}: {reason}" for file, position, reason in places)

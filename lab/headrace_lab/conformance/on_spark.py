@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tempfile import TemporaryDirectory
 
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.spark.parallel_map import each
+from headrace.distribute.spark.parallel_map import map_values
 from headrace.distribute.spark.runner import SparkRunner
 from headrace.distribute.spark.session import spark_session
 from headrace.distribute.spark.types import SparkSession
@@ -38,7 +38,7 @@ class SparkExecutor:
         spark = self._borrowed or spark_session("headrace conformance", conf={"spark.log.level": "ERROR"})
         try:
             chosen = representatives(cases)
-            others = iter(each(spark, _replayed, [case for case in cases if case not in chosen]))
+            others = iter(map_values(spark, _replayed, [case for case in cases if case not in chosen]))
             for case in cases:
                 yield _in_jobs(spark, case) if case in chosen else next(others)
         finally:

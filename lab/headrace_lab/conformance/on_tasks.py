@@ -20,7 +20,7 @@ from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.level_functions import Rows, numbers_in
 from headrace.distribute.tasks.shuffle.shuffle_input import bundle
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
-from headrace.distribute.tasks.task_results import ShareFound
+from headrace.distribute.tasks.task_results import ShareOutput
 from headrace.kernel.elements import judge
 from headrace.model.combiners import count
 from headrace.model.time import MIN_INSTANT, Instant
@@ -53,17 +53,17 @@ def map_elements(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Itera
         yield from mapped_by(_map_share, work, plan, number).blobs(plan.parts)
 
 
-def _map_share(task: EpochTask) -> tuple[ShareFound, Bundles]:
+def _map_share(task: EpochTask) -> tuple[ShareOutput, Bundles]:
     plan, first = task.plan, task.work.chain.stages[0]
     files = [piece.file.path for piece in plan.shares[task.number]]
     elements = [element for path in files for element in pickle.loads(task.work.store.read(path))]  # noqa: S301 (ours)
     if not elements:
-        return ShareFound(), {}
+        return ShareOutput(), {}
     rows = [(element.record, element.timestamp, element.sign) for element in elements]
     judged = judge(first, element_rows(first.stage.schema, rows, [element.size for element in elements]))
     watermark = plan.state.clocks[0].watermark
-    made = bundle(first, judged, None, watermark, task.behind(), share=task.number, number=plan.parts)
-    return ShareFound(accounting=made.aggregated.accounting), made.parts
+    made = bundle(first, judged, None, watermark, task.output_watermark(), share=task.number, number=plan.parts)
+    return ShareOutput(accounting=made.aggregated.accounting), made.parts
 
 
 class OnTasks:

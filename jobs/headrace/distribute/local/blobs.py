@@ -39,14 +39,14 @@ class Blobs:
             return list(self.mapped(self.work, plan, numbers(number, number + 1)))
 
         with ThreadPoolExecutor(self.number, thread_name_prefix="task") as threads:
-            said = list(threads.map(share, range(len(plan.shares))))
+            blobs = list(threads.map(share, range(len(plan.shares))))
             for level in range(levels_below(self.work)):
 
                 def part(rows: list[pa.RecordBatch], level: int = level) -> list[pa.RecordBatch]:
                     return list(level_below(self.work, plan, level, rows))
 
-                said = list(threads.map(part, by_part(row for rows in said for row in rows)))
-        return hear((row for rows in said for row in rows), plan.parts)
+                blobs = list(threads.map(part, by_part(row for rows in blobs for row in rows)))
+        return hear((row for rows in blobs for row in rows), plan.parts)
 
     def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say."""
@@ -61,10 +61,10 @@ class Blobs:
 
 def by_part(rows: Iterable[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
     """The ``rows`` of an exchange for each part; not in the order in which they were said, which nothing may go by."""
-    found: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+    parts: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     for row in rows:
-        found[row.column("part")[0].as_py()].append(row)
-    return [found[part][::-1] for part in sorted(found)]
+        parts[row.column("part")[0].as_py()].append(row)
+    return [parts[part][::-1] for part in sorted(parts)]
 
 
 def numbers(begin: int, end: int) -> list[pa.RecordBatch]:

@@ -43,21 +43,21 @@ class Threads:
 
     def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
-        said = self._together(partial(share_task, self.work, plan), range(len(plan.shares)))
+        messages = self._run(partial(share_task, self.work, plan), range(len(plan.shares)))
         for level in range(levels_below(self.work)):
-            part = partial(_part, self.work, plan, level, said)
-            said = self._together(part, range(plan.parts))
-        return [each.heard(0) for each in said]
+            part = partial(_part, self.work, plan, level, messages)
+            messages = self._run(part, range(plan.parts))
+        return [message.received_by(0) for message in messages]
 
     def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say, one after another: the cores are for the epoch being computed."""
-        return [merge_task(self.work, plan, part, stop).heard(0) for part in range(plan.parts)]
+        return [merge_task(self.work, plan, part, stop).received_by(0) for part in range(plan.parts)]
 
     def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say, one after another, as those of a merge."""
-        return [fold_task(self.work, plan, part, stop).heard(0) for part in range(plan.parts)]
+        return [fold_task(self.work, plan, part, stop).received_by(0) for part in range(plan.parts)]
 
-    def _together(self, run: Callable[[int], T], numbers: Iterable[int]) -> list[T]:
+    def _run(self, run: Callable[[int], T], numbers: Iterable[int]) -> list[T]:
         tasks = list(numbers)
         if len(tasks) == 1:
             return [run(tasks[0])]
@@ -65,5 +65,5 @@ class Threads:
             return list(threads.map(run, tasks))
 
 
-def _part(work: TaskEnvironment, plan: EpochPlan, level: int, said: Sequence[Message], part: int) -> Message:
-    return part_task(work, plan, level, part, [each.heard(part) for each in said])
+def _part(work: TaskEnvironment, plan: EpochPlan, level: int, messages: Sequence[Message], part: int) -> Message:
+    return part_task(work, plan, level, part, [message.received_by(part) for message in messages])

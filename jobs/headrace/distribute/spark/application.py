@@ -94,11 +94,11 @@ def bring_packages(spark: SparkSession) -> None:
     folder = Path(tempfile.mkdtemp(prefix="headrace-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors that come later fetch it from here
     archive = folder / "headrace_packages.zip"
-    with ZipFile(archive, "w", ZIP_DEFLATED) as written:
+    with ZipFile(archive, "w", ZIP_DEFLATED) as zipped:
         for package in (headrace, headrace_snapshots):
             home = Path(package.__path__[0])
             for file in sorted(home.rglob("*.py")):
-                written.write(file, Path(home.name) / file.relative_to(home))
+                zipped.write(file, Path(home.name) / file.relative_to(home))
     if is_connected(spark):
         connected: Any = spark
         connected.addArtifacts(str(archive), pyfile=True)

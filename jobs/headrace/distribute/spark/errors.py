@@ -107,17 +107,19 @@ def starting(log: Path | None) -> Iterator[None]:
     try:
         yield
     except (*SparkFailure, OSError, TypeError) as error:  # half a JVM has no classes: PySpark calls what is not there
-        said = [] if log is None else [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        words = "; ".join(line.strip() for line in said[-3:]) or _Failure(str(error), None).summary
-        where = "" if log is None else f" All its messages are in {log}"
+        messages = (
+            [] if log is None else [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        )
+        words = "; ".join(line.strip() for line in messages[-3:]) or _Failure(str(error), None).summary
+        log_hint = "" if log is None else f" All its messages are in {log}"
         if _REFUSED_START.search(words):
             raise JvmRefusedError(
                 f"Java does not start Spark: {words}. Install Java 17 or newer (JAVA_HOME, or java on PATH), and look "
-                f"at HEADRACE_JAVA_OPTIONS and HEADRACE_DRIVER_MEMORY.{where}"
+                f"at HEADRACE_JAVA_OPTIONS and HEADRACE_DRIVER_MEMORY.{log_hint}"
             ) from error
         raise SparkStartError(
             f"Spark's JVM ended before it ran: {words}. Run again; if it is killed each time, the machine lacks "
-            f"memory.{where}"
+            f"memory.{log_hint}"
         ) from error
 
 
@@ -130,8 +132,8 @@ def translate_spark_error(exc: BaseException, path: str | None = None) -> Headra
         return exc
     failure = _Failure(str(exc), path)
     for pattern, make in _TRANSLATIONS:
-        if pattern.search(failure.text) and (made := make(failure)) is not None:
-            return made
+        if pattern.search(failure.text) and (error := make(failure)) is not None:
+            return error
     if isinstance(exc, Py4JNetworkError | ConnectionError):
         return _stopped(failure)
     if isinstance(exc, AnalysisException):
@@ -176,9 +178,9 @@ class _Failure:
     @property
     def summary(self) -> str:
         """One line for people: Spark's condition with its message, or the innermost cause, or the first line."""
-        found = _CONDITION.search(self.text)
-        if found:
-            return f"[{found['condition']}] {found['message']}".rstrip(" .")
+        condition = _CONDITION.search(self.text)
+        if condition:
+            return f"[{condition['condition']}] {condition['message']}".rstrip(" .")
         if raised := self.raised:
             return ": ".join(part for part in (raised["kind"], raised["message"]) if part)
         lines = (line for line in self.text.splitlines() if line.strip())
@@ -194,16 +196,16 @@ class _Failure:
     @property
     def cause(self) -> str:
         """The innermost Java exception, without its package; empty if the text has none."""
-        found = list(_CAUSE.finditer(self.text))
-        return (
-            ": ".join(part for part in (found[-1]["kind"], found[-1]["message"]) if part).rstrip(" .") if found else ""
-        )
+        causes = list(_CAUSE.finditer(self.text))
+        if not causes:
+            return ""
+        return ": ".join(part for part in (causes[-1]["kind"], causes[-1]["message"]) if part).rstrip(" .")
 
     @property
     def file(self) -> str:
         """The file that was being read; empty if that is not known."""
-        found = _MISSING.search(self.text) or _FILE.search(self.text)
-        return self.path or (readable_uri(found["uri"]) if found else "")
+        match = _MISSING.search(self.text) or _FILE.search(self.text)
+        return self.path or (readable_uri(match["uri"]) if match else "")
 
 
 def readable_uri(uri: str) -> str:
@@ -265,9 +267,9 @@ def _own_error(failure: _Failure) -> HeadraceError | None:
 
 
 def _disk_full(failure: _Failure) -> HeadraceError:
-    what = failure.raised["message"] if failure.raised else failure.cause
+    message = failure.raised["message"] if failure.raised else failure.cause
     return DiskFullError(
-        f"a disk is full: {what or failure.summary}. Spark keeps what it shuffles and spills below SPARK_LOCAL_DIRS "
+        f"a disk is full: {message or failure.summary}. Spark keeps what it shuffles and spills below SPARK_LOCAL_DIRS "
         f"({os.environ.get('SPARK_LOCAL_DIRS', tempfile.gettempdir())}): free space there, or name a larger disk, and "
         "run again"
     )

@@ -49,6 +49,6 @@ def newest_since(
 
 def rows_without(rows: DataFrame, others: DataFrame, columns: Sequence[str]) -> DataFrame:
     """The ``rows`` that are not among ``others`` by ``columns``; NULL is NULL and NaN is NaN."""
-    theirs = others.select(*(column_named(name).alias(f"_other_{place}") for place, name in enumerate(columns)))
-    same = (column_named(name).eqNullSafe(f.col(f"_other_{place}")) for place, name in enumerate(columns))
-    return rows.join(theirs, on=list(same), how="left_anti")
+    renamed = others.select(*(column_named(name).alias(f"_other_{place}") for place, name in enumerate(columns)))
+    conditions = (column_named(name).eqNullSafe(f.col(f"_other_{place}")) for place, name in enumerate(columns))
+    return rows.join(renamed, on=list(conditions), how="left_anti")

@@ -24,29 +24,29 @@ def applied(function: SparkFunction, rows: DataFrame) -> DataFrame:
     """
     ours = [name for name in rows.columns if name.startswith("_")]
     try:
-        found = _resolve(function)(rows)
+        result = _resolve(function)(rows)
     except SparkFunctionError:
         raise
     except Exception as error:
         raise SparkFunctionError(f"Spark function {function.name} failed: {type(error).__name__}: {error}") from error
-    if not isinstance(found, DataFrame):
-        raise SparkFunctionError(f"Spark function {function.name} gives {type(found).__name__}, not a DataFrame")
-    lost = [name for name in ours if name not in found.columns]
+    if not isinstance(result, DataFrame):
+        raise SparkFunctionError(f"Spark function {function.name} gives {type(result).__name__}, not a DataFrame")
+    lost = [name for name in ours if name not in result.columns]
     if lost:
         raise SparkFunctionError(
             f"Spark function {function.name} loses column {lost[0]}: columns that start with _ say where a record is "
             f"from; add columns with withColumn or select('*', ...), and drop only your own"
         )
     for name, kind in function.returns.items():
-        if name not in found.columns:
+        if name not in result.columns:
             raise SparkFunctionError(f"Spark function {function.name} declares column {name}, and does not give it")
-        type_found = found.schema[name].dataType
-        if type_found != SPARK_TYPES[kind]:
+        kind_given = result.schema[name].dataType
+        if kind_given != SPARK_TYPES[kind]:
             raise SparkFunctionError(
                 f"Spark function {function.name} declares column {name} as {kind}, which is Spark's "
-                f"{SPARK_TYPES[kind].simpleString()}, and gives {type_found.simpleString()}; cast it"
+                f"{SPARK_TYPES[kind].simpleString()}, and gives {kind_given.simpleString()}; cast it"
             )
-    return found.select(*map(_column, ours), *map(_column, function.returns))
+    return result.select(*map(_column, ours), *map(_column, function.returns))
 
 
 def _resolve(function: SparkFunction) -> Callable[[DataFrame], object]:
@@ -58,12 +58,12 @@ def _resolve(function: SparkFunction) -> Callable[[DataFrame], object]:
             f"Spark function {function.name}: module {module_name} cannot be imported ({type(error).__name__}: "
             f"{error}); put it beside the pipeline's file, or install it"
         ) from error
-    found = getattr(module, name, None)
-    if not callable(found):
+    attribute = getattr(module, name, None)
+    if not callable(attribute):
         raise SparkFunctionError(f"Spark function {function.name}: module {module_name} has no function {name}")
     travels(module.__name__)  # with its own functions for rows
-    result: Callable[[DataFrame], object] = found
-    return result
+    resolved: Callable[[DataFrame], object] = attribute
+    return resolved
 
 
 def _column(name: str) -> SparkColumn:

@@ -20,7 +20,7 @@ R = TypeVar("R")
 _TASKS_PER_CORE = 4
 
 
-def each(spark: SparkSession, function: Callable[[V], R], values: Sequence[V]) -> list[R]:
+def map_values(spark: SparkSession, function: Callable[[V], R], values: Sequence[V]) -> list[R]:
     """What ``function`` gives of each of ``values``, in their order. Users' own objects among them travel with their
     modules.
     """
@@ -31,8 +31,8 @@ def each(spark: SparkSession, function: Callable[[V], R], values: Sequence[V]) -
     numbers = spark.range(0, len(values), 1, min(len(values), _TASKS_PER_CORE * tasks_of(spark)) or 1)
     with spark_errors():
         rows: Any = numbers.mapInArrow(partial(_run, function, pickled), "number long, result binary").toArrow()
-    found = sorted(zip(rows.column("number").to_pylist(), rows.column("result").to_pylist(), strict=True))
-    return [pickle.loads(result) for _, result in found]  # noqa: S301 (our own, of this application)
+    results = sorted(zip(rows.column("number").to_pylist(), rows.column("result").to_pylist(), strict=True))
+    return [pickle.loads(result) for _, result in results]  # noqa: S301 (our own, of this application)
 
 
 def _run(

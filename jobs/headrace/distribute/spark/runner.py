@@ -70,17 +70,17 @@ class SparkRunner:
             rows = self._mapped(plan) if plan.first_stage == 0 else self._panes(plan)
             for level in range(levels_below(self._work, plan.first_stage)):
                 rows = self._through(rows.repartitionById(plan.parts, "part"), level_below, plan, level)
-            return _heard(rows, plan.parts)
+            return _received(rows, plan.parts)
 
     def _mapped(self, plan: EpochPlan) -> DataFrame:
         rows = self._through(self._numbers(len(plan.shares)), self._map_level, plan)
-        for number, given in enumerate(self._work.pipeline.inputs, 1):
-            read = any(piece.input == given.name for share in plan.shares for piece in share)
-            if given.source.transform is not None and read:
-                run = self._sent.calling(read_input, plan, given.name)
-                columns = self._numbers(len(plan.shares)).mapInArrow(run, _row_type(given))
-                made = applied(given.source.transform, columns)
-                rows = rows.union(self._through(made, map_made, plan, given.name, number * _TASKS))
+        for number, input_ in enumerate(self._work.pipeline.inputs, 1):
+            read = any(piece.input == input_.name for share in plan.shares for piece in share)
+            if input_.source.transform is not None and read:
+                run = self._sent.calling(read_input, plan, input_.name)
+                columns = self._numbers(len(plan.shares)).mapInArrow(run, _row_type(input_))
+                rows_made = applied(input_.source.transform, columns)
+                rows = rows.union(self._through(rows_made, map_made, plan, input_.name, number * _TASKS))
         return rows
 
     def _panes(self, plan: EpochPlan) -> DataFrame:
@@ -99,7 +99,7 @@ class SparkRunner:
             return in_background_pool(self._spark, self._merged)(plan)
 
     def _merged(self, plan: MergePlan) -> Sequence[ReceivedMessage]:
-        return _heard(self._through(self._numbers(plan.parts), merge_level, plan), plan.parts)
+        return _received(self._through(self._numbers(plan.parts), merge_level, plan), plan.parts)
 
     def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say, which share the cores fairly with the epoch being computed."""
@@ -107,13 +107,13 @@ class SparkRunner:
             return in_background_pool(self._spark, self._folded)(plan)
 
     def _folded(self, plan: FoldPlan) -> Sequence[ReceivedMessage]:
-        return _heard(self._through(self._numbers(plan.parts), fold_level, plan), plan.parts)
+        return _received(self._through(self._numbers(plan.parts), fold_level, plan), plan.parts)
 
     def _numbers(self, count: int) -> DataFrame:
         return self._spark.range(0, count, 1, count)
 
-    def _through(self, rows: DataFrame, run: Callable[..., Iterator[pa.RecordBatch]], *given: Any) -> DataFrame:
-        return rows.mapInArrow(self._sent.calling(run, *given), _ROW)
+    def _through(self, rows: DataFrame, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) -> DataFrame:
+        return rows.mapInArrow(self._sent.calling(run, *arguments), _ROW)
 
 
 def read_input(work: TaskEnvironment, plan: EpochPlan, name: str, numbers: Rows) -> Iterator[pa.RecordBatch]:
@@ -135,11 +135,11 @@ def map_made(work: TaskEnvironment, plan: EpochPlan, name: str, base: int, batch
     yield from rows_level(work, plan, name, base + context.partitionId(), batches)
 
 
-def _row_type(given: Input) -> StructType:
-    columns = {**dict.fromkeys(PLACE, DataType.INT), **given.source.schema}
+def _row_type(input_: Input) -> StructType:
+    columns = {**dict.fromkeys(PLACE, DataType.INT), **input_.source.schema}
     return StructType([StructField(name, SPARK_TYPES[kind]) for name, kind in columns.items()])
 
 
-def _heard(rows: DataFrame, tasks: int) -> Sequence[ReceivedMessage]:
+def _received(rows: DataFrame, tasks: int) -> Sequence[ReceivedMessage]:
     table: Any = rows.toArrow()
     return hear(table.to_batches(), tasks)

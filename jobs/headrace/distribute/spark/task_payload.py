@@ -49,13 +49,15 @@ class TaskPayload:
         os.environ.update(self.environment)
         return _work(self.pipeline, self.root)
 
-    def calling(self, run: Callable[..., Iterator[pa.RecordBatch]], *given: Any) -> Callable[..., Any]:
-        """``run`` of the work, of what is ``given``, and of the rows of a task."""
-        return partial(_called, self, run, *given)
+    def calling(self, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) -> Callable[..., Any]:
+        """``run`` of the work, of the ``arguments``, and of the rows of a task."""
+        return partial(_called, self, run, *arguments)
 
 
-def _called(sent: TaskPayload, run: Callable[..., Iterator[pa.RecordBatch]], *given: Any) -> Iterator[pa.RecordBatch]:
-    yield from run(sent.work(), *given)
+def _called(
+    payload: TaskPayload, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
+) -> Iterator[pa.RecordBatch]:
+    yield from run(payload.work(), *arguments)
     give_back()
 
 

@@ -43,9 +43,9 @@ def of_files(
         return spark.createDataFrame([], schema)
     if isinstance(store, LocalStore):
         by_names: dict[str, list[NamedFile]] = {}
-        for each in files:
-            by_names.setdefault(repr(sorted(each[1].items())), []).append(each)
-        rows = reduce(DataFrame.unionByName, (_local(spark, store, some, columns) for some in by_names.values()))
+        for file in files:
+            by_names.setdefault(repr(sorted(file[1].items())), []).append(file)
+        rows = reduce(DataFrame.unionByName, (_local(spark, store, alike, columns) for alike in by_names.values()))
     else:
         bring_packages(spark)
         keys = scheme_of(store.uri).settings(os.environ)
@@ -58,16 +58,17 @@ def _local(spark: SparkSession, store: LocalStore, files: Sequence[NamedFile], c
     """The rows of files that all have the same names for columns."""
     _, names = files[0]
     kinds = from_arrow_schema(columns)
-    there = pa.schema(
-        [each.with_name(name) for each in columns if (name := names.get(each.name, each.name)) is not None]
+    stored = pa.schema(
+        [field.with_name(name) for field in columns if (name := names.get(field.name, field.name)) is not None]
     )
     checked = spark.read.option("parquet.page.verify-checksum.enabled", "true")
-    rows = checked.schema(from_arrow_schema(there)).parquet(*[f"file://{store.root / file.path}" for file, _ in files])
+    rows = checked.schema(from_arrow_schema(stored)).parquet(*[f"file://{store.root / file.path}" for file, _ in files])
 
     def column(name: str) -> SparkColumn:
-        then = names.get(name, name)
-        found = f.lit(None).cast(kinds[name].dataType) if then is None else column_named(then)
-        return found.alias(name)
+        stored_name = names.get(name, name)
+        if stored_name is None:
+            return f.lit(None).cast(kinds[name].dataType).alias(name)
+        return column_named(stored_name).alias(name)
 
     return rows.select(*map(column, columns.names)) if names else rows
 
@@ -108,16 +109,16 @@ def of_table(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(table)
 
 
-def filtered(spark: SparkSession, rows: DataFrame, columns: pa.Schema, where: Expr) -> DataFrame:
-    """The ``rows``, of schema ``columns``, for which ``where`` is TRUE, as Spark's Python workers evaluate it."""
+def filtered(spark: SparkSession, rows: DataFrame, columns: pa.Schema, condition: Expr) -> DataFrame:
+    """The ``rows``, of schema ``columns``, for which ``condition`` is TRUE, as Spark's Python workers evaluate it."""
     bring_packages(spark)
-    return rows.mapInArrow(partial(_kept, columns, where), rows.schema)
+    return rows.mapInArrow(partial(_kept, columns, condition), rows.schema)
 
 
-def _kept(columns: pa.Schema, where: Expr, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _kept(columns: pa.Schema, condition: Expr, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        read = {name: batch.column(name) for name in columns_of(where)}
-        yield batch.filter(fulfilling(where, columns, read, batch.num_rows))
+        read = {name: batch.column(name) for name in columns_of(condition)}
+        yield batch.filter(fulfilling(condition, columns, read, batch.num_rows))
 
 
 def column_named(name: str) -> SparkColumn:

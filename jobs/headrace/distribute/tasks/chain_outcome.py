@@ -1,4 +1,4 @@
-"""What the tasks of an epoch found of a chain of aggregations, put together: its clocks, its tables, its files."""
+"""The results of the tasks of an epoch for a chain of aggregations, put together: its clocks, its tables, its files."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from headrace.distribute.stage_clocks import StageClocks
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.stages import entering, output_of
 from headrace.distribute.tasks.tables import layers_after
-from headrace.distribute.tasks.task_results import Files, PanesFound, StageFound, TaskResult, summed
+from headrace.distribute.tasks.task_results import Files, PanesOutput, StageOutput, TaskResult, summed
 from headrace.kernel.delta import Accounting
 from headrace.kernel.step import Counts
 from headrace.model.time import Instant
@@ -19,33 +19,33 @@ from headrace_snapshots.format.files import Layer
 
 @dataclass(frozen=True)
 class ChainOutcome:
-    """A ``chain`` in an epoch whose tasks, level by level, passed on what is in ``levels``."""
+    """A ``chain`` in an epoch whose tasks, level by level, passed on the results in ``levels``."""
 
     chain: Chain
     plan: EpochPlan
     levels: Sequence[tuple[TaskResult, ...]]
 
     @cached_property
-    def stages(self) -> list[list[StageFound]]:
+    def stages(self) -> list[list[StageOutput]]:
         """The parts of each stage."""
-        found = [[each.found for each in level if isinstance(each.found, StageFound)] for level in self.levels]
-        return [level for level in found if level]
+        levels = [[task.output for task in level if isinstance(task.output, StageOutput)] for level in self.levels]
+        return [parts for parts in levels if parts]
 
     @property
-    def parts(self) -> list[StageFound]:
+    def parts(self) -> list[StageOutput]:
         """The parts of all stages."""
         return [part for stage in self.stages for part in stage]
 
     @cached_property
-    def made(self) -> dict[int, list[PanesFound]]:
+    def transformed(self) -> dict[int, list[PanesOutput]]:
         """What users' own code made of panes, by the stage that they came to."""
-        found, stage = {}, 0
+        transformed, stage = {}, 0
         for level in self.levels:
-            panes = [each.found for each in level if isinstance(each.found, PanesFound)]
+            panes = [task.output for task in level if isinstance(task.output, PanesOutput)]
             if panes:
-                found[stage] = panes
-            stage += isinstance(level[0].found, StageFound)
-        return found
+                transformed[stage] = panes
+            stage += isinstance(level[0].output, StageOutput)
+        return transformed
 
     @property
     def tables(self) -> dict[str, tuple[Layer, ...]]:
@@ -60,37 +60,39 @@ class ChainOutcome:
     def clocks(self) -> tuple[StageClocks, ...]:
         """Clocks of each stage after the epoch."""
         hold = self.plan.hold
-        found = []
+        clocks = []
         for number, after in enumerate(self._entered):
             output = self._outputs[number]
             if hold is not None:
                 output = Instant(max(after.output_watermark, min(output, hold.output(number))))
-            found.append(after.with_output(output))
-        return tuple(found)
+            clocks.append(after.with_output(output))
+        return tuple(clocks)
 
     @property
     def is_held(self) -> bool:
         """Whether windows would let output watermarks go further than the epoch is held to."""
-        return any(free > held.output_watermark for free, held in zip(self._outputs, self.clocks, strict=True))
+        return any(free > clocks.output_watermark for free, clocks in zip(self._outputs, self.clocks, strict=True))
 
     @cached_property
     def _entered(self) -> list[StageClocks]:
         """The clocks of the stages after the epoch, but for their outputs."""
-        above = [self.levels[0], *(level for level in self.levels if isinstance(level[0].found, StageFound))]
-        return [entering(self.plan, self.chain, number, above[number])[1] for number in range(len(self.chain.stages))]
+        upstream = [self.levels[0], *(level for level in self.levels if isinstance(level[0].output, StageOutput))]
+        return [
+            entering(self.plan, self.chain, number, upstream[number])[1] for number in range(len(self.chain.stages))
+        ]
 
     @cached_property
     def _outputs(self) -> list[Instant]:
         """The output watermarks of the stages as windows let them go."""
-        parts = zip(self.chain.stages, self._entered, self.stages, strict=True)
-        return [output_of(stage, after.watermark, [part.hold for part in found]) for stage, after, found in parts]
+        stages = zip(self.chain.stages, self._entered, self.stages, strict=True)
+        return [output_of(stage, after.watermark, [part.hold for part in parts]) for stage, after, parts in stages]
 
     def outcomes(self, accounting: Accounting) -> tuple[StageOutcome, ...]:
         """What became of each stage; ``accounting`` is that of the elements of the first."""
         accounted = [accounting]
         for number, stage in enumerate(self.stages[:-1], 1):
-            made = [panes.accounting for panes in self.made.get(number, ())]
-            accounted.append(Accounting.of_all([*(part.below for part in stage), *made]))
+            transformed = [panes.accounting for panes in self.transformed.get(number, ())]
+            accounted.append(Accounting.of_all([*(part.panes_accounting for part in stage), *transformed]))
         return tuple(
             StageOutcome(accounting, _sum(part.counts for part in stage), sum(part.changed for part in stage))
             for accounting, stage in zip(accounted, self.stages, strict=True)
@@ -104,11 +106,11 @@ class ChainOutcome:
     @property
     def rejected(self) -> Files:
         """Dead letters among panes."""
-        panes = [part.rejected for part in self.parts]
-        panes += [each.rejected for made in self.made.values() for each in made]
-        return tuple(file for files in panes for file in files)
+        logs = [part.rejected for part in self.parts]
+        logs += [panes.rejected for transformed in self.transformed.values() for panes in transformed]
+        return tuple(file for files in logs for file in files)
 
 
 def _sum(counts: Iterable[Counts | None]) -> Counts | None:
-    found = [each for each in counts if each is not None]
-    return Counts(**summed(vars(each) for each in found)) if found else None
+    counted = [count for count in counts if count is not None]
+    return Counts(**summed(vars(count) for count in counted)) if counted else None

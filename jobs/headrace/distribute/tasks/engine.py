@@ -1,4 +1,4 @@
-"""The driver of an epoch whose work is done by tasks: it tells them what to do, and puts together what they found.
+"""The driver of an epoch whose work is done by tasks: it tells them what to do, and puts their results together.
 
 It holds no rows: clocks, and which files the layers of state are in. ``compute`` is called from one thread, epoch by
 epoch; ``fold_current`` may run beside it in another.
@@ -23,7 +23,7 @@ from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.distribute.tasks.task_results import (
     DisagreementError,
     Folded,
-    StageFound,
+    StageOutput,
     TaskResult,
     UpstreamResults,
     summed,
@@ -69,7 +69,7 @@ class TasksEngine:
     def __init__(self, work: TaskEnvironment, attempts: Attempts, runner: TaskRunner) -> None:
         self.work, self.attempts, self.runner = work, attempts, runner
         self.pipeline, self.store, self.landing = work.pipeline, work.store, work.landing
-        self.inputs = {each.name: InputProgress() for each in self.pipeline.inputs}
+        self.inputs = {input_.name: InputProgress() for input_ in self.pipeline.inputs}
         self.state = work.chain.begun()
         self.ids: tuple[Layer, ...] = ()
         self.merges = Merges(runner)
@@ -146,7 +146,7 @@ class TasksEngine:
         self.merges.begin(attempt.prefix, self.tables, self.state.clocks[0].watermark)
 
         def read(files: ByInput) -> EpochOutcome:
-            size = sum(file.size for some in files.values() for file in some)
+            size = sum(file.size for landed in files.values() for file in landed)
             plan = EpochPlan(
                 prefix=attempt.prefix,
                 epoch=self.epoch + 1,
@@ -164,7 +164,7 @@ class TasksEngine:
             return self._outcome(plan)
 
         files, outcome = (files, read(files)) if recorded else self.landing.reading(files, read)
-        check(self.pipeline, outcome.plan.epoch, outcome.said)
+        check(self.pipeline, outcome.plan.epoch, outcome.observations)
         self._set_state(outcome.chain.clocks, self.merges.adopted(outcome.tables, wait=wait_for_merges))
         self.progress = self._come_to(files, outcome)
         self.epoch = outcome.plan.epoch
@@ -215,25 +215,26 @@ class TasksEngine:
         levels: tuple[tuple[TaskResult, ...], ...] = ()
         for stages in self.work.chain.jobs():
             if stages.start:
-                panes = [each.found.elements for each in levels[-1] if isinstance(each.found, StageFound)]
+                panes = [task.output.elements for task in levels[-1] if isinstance(task.output, StageOutput)]
                 elements = tuple(file for files in panes for file in files)
-                plan = replace(plan, first_stage=stages.start, above=levels[-1], elements=elements)
+                plan = replace(plan, first_stage=stages.start, upstream=levels[-1], elements=elements)
             levels = (*levels, *self._run(plan))
         return levels
 
     def _run(self, plan: EpochPlan) -> tuple[tuple[TaskResult, ...], ...]:
         for run in range(1, MAX_RUNS + 1):
-            above = UpstreamResults.of(self.runner.epoch(plan))
-            error = None if above.error is None else above.error.error()
+            last_level = UpstreamResults.of(self.runner.epoch(plan))
+            error = None if last_level.error is None else last_level.error.error()
             if error is None:
-                return above.history(0)
+                return last_level.history(0)
             if not isinstance(error, DisagreementError) or run == MAX_RUNS:
                 raise error
         raise AssertionError("unreachable")
 
     def _come_to(self, files: ByInput, outcome: EpochOutcome) -> PipelineProgress:
-        self.inputs = inputs_after(self.pipeline, self.inputs, files, outcome.moved)
-        accounting, together = outcome.outcomes()[0].accounting, outcome.moved.together
+        self.inputs = inputs_after(self.pipeline, self.inputs, files, outcome.input_clocks)
+        accounting = outcome.outcomes()[0].accounting
+        held_back_by = None if outcome.plan.is_last else outcome.input_clocks.combined.held_back_by
         return PipelineProgress(
             inputs=self.inputs,
             watermark=self.state.clocks[0].watermark,
@@ -241,12 +242,12 @@ class TasksEngine:
             chain=outcome.clocks,
             min_event_time=accounting.min_accepted,
             max_event_time=accounting.max_accepted,
-            held_back_by=None if outcome.plan.is_last else together.held_back_by,
-            ahead=outcome.said.ahead,
-            lacking=outcome.said.lacking,
-            newest=later_of(self.progress.newest, outcome.said.newest),
-            newest_read=later_of(newest_read(self.pipeline, self.progress), outcome.said.newest_read),
-            behind=outcome.said.behind,
+            held_back_by=held_back_by,
+            ahead=outcome.observations.ahead,
+            lacking=outcome.observations.lacking,
+            newest=later_of(self.progress.newest, outcome.observations.newest),
+            newest_read=later_of(newest_read(self.pipeline, self.progress), outcome.observations.newest_read),
+            behind=outcome.observations.lags,
             held_to=outcome.held_to,
         )
 
@@ -259,7 +260,8 @@ class TasksEngine:
         files = tuple(file for layer in layers for file in layer.files)
         size = sum(file.bytes for file in files)
         plan = FoldPlan(prefix, files, max(self.runner.tasks(size), 1 + size // FOLD_BYTES), bottom, names)
-        above = UpstreamResults.of(self.runner.fold(plan, stop))
-        if above.error is not None:
-            raise above.error.error()
-        return tuple(file for each in above.passed if isinstance(each.found, Folded) for file in each.found.files)
+        folds = UpstreamResults.of(self.runner.fold(plan, stop))
+        if folds.error is not None:
+            raise folds.error.error()
+        outputs = (result.output for result in folds.results)
+        return tuple(file for output in outputs if isinstance(output, Folded) for file in output.files)

@@ -1,17 +1,17 @@
-"""What the tasks of an epoch found, put together: of inputs and ids here, of aggregations in ``chain_outcome``."""
+"""The results of the tasks of an epoch, put together: of inputs and ids here, of aggregations in ``chain_outcome``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.distribute.epoch import StageOutcome
-from headrace.distribute.input_clocks import WatermarkUpdate, moved
+from headrace.distribute.input_clocks import WatermarkUpdate, watermark_update
 from headrace.distribute.tasks.chain_outcome import ChainOutcome
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.tables import layers_after
 from headrace.distribute.tasks.task_environment import TaskEnvironment
-from headrace.distribute.tasks.task_results import Files, IdsFound, PanesFound, ShareFound, TaskResult, summed
-from headrace.distribute.watermark_inputs import InputObservations, together
+from headrace.distribute.tasks.task_results import Files, IdsOutput, PanesOutput, ShareOutput, TaskResult, summed
+from headrace.distribute.watermark_inputs import InputObservations, combined
 from headrace.kernel.delta import Accounting
 from headrace.model.time import NEVER, Instant
 from headrace.sources.chain_clocks import ChainClocks
@@ -22,7 +22,7 @@ from headrace_snapshots.format.table_names import IDS, REJECTED
 
 @dataclass(frozen=True)
 class EpochOutcome:
-    """An epoch whose tasks, level by level, passed on what is in ``levels``."""
+    """An epoch whose tasks, level by level, passed on the results in ``levels``."""
 
     plan: EpochPlan
     work: TaskEnvironment
@@ -34,43 +34,45 @@ class EpochOutcome:
         return ChainOutcome(self.work.chain, self.plan, self.levels)
 
     @cached_property
-    def shares(self) -> list[ShareFound]:
+    def shares(self) -> list[ShareOutput]:
         """Results of the map tasks."""
-        return [each.found for each in self.levels[0] if isinstance(each.found, ShareFound)]
+        return [result.output for result in self.levels[0] if isinstance(result.output, ShareOutput)]
 
     @cached_property
-    def told(self) -> list[IdsFound]:
+    def id_parts(self) -> list[IdsOutput]:
         """The parts of the ids, none where duplicates are not told."""
-        return [each.found for each in self.levels[1] if isinstance(each.found, IdsFound)]
+        return [result.output for result in self.levels[1] if isinstance(result.output, IdsOutput)]
 
     @cached_property
-    def said(self) -> InputObservations:
+    def observations(self) -> InputObservations:
         """What all records say."""
-        return together(share.said for share in self.shares)
+        return combined(share.observations for share in self.shares)
 
     @cached_property
-    def moved(self) -> WatermarkUpdate:
+    def input_clocks(self) -> WatermarkUpdate:
         """The clocks of the inputs after the epoch."""
-        return self._moved(self.plan.hold)
+        return self._input_clocks(self.plan.hold)
 
-    def _moved(self, hold: WatermarkHold | None) -> WatermarkUpdate:
-        plan, wanted = self.plan, self.work.chain.stages[0].trigger.percentiles
-        return moved(plan.clocks, self.said, plan.processing_time, wanted, is_last=plan.is_last, hold=hold)
+    def _input_clocks(self, hold: WatermarkHold | None) -> WatermarkUpdate:
+        plan, percentiles = self.plan, tuple(self.work.chain.stages[0].trigger.percentiles)
+        return watermark_update(
+            plan.clocks, self.observations, plan.processing_time, percentiles, is_last=plan.is_last, hold=hold
+        )
 
     @cached_property
     def held_to(self) -> WatermarkHold | None:
         """What the epoch was held to, where its watermarks would have gone further; None where nothing was held."""
-        hold, held = self.plan.hold, self.moved
+        hold, clocks = self.plan.hold, self.input_clocks
         if hold is None or self.plan.is_last:
             return None
-        free = self._moved(None)
-        is_held = (free.inputs, free.watermark) != (held.inputs, held.watermark) or self.chain.is_held
+        free = self._input_clocks(None)
+        is_held = (free.inputs, free.watermark) != (clocks.inputs, clocks.watermark) or self.chain.is_held
         return hold if is_held else None
 
     @property
     def clocks(self) -> ChainClocks:
         """What is stored of the clocks of the chain."""
-        parts, idle = self.chain.parts, self.moved.together.idle_deadline
+        parts, idle = self.chain.parts, self.input_clocks.combined.idle_deadline
         return ChainClocks(
             output_watermarks=tuple(clocks.output_watermark for clocks in self.chain.clocks),
             due_event=min(part.due_event for part in parts),
@@ -84,11 +86,11 @@ class EpochOutcome:
         """
         if self.held_to is not None:
             return NEVER
-        together = self.moved.together
-        waited = [part.due_event for part in self.chain.parts]
+        source = self.input_clocks.combined
+        awaited = [part.due_event for part in self.chain.parts]
         # a later stage may wait for less, which its own input watermark has not passed: time does not help it on
-        due = min((at for at in waited if at >= together.watermark), default=NEVER)
-        return Instant(due + 1) if due < together.by_time else NEVER
+        due = min((at for at in awaited if at >= source.watermark), default=NEVER)
+        return Instant(due + 1) if due < source.by_time else NEVER
 
     @property
     def acknowledged(self) -> frozenset[int]:
@@ -99,21 +101,21 @@ class EpochOutcome:
         """How many there are at least: a user's own code may make more."""
         if level == 0:
             return len(self.plan.shares)
-        return 1 if isinstance(self.levels[level][0].found, PanesFound) else self.plan.parts
+        return 1 if isinstance(self.levels[level][0].output, PanesOutput) else self.plan.parts
 
     def outcomes(self) -> tuple[StageOutcome, ...]:
         """What became of each stage."""
-        read = [found.accounting for found in self.shares] + [found.accounting for found in self.told]
+        read = [share.accounting for share in self.shares] + [part.accounting for part in self.id_parts]
         return self.chain.outcomes(Accounting.of_all(read))
 
     @property
     def tables(self) -> dict[str, tuple[Layer, ...]]:
         """The layers of all tables of state after the epoch."""
-        found = self.chain.tables
+        tables = self.chain.tables
         if self.work.pipeline.deduplicate is not None:
-            watermark, tops = self.chain.clocks[0].watermark, [part.ids for part in self.told]
-            found[IDS] = layers_after(self.plan.ids, watermark, self.plan.epoch, tops)
-        return found
+            watermark, tops = self.chain.clocks[0].watermark, [part.ids for part in self.id_parts]
+            tables[IDS] = layers_after(self.plan.ids, watermark, self.plan.epoch, tops)
+        return tables
 
     def logs(self) -> dict[str, Files]:
         """The files of the epoch by the log that they go to."""
@@ -122,14 +124,14 @@ class EpochOutcome:
 
     @property
     def _late(self) -> Files:
-        late = [found.late for found in self.shares] + [found.late for found in self.told]
+        late = [share.late for share in self.shares] + [part.late for part in self.id_parts]
         return tuple(file for files in late for file in files)
 
     @property
     def _rejected(self) -> Files:
         """Dead letters: records, then panes."""
-        return (*(file for found in self.shares for file in found.rejected), *self.chain.rejected)
+        return (*(file for share in self.shares for file in share.rejected), *self.chain.rejected)
 
     def requests(self) -> dict[str, int]:
         """Storage requests of all tasks, by kind."""
-        return summed(each.requests for level in self.levels for each in level)
+        return summed(result.requests for level in self.levels for result in level)

@@ -15,9 +15,16 @@ from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
 from headrace.distribute.tasks.stages import step_part
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
-from headrace.distribute.tasks.task_results import Found, Message, PanesFound, TaskResult, UpstreamResults, attempted
+from headrace.distribute.tasks.task_results import (
+    Message,
+    PanesOutput,
+    TaskOutput,
+    TaskResult,
+    UpstreamResults,
+    attempted,
+)
 
-Ran = tuple[Found | None, Bundles]
+Ran = tuple[TaskOutput | None, Bundles]
 
 
 def levels_below(work: TaskEnvironment, first_stage: int = 0) -> int:
@@ -66,36 +73,36 @@ def rows_task(
 
 def nothing_task(work: TaskEnvironment, plan: EpochPlan) -> Message:
     """Says that there is an epoch to do to stages whose elements go through a user's own code, and may be none."""
-    return _message(EpochTask(plan, work, 0), None, lambda: (PanesFound(), {}))
+    return _message(EpochTask(plan, work, 0), None, lambda: (PanesOutput(), {}))
 
 
 def part_task(
-    work: TaskEnvironment, plan: EpochPlan, level: int, part: int, heard: Sequence[ReceivedMessage]
+    work: TaskEnvironment, plan: EpochPlan, level: int, part: int, messages: Sequence[ReceivedMessage]
 ) -> Message:
-    """What ``part`` of the level number ``level`` below the map side says of what it ``heard``."""
-    task, above = EpochTask(plan, work, part), UpstreamResults.of(heard)
-    bundles = [each.rows for each in heard if each.rows is not None]
+    """What ``part`` of the level number ``level`` below the map side says of the ``messages`` that it received."""
+    task, upstream = EpochTask(plan, work, part), UpstreamResults.of(messages)
+    bundles = [message.rows for message in messages if message.rows is not None]
     tells_ids = _tells_ids(work, plan.first_stage)
 
     def run() -> Ran:
         if tells_ids and level == 0:
-            return tell_duplicates(task, above, bundles)
-        return step_part(task, plan.first_stage + level - tells_ids, above, bundles)
+            return tell_duplicates(task, upstream, bundles)
+        return step_part(task, plan.first_stage + level - tells_ids, upstream, bundles)
 
-    return _message(task, above, run)
+    return _message(task, upstream, run)
 
 
-def _message(task: EpochTask, above: UpstreamResults | None, run: Callable[[], Ran]) -> Message:
+def _message(task: EpochTask, upstream: UpstreamResults | None, run: Callable[[], Ran]) -> Message:
     """What a task says; ``run`` is what it does. Raises RetryError: another attempt may end otherwise; any other typed
     error is said.
     """
     before = task.work.requests()
-    error = None if above is None else above.error
-    found: Found | None = None
+    error = None if upstream is None else upstream.error
+    output: TaskOutput | None = None
     bundles: Bundles = {}
     if error is None:
         ran, error = attempted(run)
-        found, bundles = ran or (None, {})
-    heard, history = (b"", ()) if above is None else (above.heard, above.history(task.number))
-    passed = TaskResult(found, heard, history, error, task.work.requests_since(before))
-    return Message(task.number, passed, bundles)
+        output, bundles = ran or (None, {})
+    received, history = (b"", ()) if upstream is None else (upstream.digest, upstream.history(task.number))
+    result = TaskResult(output, received, history, error, task.work.requests_since(before))
+    return Message(task.number, result, bundles)

@@ -12,7 +12,7 @@ from headrace.distribute.side_outputs import dead_panes
 from headrace.distribute.tasks.map_side import Bundles, typed
 from headrace.distribute.tasks.shuffle.shuffle_input import bundle
 from headrace.distribute.tasks.task_environment import EpochTask
-from headrace.distribute.tasks.task_results import PanesFound
+from headrace.distribute.tasks.task_results import PanesOutput
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult
@@ -27,18 +27,18 @@ ORDER = "_order_"
 
 def leaving(result: StageResult) -> pa.RecordBatch:
     """The panes of a part of a stage as elements, with their order."""
-    found = result.emitted()
-    order = {f"{ORDER}{name}": values for name, values in found.order.items()}
-    return pa.RecordBatch.from_pydict({**found.elements, **order}, schema=leaving_schema(result.stage))
+    panes = result.emitted()
+    order = {f"{ORDER}{name}": values for name, values in panes.order.items()}
+    return pa.RecordBatch.from_pydict({**panes.elements, **order}, schema=leaving_schema(result.stage))
 
 
 def leaving_schema(stage: CompiledStage) -> pa.Schema:
     """The columns of ``leaving``."""
-    own = stage.stage
-    columns = {name: ARROW_TYPES[kind] for name, kind in {**own.key_types, **own.pane_schema}.items()}
+    node = stage.stage
+    columns = {name: ARROW_TYPES[kind] for name, kind in {**node.key_types, **node.pane_schema}.items()}
     long = pa.int64()
     order = {c.MOMENT: long, c.WINDOW_END: long, c.WINDOW_START: long}
-    order |= {name: ARROW_TYPES[kind] for name, kind in own.key_types.items()}
+    order |= {name: ARROW_TYPES[kind] for name, kind in node.key_types.items()}
     order[c.SEQUENCE] = long
     places = {f"{ORDER}{name}": kind for name, kind in order.items()}
     return pa.schema([*columns.items(), (c.EVENT_TIME, long), (c.SIGN, long), *places.items()])
@@ -46,11 +46,11 @@ def leaving_schema(stage: CompiledStage) -> pa.Schema:
 
 def read_panes(task: EpochTask) -> Iterator[pa.RecordBatch]:
     """The panes in file number ``task.number`` of those that the plan names."""
-    data = verify(task.work.store, task.plan.elements[task.number])
-    yield from pq.read_table(pa.BufferReader(data), use_threads=False).combine_chunks().to_batches()
+    content = verify(task.work.store, task.plan.elements[task.number])
+    yield from pq.read_table(pa.BufferReader(content), use_threads=False).combine_chunks().to_batches()
 
 
-def map_panes(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[PanesFound, Bundles]:
+def map_panes(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[PanesOutput, Bundles]:
     """``batches``, which a user's own code made of panes, as elements of the first stage of the plan."""
     plan, work, number = task.plan, task.work, task.plan.first_stage
     stage = work.chain.stages[number]
@@ -62,6 +62,6 @@ def map_panes(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[Panes
     judged = judge(stage, elements)
     order: Mapping[str, pa.Array] | None = {name: rows.column(name) for name in by} if stage.is_ordered else None
     before = plan.state.clocks[number].watermark
-    made = bundle(stage, judged, order, before, task.behind(number), share=task.number, number=plan.parts)
+    shuffled = bundle(stage, judged, order, before, task.output_watermark(number), share=task.number, number=plan.parts)
     dead = dead_panes(stage, number, elements, judged, plan.epoch)
-    return PanesFound(made.aggregated.accounting, task.put(f"{REJECTED}-{number}", dead)), made.parts
+    return PanesOutput(shuffled.aggregated.accounting, task.put(f"{REJECTED}-{number}", dead)), shuffled.parts

@@ -37,7 +37,7 @@ class EpochPlan:
     latest event time so far; ``hold`` has the watermarks that the epoch does not pass, None for no such limit.
 
     An epoch is one job, unless panes go through a user's own code: then each stage that they come to begins another,
-    with ``first_stage``, what the stage ``above`` passed on, and its panes, the ``elements``.
+    with ``first_stage``, the results of the ``upstream`` stage, and its panes, the ``elements``.
     """
 
     prefix: str
@@ -53,7 +53,7 @@ class EpochPlan:
     is_last: bool = False
     hold: WatermarkHold | None = None
     first_stage: int = 0
-    above: "tuple[TaskResult, ...]" = ()
+    upstream: "tuple[TaskResult, ...]" = ()
     elements: tuple[DataFile, ...] = ()
 
     @property
@@ -66,31 +66,32 @@ def shares(pipeline: Pipeline, files: ByInput, number: int) -> tuple[Share, ...]
     """``files`` in shares of nearly the same size in bytes, an empty one if there are none: up to ``number``, which can
     be read at once, or more where there is much to read. A file has pieces for as many as read it at once.
     """
-    whole = in_arrival_order(pipeline, files)
-    total = sum(each.file.size for each in whole)
+    whole_files = in_arrival_order(pipeline, files)
+    total = sum(piece.file.size for piece in whole_files)
     least = LEAST_OF_A_FILE if total < number * MOST_OF_A_SHARE else 2 * MOST_OF_A_SHARE
-    pieces = [piece for each in whole for piece in divided(pipeline, each, min(number, 1 + each.file.size // least))]
+    counts = [min(number, 1 + whole.file.size // least) for whole in whole_files]
+    pieces = [piece for whole, of in zip(whole_files, counts, strict=True) for piece in divided(pipeline, whole, of)]
     number = max(number, total // MOST_OF_A_SHARE)
-    found: dict[int, list[Piece]] = {}
+    by_share: dict[int, list[Piece]] = {}
     before = 0
-    for each in pieces:
-        begin, end = each.span.bounds(each.file.size)
+    for piece in pieces:
+        begin, end = piece.span.bounds(piece.file.size)
         middle = before + begin + end
-        found.setdefault(min(middle * number // max(2 * total, 1), number - 1), []).append(each)
-        before += 2 * each.file.size if each.span.after == each.span.of else 0
-    return tuple(tuple(_joined(share)) for _, share in sorted(found.items())) or ((),)
+        by_share.setdefault(min(middle * number // max(2 * total, 1), number - 1), []).append(piece)
+        before += 2 * piece.file.size if piece.span.after == piece.span.of else 0
+    return tuple(tuple(_joined(share)) for _, share in sorted(by_share.items())) or ((),)
 
 
 def _joined(share: Sequence[Piece]) -> list[Piece]:
     """``share`` with neighbours in a file as one piece, where one is not too large."""
-    found: list[Piece] = []
-    for each in share:
-        last = found[-1] if found else None
-        if last is not None and last.file == each.file and last.input == each.input and _fits(last, each):
-            found[-1] = replace(last, span=Span(last.span.first, each.span.after, each.span.of))
+    joined: list[Piece] = []
+    for piece in share:
+        last = joined[-1] if joined else None
+        if last is not None and last.file == piece.file and last.input == piece.input and _fits(last, piece):
+            joined[-1] = replace(last, span=Span(last.span.first, piece.span.after, piece.span.of))
         else:
-            found.append(each)
-    return found
+            joined.append(piece)
+    return joined
 
 
 def _fits(left: Piece, right: Piece) -> bool:
@@ -101,7 +102,7 @@ def _fits(left: Piece, right: Piece) -> bool:
 
 def undivided(plan: EpochPlan) -> EpochPlan:
     """``plan`` with every file read as a whole, by who was to read its first piece."""
-    whole = tuple(
-        tuple(replace(each, span=WHOLE_FILE) for each in share if each.span.first == 0) for share in plan.shares
+    whole_files = tuple(
+        tuple(replace(piece, span=WHOLE_FILE) for piece in share if piece.span.first == 0) for share in plan.shares
     )
-    return replace(plan, shares=whole)
+    return replace(plan, shares=whole_files)

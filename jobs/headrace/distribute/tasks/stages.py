@@ -11,26 +11,26 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.distribute.chain import Chain
-from headrace.distribute.input_clocks import moved
+from headrace.distribute.input_clocks import watermark_update
 from headrace.distribute.side_outputs import dead_panes
 from headrace.distribute.stage_clocks import StageClocks
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.panes import leaving
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.shuffle_input import ShuffleInput, bundle, deltas_of
-from headrace.distribute.tasks.tables import files_of, gone_from, open_own, put_table
+from headrace.distribute.tasks.tables import expired_prefix, files_of, open_own, put_table
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.distribute.tasks.task_results import (
     Files,
-    IdsFound,
-    ShareFound,
-    StageFound,
+    IdsOutput,
+    ShareOutput,
+    StageOutput,
     Stored,
     TaskResult,
     UpstreamResults,
     summed,
 )
-from headrace.distribute.watermark_inputs import together
+from headrace.distribute.watermark_inputs import combined
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import distinct
@@ -62,27 +62,29 @@ def output_of(stage: CompiledStage, watermark: Instant, holds: "list[Instant]") 
 
 
 def entering(
-    plan: EpochPlan, chain: Chain, number: int, above: tuple[TaskResult, ...]
+    plan: EpochPlan, chain: Chain, number: int, upstream: tuple[TaskResult, ...]
 ) -> tuple[FiringClocks, StageClocks]:
-    """The step of stage ``number`` in this epoch, and its clocks after it, by what the level ``above`` found."""
+    """The step of stage ``number`` in this epoch, and its clocks after it, by the results of the ``upstream`` level."""
     stage, before = chain.stages[number], plan.state.clocks[number]
     if number and number == plan.first_stage:
-        above = plan.above
+        upstream = plan.upstream
     if number == 0:
-        shares = [each.found for each in _shares(above)]
-        said = together(found.said for found in shares if isinstance(found, ShareFound))
-        wanted = stage.trigger.percentiles
-        clocks = moved(plan.clocks, said, plan.processing_time, wanted, is_last=plan.is_last, hold=plan.hold)
-        return before.advanced(stage, plan.processing_time, clocks.watermark, clocks.together.percentiles)
-    found = [each.found for each in above]
-    outputs = [each.hold for each in found if isinstance(each, StageFound)]
+        shares = [result.output for result in _shares(upstream)]
+        observations = combined(share.observations for share in shares if isinstance(share, ShareOutput))
+        percentiles = tuple(stage.trigger.percentiles)
+        clocks = watermark_update(
+            plan.clocks, observations, plan.processing_time, percentiles, is_last=plan.is_last, hold=plan.hold
+        )
+        return before.advanced(stage, plan.processing_time, clocks.watermark, clocks.combined.percentiles)
+    parts = [result.output for result in upstream]
+    outputs = [part.hold for part in parts if isinstance(part, StageOutput)]
     limit = [] if plan.hold is None else [plan.hold.output(number - 1)]
     return before.advanced(stage, plan.processing_time, Instant(min([*outputs, *limit])), {})
 
 
-def _shares(above: tuple[TaskResult, ...]) -> tuple[TaskResult, ...]:
-    """What the map side passed on: the level above, or the one above that which tells duplicates."""
-    return above[0].history[0] if isinstance(above[0].found, IdsFound) else above
+def _shares(upstream: tuple[TaskResult, ...]) -> tuple[TaskResult, ...]:
+    """The results of the map side: the level above, or the one above that which tells duplicates."""
+    return upstream[0].history[0] if isinstance(upstream[0].output, IdsOutput) else upstream
 
 
 @dataclass(frozen=True)
@@ -117,52 +119,52 @@ class _Part:
     def is_last(self) -> bool:
         return self.number == len(self.work.chain.stages) - 1
 
-    def run(self, above: UpstreamResults, rows: list[pa.RecordBatch]) -> tuple[StageFound, Bundles]:
+    def run(self, upstream: UpstreamResults, rows: list[pa.RecordBatch]) -> tuple[StageOutput, Bundles]:
         plan, stage = self.plan, self.stage
-        clocks, after = entering(plan, self.work.chain, self.number, above.passed)
-        deltas = deltas_of(stage, rows, self.before.watermark, self.task.behind(self.number))
+        clocks, after = entering(plan, self.work.chain, self.number, upstream.results)
+        deltas = deltas_of(stage, rows, self.before.watermark, self.task.output_watermark(self.number))
         stored_layers = plan.state.tables[self.table]
         layers = Layers(stage, open_own(self.task, stored_layers, stage.state_schema))
-        left = Layers(stage, layers.layers[gone_from(stored_layers, after.watermark) :])
-        came = _StageOutput(self.task.putting(self.work.chain.names.panes))
-        changes = (left.kept(result.changes) for result in self._results(layers, deltas, clocks, came))
+        left = Layers(stage, layers.layers[expired_prefix(stored_layers, after.watermark) :])
+        output = _SliceOutputs(self.task.putting(self.work.chain.names.panes))
+        changes = (left.kept(result.changes) for result in self._results(layers, deltas, clocks, output))
         stored = put_table(self.task, self.table, changes)
-        now = left.grown([each.run for each in stored], plan.epoch)
-        due_event, due_time = now.next_due(after.watermark, after.processing_time)
+        grown = left.grown([piece.run for piece in stored], plan.epoch)
+        due_event, due_time = grown.next_due(after.watermark, after.processing_time)
         hold = after.watermark
         if stage.stamps_elements or not stage.trigger.ready_past_end:
-            hold = now.earliest_hold(after.watermark)
-        below, rejected = self._below(came.emitted)
-        found = StageFound(
-            counts=came.counts(),
-            changed=came.changed,
+            hold = grown.earliest_hold(after.watermark)
+        shuffled, rejected = self._below(output.emitted)
+        result = StageOutput(
+            counts=output.counts(),
+            changed=output.changed,
             hold=hold,
             due_event=due_event,
             due_time=due_time,
-            state=Stored(files_of(stored), now.layers[-1].expires) if stored else Stored(),
-            panes=came.panes.done(),
-            below=below.aggregated.accounting,
+            state=Stored(files_of(stored), grown.layers[-1].expires) if stored else Stored(),
+            panes=output.panes.done(),
+            panes_accounting=shuffled.aggregated.accounting,
             rejected=rejected,
-            elements=self.task.put(f"elements-{self.number}", _whole(came.leaving)),
+            elements=self.task.put(f"elements-{self.number}", _concatenated(output.leaving)),
         )
-        return found, below.parts
+        return result, shuffled.parts
 
     def _results(
-        self, layers: Layers, deltas: Sequence[pa.RecordBatch], clocks: FiringClocks, came: "_StageOutput"
+        self, layers: Layers, deltas: Sequence[pa.RecordBatch], clocks: FiringClocks, output: "_SliceOutputs"
     ) -> Iterator[StageResult]:
-        """The step of the part, slice by slice; what is not state is added to what it ``came`` to."""
-        for own, delta in self._slices(layers, deltas, clocks):
-            result = self._step(own, delta, clocks)
+        """The step of the part, slice by slice; what is not state is added to ``output``."""
+        for slice_layers, delta in self._slices(layers, deltas, clocks):
+            result = self._step(slice_layers, delta, clocks)
             if result is None:
                 continue
-            came.counted.append(result.counts)
-            came.changed += result.changes.num_rows
+            output.slice_counts.append(result.counts)
+            output.changed += result.changes.num_rows
             if self.is_last:
-                came.panes.add(result.panes())
+                output.panes.add(result.panes())
             elif self.work.chain.goes_through_spark(self.number + 1):
-                came.leaving.append(leaving(result))
+                output.leaving.append(leaving(result))
             elif len(result.emission.row):
-                came.emitted.append(result.emitted())
+                output.emitted.append(result.emitted())
             yield result
 
     def _slices(
@@ -171,11 +173,11 @@ class _Part:
         rows = sum(delta.num_rows for delta in deltas) + layers.most_found(clocks, self.plan.signals)
         slices = parts(self.plan.parts)[self.task.number].cut(-(-rows // SLICE_ROWS)) if rows > SLICE_ROWS else ()
         if not slices:
-            yield layers, _whole(deltas)
-        for own in slices:
-            spans = [own.span(delta.column(c.HASH).to_numpy()) for delta in deltas]
+            yield layers, _concatenated(deltas)
+        for keys in slices:
+            spans = [keys.span(delta.column(c.HASH).to_numpy()) for delta in deltas]
             cut = [delta.slice(span.start, span.stop - span.start) for delta, span in zip(deltas, spans, strict=True)]
-            yield layers.within(own), _whole([rows for rows in cut if rows.num_rows])
+            yield layers.within(keys), _concatenated([rows for rows in cut if rows.num_rows])
 
     def _step(self, layers: Layers, delta: pa.RecordBatch | None, clocks: FiringClocks) -> StageResult | None:
         plan, stage = self.plan, self.stage
@@ -200,37 +202,37 @@ class _Part:
         stage = self.work.chain.stages[number]
         panes = in_emitted_order(emitted)
         judged = judge(stage, panes.elements)
-        made = bundle(
+        shuffled = bundle(
             stage,
             judged,
             panes.order if stage.is_ordered else None,
             plan.state.clocks[number].watermark,
-            self.task.behind(number),
+            self.task.output_watermark(number),
             share=self.task.number,
             number=plan.parts,
         )
         dead = dead_panes(stage, number, panes.elements, judged, plan.epoch)
-        return made, self.task.put(f"{REJECTED}-{number}", dead)
+        return shuffled, self.task.put(f"{REJECTED}-{number}", dead)
 
 
 @dataclass
-class _StageOutput:
-    """What the slices of a part came to so far, besides state: panes, which are stored as they come, or what goes on to
-    the stage below, itself or through a user's own code.
+class _SliceOutputs:
+    """The output of the slices of a part so far, besides state: panes, which are stored as they come, or what goes on
+    to the stage below, itself or through a user's own code.
     """
 
     panes: ParquetWriter
-    counted: list[Counts] = field(default_factory=list)
+    slice_counts: list[Counts] = field(default_factory=list)
     changed: int = 0
     emitted: list[Emitted] = field(default_factory=list)
     leaving: list[pa.RecordBatch] = field(default_factory=list)
 
     def counts(self) -> Counts | None:
         """Counts of all slices; None if no slice had anything to look at."""
-        return Counts(**summed(vars(each) for each in self.counted)) if self.counted else None
+        return Counts(**summed(vars(counts) for counts in self.slice_counts)) if self.slice_counts else None
 
 
-def _whole(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
+def _concatenated(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
     """Pieces, one below the other; None if there are none."""
     if len(pieces) < 2:
         return pieces[0] if pieces else None
@@ -238,7 +240,7 @@ def _whole(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
 
 
 def step_part(
-    task: EpochTask, number: int, above: UpstreamResults, rows: list[pa.RecordBatch]
-) -> tuple[StageFound, Bundles]:
-    """One epoch of a part of stage ``number``, to which the level above said ``above`` and sent ``rows``."""
-    return _Part(task, number).run(above, rows)
+    task: EpochTask, number: int, upstream: UpstreamResults, rows: list[pa.RecordBatch]
+) -> tuple[StageOutput, Bundles]:
+    """One epoch of a part of stage ``number``; the level above passed on ``upstream`` and sent ``rows``."""
+    return _Part(task, number).run(upstream, rows)

@@ -18,8 +18,8 @@ def open_layers(
     work: TaskEnvironment, layers: Sequence[Layer], schema: pa.Schema, part: int, number: int
 ) -> tuple[StateLayer, ...]:
     """Stored ``layers``, oldest first, as far as ``part`` of the keys goes, out of so many."""
-    own = parts(number)[part]
-    return tuple(open_rows(work.rows, work.store, schema, layer, own) for layer in layers)
+    keys = parts(number)[part]
+    return tuple(open_rows(work.rows, work.store, schema, layer, keys) for layer in layers)
 
 
 def open_own(task: EpochTask, layers: Sequence[Layer], schema: pa.Schema) -> tuple[StateLayer, ...]:
@@ -51,17 +51,17 @@ def layers_after(layers: Sequence[Layer], watermark: Instant, epoch: int, tops: 
     stored = [top for top in tops if top.files]
     files = tuple(file for top in stored for file in top.files)
     ends = [top.expires for top in stored]
-    left = layers[gone_from(layers, watermark) :]
+    left = layers[expired_prefix(layers, watermark) :]
     if not files:
         return tuple(left)
     return (*left, Layer.of(files, epoch, epoch, None if NEVER in ends else int(max(ends))))
 
 
-def gone_from(layers: Sequence[Layer], watermark: Instant) -> int:
+def expired_prefix(layers: Sequence[Layer], watermark: Instant) -> int:
     """How many of the oldest count no more. Newer ones stay while something older does, which they may hide."""
-    gone = 0
+    expired = 0
     for layer in layers:
         if layer.expires is None or watermark <= layer.expires:
             break
-        gone += 1
-    return gone
+        expired += 1
+    return expired

@@ -46,8 +46,8 @@ class TaskEnvironment:
     @property
     def arrives_in_turns(self) -> bool:
         """Whether the order of arrival counts in the first stage, and is not that of the tasks that read."""
-        made = any(given.source.transform is not None for given in self.pipeline.inputs)
-        return self.chain.stages[0].is_ordered and made
+        has_user_code = any(input_.source.transform is not None for input_ in self.pipeline.inputs)
+        return self.chain.stages[0].is_ordered and has_user_code
 
     def requests(self) -> dict[str, int]:
         """All requests so far, of every store."""
@@ -87,7 +87,7 @@ class EpochTask:
         hashed = self.work.chain.stages[-1].hashes_of
         return ParquetWriter(self.work.store, file_name(self.plan.prefix, table, self.number), hashed)
 
-    def behind(self, stage: int = 0) -> Instant:
+    def output_watermark(self, stage: int = 0) -> Instant:
         """The output watermark behind which elements of a stage give their panes no timestamp."""
         stamps = self.work.chain.stages[stage].stamps_elements
         return self.plan.state.clocks[stage].output_watermark if stamps else MIN_INSTANT

@@ -38,19 +38,19 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class ShareFound:
+class ShareOutput:
     """What a share of the input gave: what its records say and what became of them (where duplicates are told apart
     only of those that take no part), late and rejected rows.
     """
 
-    said: InputObservations = field(default_factory=InputObservations)
+    observations: InputObservations = field(default_factory=InputObservations)
     accounting: Accounting = field(default_factory=Accounting)
     late: Files = ()
     rejected: Files = ()
 
 
 @dataclass(frozen=True)
-class IdsFound:
+class IdsOutput:
     """What became of the records of a part of the ids; the ids to remember."""
 
     accounting: Accounting = field(default_factory=Accounting)
@@ -59,10 +59,10 @@ class IdsFound:
 
 
 @dataclass(frozen=True)
-class StageFound:
-    """What an epoch did to a part of a stage. ``below``: what became of its panes in the stage below; ``rejected`` are
-    those that have no key there. ``elements``: its panes, where they go through a user's own code. ``hold``: the
-    earliest hold of its windows, or the watermark.
+class StageOutput:
+    """What an epoch did to a part of a stage. ``panes_accounting``: what became of its panes in the stage below;
+    ``rejected`` are those that have no key there. ``elements``: its panes, where they go through a user's own code.
+    ``hold``: the earliest hold of its windows, or the watermark.
     """
 
     counts: Counts | None = None
@@ -72,13 +72,13 @@ class StageFound:
     due_time: Instant = NEVER
     state: Stored = field(default_factory=Stored)
     panes: Files = ()
-    below: Accounting = field(default_factory=Accounting)
+    panes_accounting: Accounting = field(default_factory=Accounting)
     rejected: Files = ()
     elements: Files = ()
 
 
 @dataclass(frozen=True)
-class PanesFound:
+class PanesOutput:
     """What became of panes that a user's own code made, in the stage below; ``rejected`` have no key there."""
 
     accounting: Accounting = field(default_factory=Accounting)
@@ -99,18 +99,17 @@ class Folded:
     files: Files = ()
 
 
-Found = ShareFound | IdsFound | StageFound | PanesFound | Merged | Folded
+TaskOutput = ShareOutput | IdsOutput | StageOutput | PanesOutput | Merged | Folded
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task passes on: what it ``found``, a digest of all that it had ``heard``, and (task 0 alone) the history:
-    what the tasks of each level above found. ``error``: why there is nothing of it. ``requests`` and ``seconds`` are
-    its own.
+    """What a task passes on: its ``output``, the digest of all messages that it received, and (task 0 alone) the
+    history: the results of each level above. ``error``: why there is no output. ``requests`` are its own.
     """
 
-    found: Found | None
-    heard: bytes = b""
+    output: TaskOutput | None
+    received_digest: bytes = b""
     history: "tuple[tuple[TaskResult, ...], ...]" = ()
     error: "Failure | None" = None
     requests: Mapping[str, int] = field(default_factory=dict)
@@ -119,24 +118,24 @@ class TaskResult:
     def content(self) -> bytes:
         """What two runs of a task must have in common."""
         error = None if self.error is None else (self.error.kind, str(self.error.error()))
-        return canonical_digest((self.found, self.heard, error))
+        return canonical_digest((self.output, self.received_digest, error))
 
 
 @dataclass(frozen=True)
 class Message:
-    """What ``task`` says to those of the level below: to all what it passed on, to some parts ``bundles`` of rows."""
+    """What ``task`` says to those of the level below: its ``result`` to all, ``bundles`` of rows to some parts."""
 
     task: int
-    passed: TaskResult
+    result: TaskResult
     bundles: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
 
     def blobs(self, parts: int) -> Iterator[pa.RecordBatch]:
         """Rows of blobs for an exchange to ``parts`` parts."""
-        return say(self.task, parts, self.passed, self.passed.content, self.bundles)
+        return say(self.task, parts, self.result, self.result.content, self.bundles)
 
-    def heard(self, part: int) -> ReceivedMessage:
+    def received_by(self, part: int) -> ReceivedMessage:
         """The message for ``part`` in the same process, where no task runs twice."""
-        return ReceivedMessage(self.task, b"", self.passed, self.bundles.get(part))
+        return ReceivedMessage(self.task, b"", self.result, self.bundles.get(part))
 
 
 @dataclass(frozen=True)
@@ -154,10 +153,10 @@ class Failure:
 
     def error(self) -> HeadraceError:
         """Rebuilds the error without its constructor, which may take other arguments."""
-        made = self.kind.__new__(self.kind)
-        made.args = self.args
-        made.__dict__.update(self.state)
-        return made
+        error = self.kind.__new__(self.kind)
+        error.args = self.args
+        error.__dict__.update(self.state)
+        return error
 
 
 def attempted(run: Callable[[], T]) -> tuple[T | None, Failure | None]:
@@ -173,33 +172,33 @@ def attempted(run: Callable[[], T]) -> tuple[T | None, Failure | None]:
 
 @dataclass(frozen=True)
 class UpstreamResults:
-    """What all tasks of the level above passed on. ``error``: the first that there was."""
+    """The ``results`` of all tasks of the level above, the ``digest`` of their messages, and their first ``error``."""
 
-    passed: tuple[TaskResult, ...]
-    heard: bytes
+    results: tuple[TaskResult, ...]
+    digest: bytes
     error: Failure | None
 
     @classmethod
-    def of(cls, heard: Sequence[ReceivedMessage]) -> "UpstreamResults":
+    def of(cls, messages: Sequence[ReceivedMessage]) -> "UpstreamResults":
         """Gathers the messages of all tasks of the level above."""
-        passed = tuple(each.found for each in heard)
-        digest = hashlib.sha256(b"".join(each.digest for each in heard)).digest()
-        error = next((each.error for each in passed if each.error is not None), None)
-        if error is None and len({each.heard for each in passed}) > 1:
+        results = tuple(message.result for message in messages)
+        digest = hashlib.sha256(b"".join(message.digest for message in messages)).digest()
+        error = next((result.error for result in results if result.error is not None), None)
+        if error is None and len({result.received_digest for result in results}) > 1:
             error = Failure.of(DisagreementError("tasks of one level got different results: run the epoch again"))
-        return cls(passed, digest, error)
+        return cls(results, digest, error)
 
     def history(self, task: int) -> "tuple[tuple[TaskResult, ...], ...]":
         """What ``task`` below passes on of them."""
         if task:
             return ()
-        return (*self.passed[0].history, tuple(replace(each, history=()) for each in self.passed))
+        return (*self.results[0].history, tuple(replace(result, history=()) for result in self.results))
 
 
 def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Counts by kind, added up."""
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for count in counts:
         for kind, number in count.items():
-            found[kind] = found.get(kind, 0) + number
-    return found
+            totals[kind] = totals.get(kind, 0) + number
+    return totals

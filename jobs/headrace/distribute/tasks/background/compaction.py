@@ -47,16 +47,16 @@ def fold_task(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop | Non
 
 
 def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> Files:
-    own = cut(plan.parts)[part]
+    keys = cut(plan.parts)[part]
     stage = work.chain.stages[-1]
-    files = [file for file in plan.files if own.overlaps(file.groups)]
-    pieces = own.cut(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS))
-    held: list[list[pa.RecordBatch]] = [[] for _ in pieces]
+    files = [file for file in plan.files if keys.overlaps(file.groups)]
+    pieces = keys.cut(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS))
+    by_piece: list[list[pa.RecordBatch]] = [[] for _ in pieces]
     for file in stop.checked(files):
         for panes in read_some(work.store, file, stage.pane_schema, plan.names.get(file.path, {})):
-            for rows, some in zip(held, _cut(stage, panes, pieces), strict=True):
-                rows.append(some)
-    folded = (_newest(stage, rows, bottom=plan.bottom) for rows in held)
+            for batches, batch in zip(by_piece, _cut(stage, panes, pieces), strict=True):
+                batches.append(batch)
+    folded = (_newest(stage, batches, bottom=plan.bottom) for batches in by_piece)
     name = file_name(plan.prefix, work.chain.names.current, part)
     return put_rows(work.store, name, stop.checked(folded), stage.hashes_of)
 
@@ -69,6 +69,6 @@ def _cut(stage: CompiledStage, panes: pa.RecordBatch, pieces: Sequence[KeyGroupR
     return [panes.take(pa.array(order[piece.span(ascending)])) for piece in pieces]
 
 
-def _newest(stage: CompiledStage, held: Sequence[pa.RecordBatch], *, bottom: bool) -> pa.RecordBatch:
-    rows = newest_records(stage, together(stage.pane_schema, held))
+def _newest(stage: CompiledStage, batches: Sequence[pa.RecordBatch], *, bottom: bool) -> pa.RecordBatch:
+    rows = newest_records(stage, together(stage.pane_schema, batches))
     return rows.filter(pc.invert(rows.column("is_retraction"))) if bottom else rows

@@ -41,11 +41,11 @@ class LayerMerge:
     def replaced(self, layers: Sequence[Layer], files: Files) -> tuple[Layer, ...]:
         """``layers`` with what they became in their place; the oldest of them may be gone meanwhile."""
         first, last = self.epochs
-        own = [layer for layer in layers if first <= layer.first_epoch and layer.last_epoch <= last]
-        if not own:
+        merged = [layer for layer in layers if first <= layer.first_epoch and layer.last_epoch <= last]
+        if not merged:
             return tuple(layers)
-        at = layers.index(own[0])
-        return (*layers[:at], *self.merged(files), *layers[at + len(own) :])
+        at = layers.index(merged[0])
+        return (*layers[:at], *self.merged(files), *layers[at + len(merged) :])
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class MergePlan:
     watermark: Instant
     tables: Mapping[str, LayerMerge]
 
-    def replaced(self, tables: Tables, found: Sequence[Merged]) -> dict[str, tuple[Layer, ...]]:
-        """``tables`` with what the parts ``found``."""
-        files = {name: tuple(file for part in found for file in part.files[name]) for name in self.tables}
+    def replaced(self, tables: Tables, results: Sequence[Merged]) -> dict[str, tuple[Layer, ...]]:
+        """``tables`` with the ``results`` of the parts in place of their layers."""
+        files = {name: tuple(file for part in results for file in part.files[name]) for name in self.tables}
         changed = {name: merging.replaced(tables[name], files[name]) for name, merging in self.tables.items()}
         return {**tables, **changed}
 
@@ -73,8 +73,8 @@ def mergings(tables: Tables) -> dict[str, LayerMerge]:
 def merge_task(work: TaskEnvironment, plan: MergePlan, part: int, stop: Stop | None = None) -> Message:
     """What becomes of a part of the keys. Raises CancelledError once ``stop`` is set."""
     before = work.requests()
-    found, error = attempted(partial(_merge, work, plan, part, stop or Stop()))
-    return Message(part, TaskResult(found, error=error, requests=work.requests_since(before)))
+    merged, error = attempted(partial(_merge, work, plan, part, stop or Stop()))
+    return Message(part, TaskResult(merged, error=error, requests=work.requests_since(before)))
 
 
 def _merge(work: TaskEnvironment, plan: MergePlan, part: int, stop: Stop) -> Merged:
@@ -85,9 +85,9 @@ def _table(work: TaskEnvironment, plan: MergePlan, part: int, name: str, stop: S
     merging = plan.tables[name]
     if name == IDS:
         assert work.pipeline.deduplicate is not None
-        known = RememberedIds(work.pipeline.deduplicate, work.pipeline.schema, (), plan.watermark)
-        layers = open_layers(work, merging.layers, known.schema, part, plan.parts)
-        pieces = merge_ids(known.schema, layers, known.counts)
+        remembered = RememberedIds(work.pipeline.deduplicate, work.pipeline.schema, (), plan.watermark)
+        layers = open_layers(work, merging.layers, remembered.schema, part, plan.parts)
+        pieces = merge_ids(remembered.schema, layers, remembered.counts)
     else:
         stage = work.chain.stage_of(name)
         layers = open_layers(work, merging.layers, stage.state_schema, part, plan.parts)

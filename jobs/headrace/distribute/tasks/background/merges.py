@@ -39,12 +39,12 @@ class Merges:
 
     def begin(self, prefix: str, tables: Tables, watermark: Instant) -> None:
         """Begin what is to be merged of ``tables``, into files below ``prefix``, unless a merge is running."""
-        found = {} if self._beside.is_running else mergings(tables)
-        if not found:
+        planned = {} if self._beside.is_running else mergings(tables)
+        if not planned:
             return
-        files = [file for merging in found.values() for layer in merging.layers for file in layer.files]
+        files = [file for merging in planned.values() for layer in merging.layers for file in layer.files]
         parts = self._runner.tasks(sum(file.bytes for file in files))
-        plan = MergePlan(prefix, parts, watermark, found)
+        plan = MergePlan(prefix, parts, watermark, planned)
         self._beside.begin(lambda stop: (plan, self._runner.merge(plan, stop)))
 
     def adopted(self, tables: Tables, *, wait: bool) -> dict[str, tuple[Layer, ...]]:
@@ -54,13 +54,14 @@ class Merges:
         wait = wait or any(len(layers) > MOST_LAYERS for layers in tables.values())
         if not (self._beside.is_done or (wait and self._beside.is_running)):
             return dict(tables)
-        plan, heard = self._beside.result()
-        above = UpstreamResults.of(heard)
-        if above.error is not None:
-            raise above.error.error()
+        plan, messages = self._beside.result()
+        merge = UpstreamResults.of(messages)
+        if merge.error is not None:
+            raise merge.error.error()
         if self._runner.is_elsewhere:
-            self._requests = summed([self._requests, *(each.requests for each in above.passed)])
-        return plan.replaced(tables, [each.found for each in above.passed if isinstance(each.found, Merged)])
+            self._requests = summed([self._requests, *(result.requests for result in merge.results)])
+        outputs = (result.output for result in merge.results)
+        return plan.replaced(tables, [output for output in outputs if isinstance(output, Merged)])
 
     def close(self) -> None:
         """End the merge that is running, if one is, and wait until it writes nothing more."""
@@ -68,5 +69,5 @@ class Merges:
 
     def requests(self) -> Mapping[str, int]:
         """Storage requests of the merges adopted since the last call, without those that an epoch has counted."""
-        found, self._requests = self._requests, {}
-        return found
+        requests, self._requests = self._requests, {}
+        return requests

@@ -111,4 +111,4 @@ def _name(kind: type) -> bytes:
 
 def _tagged(tag: str, *parts: bytes) -> bytes:
     """``parts`` under a ``tag``, each with its length before it, so that no two ways to cut them look the same."""
-    return b"".join(len(each).to_bytes(8, "big") + each for each in (tag.encode(), *parts))
+    return b"".join(len(part).to_bytes(8, "big") + part for part in (tag.encode(), *parts))

@@ -36,30 +36,30 @@ class TornExchangeError(RetryError):
 
 @dataclass(frozen=True)
 class ReceivedMessage:
-    """What one task of the level above said to a part: what it ``found``, and rows for the part (None: none)."""
+    """What one task of the level above said to a part: its ``result``, and rows for the part (None: none)."""
 
     task: int
     digest: bytes
-    found: Any
+    result: Any
     rows: pa.RecordBatch | None
 
 
 def say(
-    task: int, parts: int, found: Any, content: bytes, bundles: Mapping[int, pa.RecordBatch]
+    task: int, parts: int, result: Any, content: bytes, bundles: Mapping[int, pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows with which ``task`` tells all ``parts`` what it ``found``, and some of them their ``bundles``.
+    """The rows with which ``task`` tells all ``parts`` its ``result``, and some of them their ``bundles``.
 
-    ``content`` stands for ``found`` in the digest: two runs of a task may differ in what does not matter.
+    ``content`` stands for ``result`` in the digest: two runs of a task may differ in what does not matter.
     """
-    written = {part: _written(rows) for part, rows in sorted(bundles.items()) if rows.num_rows}
+    streams = {part: _as_stream(rows) for part, rows in sorted(bundles.items()) if rows.num_rows}
     digest = hashlib.sha256(content)
-    for part, data in written.items():
+    for part, stream in streams.items():
         digest.update(part.to_bytes(4, "little"))
-        digest.update(data)
-    stamp, header = digest.digest(), pickle.dumps(found)
+        digest.update(stream)
+    stamp, header = digest.digest(), pickle.dumps(result)
     for part in range(parts):
-        data = written.get(part, pa.py_buffer(b""))
-        blobs = [data[at : at + BLOB_BYTES].to_pybytes() for at in range(0, len(data), BLOB_BYTES)]
+        stream = streams.get(part, pa.py_buffer(b""))
+        blobs = [stream[at : at + BLOB_BYTES].to_pybytes() for at in range(0, len(stream), BLOB_BYTES)]
         head = len(blobs).to_bytes(4, "little") + header
         for number, blob in enumerate([head, *blobs]):
             yield _row(part, task, number, stamp, blob)
@@ -76,7 +76,7 @@ def _row(part: int, task: int, number: int, digest: bytes, blob: bytes) -> pa.Re
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def _written(rows: pa.RecordBatch) -> pa.Buffer:
+def _as_stream(rows: pa.RecordBatch) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
@@ -94,10 +94,10 @@ def hear(batches: Iterable[pa.RecordBatch], tasks: int) -> list[ReceivedMessage]
             blobs.setdefault(task, {})[number] = (digest, batch.column("blob")[row])
     if silent := sorted(set(range(tasks)) - set(blobs)):
         raise TornExchangeError(f"task {silent[0]} of {tasks} sent nothing: run again")
-    return [_heard(task, own) for task, own in sorted(blobs.items())]
+    return [_message(task, sent) for task, sent in sorted(blobs.items())]
 
 
-def _heard(task: int, blobs: dict[int, tuple[bytes, pa.Scalar]]) -> ReceivedMessage:
+def _message(task: int, blobs: dict[int, tuple[bytes, pa.Scalar]]) -> ReceivedMessage:
     stamps = {digest for digest, _ in blobs.values()}
     if len(stamps) != 1 or 0 not in blobs:
         raise TornExchangeError(f"what task {task} said is of {len(stamps)} runs of it: run again")

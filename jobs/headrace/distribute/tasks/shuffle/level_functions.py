@@ -54,9 +54,9 @@ def level_below(work: TaskEnvironment, plan: EpochPlan, level: int, batches: Row
     blobs = [batch for batch in batches if batch.num_rows]
     if blobs:  # every part is told of every task: there is none without rows
         part = blobs[0].column("part")[0].as_py()
-        heard = hear(blobs, tasks_above(plan, level))
-        del blobs  # which are as large as what was heard
-        yield from part_task(work, plan, level, part, heard).blobs(parts_below(work, plan, level))
+        messages = hear(blobs, tasks_above(plan, level))
+        del blobs  # which are as large as the messages
+        yield from part_task(work, plan, level, part, messages).blobs(parts_below(work, plan, level))
 
 
 def merge_level(work: TaskEnvironment, plan: MergePlan, numbers: Rows) -> Iterator[pa.RecordBatch]:

@@ -83,30 +83,31 @@ class ShippedRecords:
     @property
     def is_rejected(self) -> NDArray[np.bool_]:
         """Which records are dead letters."""
-        found: NDArray[np.bool_] = valid(self.columns[c.REJECT])
-        return found
+        is_rejected: NDArray[np.bool_] = valid(self.columns[c.REJECT])
+        return is_rejected
 
     def of_input(self, name: str) -> NDArray[np.bool_]:
         """Which records are of the input ``name``."""
         names = [[piece.input for piece in share] for share in self.task.plan.shares]
         share, file = (self.columns[name].to_numpy() for name in (SHARE, FILE))
-        found, own = np.unique((share << 32) | file, return_inverse=True)
-        return np.array([names[each >> 32][each & 0xFFFFFFFF] == name for each in found.tolist()], np.bool_)[own]
+        pieces, piece_of = np.unique((share << 32) | file, return_inverse=True)
+        is_of_input = [names[piece >> 32][piece & 0xFFFFFFFF] == name for piece in pieces.tolist()]
+        return np.array(is_of_input, np.bool_)[piece_of]
 
     def of(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
         work = self.task.work
         share, file, position = (self.columns[name].to_numpy()[rows] for name in PLACE)
-        inputs = {given.name: given for given in work.pipeline.inputs}
+        inputs = {input_.name: input_ for input_ in work.pipeline.inputs}
         names, paths, raw = [], [], []
         for at, number in sorted(set(zip(share.tolist(), file.tolist(), strict=True))):
             piece = self.task.plan.shares[at][number]
-            own = position[(share == at) & (file == number)]
+            positions = position[(share == at) & (file == number)]
             read = read_one(work.pipeline, work.landing, inputs[piece.input], piece).records
             assert read is not None
-            raw.append(read.raw(np.searchsorted(read.position, own)))
-            names.append(pa.repeat(pa.scalar(piece.input), len(own)))
-            paths.append(pa.repeat(pa.scalar(piece.file.path), len(own)))
+            raw.append(read.raw(np.searchsorted(read.position, positions)))
+            names.append(pa.repeat(pa.scalar(piece.input), len(positions)))
+            paths.append(pa.repeat(pa.scalar(piece.file.path), len(positions)))
         return {
             "input": _all(names, pa.string()),
             "file": _all(paths, pa.string()),

@@ -37,21 +37,21 @@ def bundle(
     judged: Columns,
     order: Columns | None,
     watermark: Instant,
-    behind: Instant,
+    output_watermark: Instant,
     *,
     share: int,
     number: int,
 ) -> ShuffleInput:
     """``judged`` rows as share number ``share`` of the elements of an epoch, for ``number`` parts of the keys of
-    ``stage``, under its old ``watermark``; ``behind`` is that of its output. ``order``: columns by which rows of all
-    shares are in order, None if that of the shares is enough.
+    ``stage``, under its old ``watermark`` and ``output_watermark``. ``order``: columns by which rows of all shares are
+    in order, None if that of the shares is enough.
     """
-    aggregated = aggregate(stage, judged, watermark, behind, place=share << _SHARE_BITS)
+    aggregated = aggregate(stage, judged, watermark, output_watermark, place=share << _SHARE_BITS)
     if aggregated.delta is None:
         return ShuffleInput(aggregated)
     if order is None:
         hashed = aggregated.delta.column(c.HASH).to_numpy()
-        spans = {part: own.span(hashed) for part, own in enumerate(parts(number))}
+        spans = {part: keys.span(hashed) for part, keys in enumerate(parts(number))}
         cut = {part: aggregated.delta.slice(span.start, span.stop - span.start) for part, span in spans.items()}
         return ShuffleInput(aggregated, {part: rows for part, rows in cut.items() if rows.num_rows})
     return ShuffleInput(aggregated, _travelling(stage, judged, order, number))
@@ -68,12 +68,12 @@ def _travelling(stage: CompiledStage, judged: Columns, order: Columns, number: i
 
 def by_part(rows: pa.RecordBatch, names: Sequence[str], number: int) -> dict[int, pa.RecordBatch]:
     """``rows`` by the part that the hash of the columns called ``names`` is of, out of so many."""
-    own = part_of(hashes([rows.column(name) for name in names], rows.num_rows), number)
-    return {int(part): rows.filter(pa.array(own == part)) for part in np.unique(own)}
+    part_of_row = part_of(hashes([rows.column(name) for name in names], rows.num_rows), number)
+    return {int(part): rows.filter(pa.array(part_of_row == part)) for part in np.unique(part_of_row)}
 
 
 def deltas_of(
-    stage: CompiledStage, shares: Iterable[pa.RecordBatch | None], watermark: Instant, behind: Instant
+    stage: CompiledStage, shares: Iterable[pa.RecordBatch | None], watermark: Instant, output_watermark: Instant
 ) -> list[pa.RecordBatch]:
     """The delta of one part out of the ``shares`` of all tasks above, in their order: pieces, each in the order of its
     hashes, that are the delta one below the other.
@@ -82,10 +82,10 @@ def deltas_of(
     places = [(name, "ascending") for name in rows[0].schema.names if name.startswith(_PLACE)] if rows else []
     if not places:
         return rows
-    whole = pa.concat_batches(rows)
-    whole = whole.take(pc.sort_indices(whole, sort_keys=places))
-    columns = {name: whole.column(name) for name in whole.schema.names if not name.startswith(_PLACE)}
-    columns[c.REJECT] = pa.nulls(whole.num_rows, pa.string())
-    columns[c.ADMITTED] = pa.repeat(pa.scalar(True), whole.num_rows)
-    delta = aggregate(stage, columns, watermark, behind).delta
+    arrived = pa.concat_batches(rows)
+    arrived = arrived.take(pc.sort_indices(arrived, sort_keys=places))
+    columns = {name: arrived.column(name) for name in arrived.schema.names if not name.startswith(_PLACE)}
+    columns[c.REJECT] = pa.nulls(arrived.num_rows, pa.string())
+    columns[c.ADMITTED] = pa.repeat(pa.scalar(True), arrived.num_rows)
+    delta = aggregate(stage, columns, watermark, output_watermark).delta
     return [] if delta is None else [delta]
