@@ -26,8 +26,8 @@ def imported_later(*names: str) -> Iterator[None]:
     try:
         yield
     finally:
-        for each in stand_ins:
-            _forget(each)
+        for stand_in in stand_ins:
+            _forget(stand_in)
 
 
 def _forget(stand_in: _Later) -> None:

@@ -69,12 +69,12 @@ class _Epochs:
 def _shares(pipeline: Pipeline, catalog: Catalog, unpublished: UnpublishedRange) -> list[LimitFinding]:
     assert pipeline.limits is not None
     counts = _counts(catalog, unpublished)
-    found = share_findings(pipeline.limits, counts)
-    if all(finding.severity is None for finding in found):
-        return found
+    findings = share_findings(pipeline.limits, counts)
+    if all(finding.severity is None for finding in findings):
+        return findings
     released = [*_released(catalog, unpublished)]
     if not released:
-        return found
+        return findings
     for _, epochs in released:
         counts.subtract(epochs.counts)
     left = Counter({name: max(0, count) for name, count in counts.items()})
@@ -82,10 +82,10 @@ def _shares(pipeline: Pipeline, catalog: Catalog, unpublished: UnpublishedRange)
 
 
 def _counts(catalog: Catalog, unpublished: UnpublishedRange) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for manifest in catalog.whole_ancestry(unpublished.until, until=unpublished.after):
-        found.update(manifest.counts)
-    return found
+        counts.update(manifest.counts)
+    return counts
 
 
 def _released(catalog: Catalog, unpublished: UnpublishedRange) -> Iterator[tuple[int, _Epochs]]:
@@ -131,7 +131,7 @@ def _newest_file(pipeline: Pipeline, catalog: Catalog, manifest: Manifest | None
     landed = Landing(pipeline, catalog.store).newest_landed({name: mark.path for name, mark in marks.items()})
     read = None if None not in landed.values() else _newest_read(catalog, manifest)
     times = {name: at if at is not None else read for name, at in landed.items()}
-    name = min(times, key=lambda each: times[each] or MIN_INSTANT)
+    name = min(times, key=lambda input_name: times[input_name] or MIN_INSTANT)
     at = times[name]
     if at is None:
         return Measured(MIN_INSTANT, f"of input {name}")

@@ -96,7 +96,7 @@ def share_findings(limits: Limits, counts: Mapping[str, int], released: Iterable
 
 def _share_finding(name: str, limit: Limit[Any], count: int, records: int, released: tuple[int, ...]) -> LimitFinding:
     share = count / records if records else 0.0
-    severity = next((one for one, bound in limit.bounds() if is_more(count, records, bound)), None)
+    severity = next((level for level, bound in limit.bounds() if is_more(count, records, bound)), None)
     return LimitFinding(
         name=name,
         bounds=_bounds(limit),
@@ -121,7 +121,7 @@ def age_finding(name: str, limit: Limit[Any], measured: Measured, now: Instant) 
     """How old something is at ``now``. What was never is older than any bound."""
     is_never, is_over = measured.since <= MIN_INSTANT, measured.since >= MAX_INSTANT
     age = Duration(0 if is_over else max(0, now - measured.since))
-    severity = next((one for one, bound in limit.bounds() if is_never or age > bound), None)
+    severity = next((level for level, bound in limit.bounds() if is_never or age > bound), None)
     return LimitFinding(
         name=name,
         bounds=_bounds(limit),

@@ -175,9 +175,9 @@ def with_limits(store: ObjectStore, outcome: AuditOutcome, limits: tuple[LimitFi
     """``outcome`` with what was found beside the limits now, kept if that is not what is kept."""
     if outcome.limits == limits:
         return outcome
-    found = replace(outcome, limits=limits, success=not outcome.failed and not failing(limits))
-    write_audit(store, found)
-    return found
+    with_new_limits = replace(outcome, limits=limits, success=not outcome.failed and not failing(limits))
+    write_audit(store, with_new_limits)
+    return with_new_limits
 
 
 def failing(limits: Iterable[LimitFinding]) -> tuple[LimitFinding, ...]:

@@ -121,7 +121,7 @@ class Committer:
         for level in computed.acknowledged:
             self._tell(Acknowledged(level, snapshot))
         queued = self._thread.submit(self.engine.in_background(self._run), snapshot, computed)
-        self._pending = [*(each for each in self._pending if not each.done()), queued]
+        self._pending = [*(future for future in self._pending if not future.done()), queued]
 
     def drain(self) -> None:
         """Wait until every submitted epoch is committed. Raises the first failure."""
@@ -214,9 +214,9 @@ class Committer:
 
     def _requests(self, written: Written) -> dict[str, int]:
         """Requests since the manifest before (so with that one's commit), those of tasks elsewhere among them."""
-        made = self.engine.store.requests.since(self._counted)
+        requests = self.engine.store.requests.since(self._counted)
         self._counted = self.engine.store.requests.snapshot()
-        return {kind: count + written.requests.get(kind, 0) for kind, count in made.items()}
+        return {kind: count + written.requests.get(kind, 0) for kind, count in requests.items()}
 
     def _current_layers(
         self, parent: Manifest | None, computed: ComputedEpoch, panes: tuple[DataFile, ...]
@@ -244,5 +244,7 @@ class Committer:
 
 def _input_files(files: ByInput) -> tuple[InputFile, ...]:
     return tuple(
-        InputFile(file.path, file.size, file.etag, name, file.digest) for name, some in files.items() for file in some
+        InputFile(file.path, file.size, file.etag, name, file.digest)
+        for name, landed in files.items()
+        for file in landed
     )

@@ -73,8 +73,10 @@ class RunContext:
         """What has landed and was not read by ``manifest`` or before; ``full_sweep``: also where nobody looks any
         more.
         """
-        progress, told = self.progress(manifest), self._warn_of_landed_again
-        return unread_files(self.catalog, self.landing, manifest, progress, full_sweep=full_sweep, on_unknown=told)
+        progress, on_unknown = self.progress(manifest), self._warn_of_landed_again
+        return unread_files(
+            self.catalog, self.landing, manifest, progress, full_sweep=full_sweep, on_unknown=on_unknown
+        )
 
     def _warn_of_landed_again(self, paths: Set[str]) -> None:
         """Name files of which nobody knows whether they are input."""

@@ -24,23 +24,23 @@ def check_continues(pipeline: Pipeline, manifest: Manifest, *, allow_new_aggrega
     """Raise ChangedPipelineError unless ``pipeline`` can use the state of ``manifest``. ``allow_new_aggregates``: also
     where aggregates start empty for it, which is for people to say.
     """
-    found = plan(pipeline, manifest)
-    if found.action is Action.REPLAY:
+    difference = plan(pipeline, manifest)
+    if difference.action is Action.REPLAY:
         raise ChangedPipelineError(
-            f"{definition_change(found)}. Its state means something else now (`headrace plan` says of which "
+            f"{definition_change(difference)}. Its state means something else now (`headrace plan` says of which "
             f"aggregations). Run `headrace backfill {pipeline.name}` (or the backfill DAG), which replays all input "
             "into a new branch and cuts over; or take the change back"
         )
-    if found.starting_empty and not allow_new_aggregates:
+    if difference.starting_empty and not allow_new_aggregates:
         raise ChangedPipelineError(
-            f"{definition_change(found)}. Choose for {', '.join(found.starting_empty)}: {found.choice}"
+            f"{definition_change(difference)}. Choose for {', '.join(difference.starting_empty)}: {difference.choice}"
         )
 
 
-def definition_change(found: Plan) -> str:
+def definition_change(difference: Plan) -> str:
     """The parts of the definition that have changed since the snapshot, in a line."""
-    at = f"snapshot {found.snapshot} (epoch {found.epoch})"
-    return f"pipeline {found.pipeline} has changed since {at}: {named(found.changes)}"
+    at = f"snapshot {difference.snapshot} (epoch {difference.epoch})"
+    return f"pipeline {difference.pipeline} has changed since {at}: {named(difference.changes)}"
 
 
 def check_code(pipeline: Pipeline, manifest: Manifest, *, strict: bool) -> str | None:
@@ -50,13 +50,13 @@ def check_code(pipeline: Pipeline, manifest: Manifest, *, strict: bool) -> str |
     changed = changed_code(pipeline, manifest.code)
     if not changed:
         return None
-    what = (
+    reason = (
         f"the code of {', '.join(changed)} has changed since snapshot {manifest.snapshot_id} (epoch "
         f"{manifest.epoch}): the code as it was made the results so far"
     )
     if strict:
         raise ChangedCodeError(
-            f"{what}. Take the change back, run `headrace backfill {pipeline.name}` (or the backfill DAG), or leave "
+            f"{reason}. Take the change back, run `headrace backfill {pipeline.name}` (or the backfill DAG), or leave "
             "out --strict"
         )
-    return f"{what}. A backfill computes them all again"
+    return f"{reason}. A backfill computes them all again"

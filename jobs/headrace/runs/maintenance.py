@@ -64,12 +64,12 @@ def rule_of(
             f"pipeline {name} is not registered, so its retention is not known: give --keep-last (in Python "
             "keep_last=), give the pipeline's file, or name its folder in HEADRACE_PIPELINES"
         )
-    said = (None if pipeline is None else pipeline.retention) or Retention()
-    as_said = None if said.keep_for is None else timedelta(microseconds=said.keep_for)
+    retention = (None if pipeline is None else pipeline.retention) or Retention()
+    retained_for = None if retention.keep_for is None else timedelta(microseconds=retention.keep_for)
     return keeping(
-        said.keep_last if last is None else last,
-        as_said if younger is None else younger,
-        tags=said.keep_tags if tags is None else tags,
+        retention.keep_last if last is None else last,
+        retained_for if younger is None else younger,
+        tags=retention.keep_tags if tags is None else tags,
     )
 
 
@@ -202,8 +202,8 @@ def _witnesses(catalog: Catalog, stored: Collection[str]) -> Iterator[Witness]:
         elif kind is ObjectKind.RUNS:
             with suppress(ResultDamagedError, ObjectNotFoundError):
                 content = _read(catalog.store, path)
-                named = {snapshot for snapshot in (content.snapshot, content.published) if snapshot is not None}
-                yield Witness(path, frozenset(named), published=content.published, at=content.finished_at)
+                snapshots = {snapshot for snapshot in (content.snapshot, content.published) if snapshot is not None}
+                yield Witness(path, frozenset(snapshots), published=content.published, at=content.finished_at)
 
 
 def _stored(catalog: Catalog, kind: ObjectKind) -> Iterator[str]:

@@ -182,17 +182,17 @@ class _Run:
         """The paths of those ``files`` that a run from ``manifest`` would not find as they were when they were read."""
         read = [*files]
         copies = left_out(self.catalog, manifest, (file.path for file in read))
-        found = self.context.new_files(manifest, full_sweep=True)
-        return self.context.landing.gone((file for file in read if file.path not in copies), found)
+        listed = self.context.new_files(manifest, full_sweep=True)
+        return self.context.landing.gone((file for file in read if file.path not in copies), listed)
 
     def _restore_engine(self, engine: Engine, head: Manifest | None) -> None:
         if head is None:
             engine.restore(-1, PipelineProgress(), {})
             return
-        found = definition_plan(self.pipeline, head)
-        if found.changes:
-            self.listener.noted(f"{definition_change(found)}; its state is migrated")
-        engine.restore(head.epoch, self.context.progress(head), head.tables, found.columns)
+        difference = definition_plan(self.pipeline, head)
+        if difference.changes:
+            self.listener.noted(f"{definition_change(difference)}; its state is migrated")
+        engine.restore(head.epoch, self.context.progress(head), head.tables, difference.columns)
 
     @property
     def side(self) -> ExecutorSide:
@@ -213,16 +213,16 @@ class _Run:
             return self._audited()
 
     def _audited(self) -> AuditOutcome | None:
-        found = unpublished_range(self.catalog, self.options.branch)
-        self._look_at_limits(found)
-        if found is None:
+        unpublished = unpublished_range(self.catalog, self.options.branch)
+        self._look_at_limits(unpublished)
+        if unpublished is None:
             return None
-        published, head = found.after, found.until
+        published, head = unpublished.after, unpublished.until
         stored = self._stored_audit(published, head)
         if stored is not None and stored.covers(self.pipeline.expectations):
             return with_limits(self.store, stored, self.limits)
         if count := len(self.pipeline.expectations):
-            self.listener.noted(f"auditing {found}: {number_of(count, 'expectation')}")
+            self.listener.noted(f"auditing {unpublished}: {number_of(count, 'expectation')}")
         if self.executor is None:
             self.executor = self.context.decide(lambda: work_of_audit(self.catalog, published, head))
         with self.side.errors():
@@ -230,9 +230,9 @@ class _Run:
         self._tell_of(outcome)
         return outcome
 
-    def _look_at_limits(self, found: UnpublishedRange | None) -> None:
+    def _look_at_limits(self, unpublished: UnpublishedRange | None) -> None:
         """Hold what the branch has beside the pipeline's limits, and tell of those that are exceeded."""
-        self.limits = check_limits(self.pipeline, self.catalog, self.options.branch, found, self.context.now)
+        self.limits = check_limits(self.pipeline, self.catalog, self.options.branch, unpublished, self.context.now)
         for finding in self.limits:
             if finding.severity is Severity.FAIL:
                 self.listener.noted(finding.line())

@@ -120,16 +120,16 @@ class _Restorable:
         named = {
             file.path: (manifest, name, file)
             for name, layers in tables.items()
-            for each in layers
-            for file in each.files
+            for layer in layers
+            for file in layer.files
         }
-        if not (known := self._known(named)):
-            unread = [each for path, each in named.items() if path not in self._found]
+        if not (broken := self._known(named)):
+            unread = [named_file for path, named_file in named.items() if path not in self._found]
             with ThreadPoolExecutor(_READERS) as pool:
                 results = list(pool.map(self._problem, unread))
             self._found |= dict(zip((file.path for *_, file in unread), results, strict=True))
-            known = self._known(named)
-        return known or self._offsets_problem(manifest)
+            broken = self._known(named)
+        return broken or self._offsets_problem(manifest)
 
     def _offsets_problem(self, manifest: Manifest) -> list[BrokenObjectError]:
         try:

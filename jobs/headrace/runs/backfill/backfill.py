@@ -114,11 +114,11 @@ def _begin(catalog: Catalog, landing: Landing, branch: str, point: ForkPoint, sp
         return point.snapshot
     head = now.refs.get(branch)
     after = None if head is None else last_published(catalog, head, now.refs.get(PUBLISHED))
-    begun, wanted = (-1 if at is None else catalog.manifest(at).epoch for at in (after, point.snapshot))
-    if span is not None and begun > wanted:
+    begun_at, wanted_at = (-1 if at is None else catalog.manifest(at).epoch for at in (after, point.snapshot))
+    if span is not None and begun_at > wanted_at:
         raise RunOptionsError(
-            f"branch {branch} of {catalog.pipeline} has begun with snapshot {after} (epoch {begun}), which has some of "
-            f"the range already; {point}. Name another branch, or `headrace drop {catalog.pipeline} {branch}`"
+            f"branch {branch} of {catalog.pipeline} has begun with snapshot {after} (epoch {begun_at}), which has some "
+            f"of the range already; {point}. Name another branch, or `headrace drop {catalog.pipeline} {branch}`"
         )
     _check_input(catalog, landing, None if head is None else catalog.manifest(head))
     return after
@@ -131,15 +131,15 @@ def _check_input(catalog: Catalog, landing: Landing, begin: Manifest | None) -> 
         return
     progress = PipelineProgress() if begin is None else progress_of(catalog, begin)
     listed = unread_files(catalog, landing, begin, progress, full_sweep=True)
-    wanted, taken = files_main_read(catalog, main, begin), files_read(catalog, begin)
-    gone: list[str] = []
+    main_read, branch_read = files_main_read(catalog, main, begin), files_read(catalog, begin)
+    missing: list[str] = []
     for name in landing.places:
-        gone += lacking(taken[name] | {file.path for file in listed.get(name, ())}, wanted[name])
-    if gone:
-        where = "the beginning" if begin is None else f"snapshot {begin.snapshot_id} (epoch {begin.epoch})"
-        more = f", and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+        missing += lacking(branch_read[name] | {file.path for file in listed.get(name, ())}, main_read[name])
+    if missing:
+        begin_text = "the beginning" if begin is None else f"snapshot {begin.snapshot_id} (epoch {begin.epoch})"
+        more = f", and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         raise InputGoneError(
-            f"a backfill of {catalog.pipeline} from {where} on reads all that main has read since, and {len(gone)} "
-            f"files are gone: {', '.join(gone[:_NAMED])}{more}. Put them back; or backfill a later range (--from), "
-            "which needs only what was read after its fork"
+            f"a backfill of {catalog.pipeline} from {begin_text} on reads all that main has read since, and "
+            f"{len(missing)} files are gone: {', '.join(missing[:_NAMED])}{more}. Put them back; or backfill a later "
+            "range (--from), which needs only what was read after its fork"
         )

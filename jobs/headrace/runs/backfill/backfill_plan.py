@@ -112,9 +112,11 @@ class MainsReading:
         if begin is None:
             return Begun(reached=self._held_to(WatermarkHold()))
         progress = StoredProgress.of(begin)
-        own = self.catalog.whole_ancestry(begin.snapshot_id, self._common(begin))
-        heard = [signals for manifest in reversed(own) if (signals := StoredProgress.of(manifest).signals)]
-        return Begun(progress.processing_time, self._held_to(watermarks_of(begin)), tuple(heard))
+        since_fork = self.catalog.whole_ancestry(begin.snapshot_id, self._common(begin))
+        signals_given = [
+            signals for manifest in reversed(since_fork) if (signals := StoredProgress.of(manifest).signals)
+        ]
+        return Begun(progress.processing_time, self._held_to(watermarks_of(begin)), tuple(signals_given))
 
     def _common(self, begin: Manifest | None) -> str | None:
         if begin is None:
@@ -126,8 +128,8 @@ class MainsReading:
         """``hold`` of main, as far as it says anything of the watermarks of ``pipeline``."""
         if hold is None or self.head.fingerprint == fingerprint(self.pipeline):
             return hold
-        then = self.head.definition
-        if then is None or _event_times(then) != _event_times(definition(self.pipeline)):
+        recorded = self.head.definition
+        if recorded is None or _event_times(recorded) != _event_times(definition(self.pipeline)):
             return None
         return replace(hold, outputs=())  # the stages may have been others
 
@@ -149,21 +151,21 @@ def reread(
     epochs = [*_left_of(_held(recorded, begun.reached), waiting, begun, is_exact=is_exact)]
     if not is_exact:
         room = {
-            given.name: _Room(max_files or given.source.max_files, max_bytes or given.source.max_bytes)
-            for given in pipeline.inputs
+            input_.name: _Room(max_files or input_.source.max_files, max_bytes or input_.source.max_bytes)
+            for input_ in pipeline.inputs
         }
         epochs = [*_together(epochs, room, _Order.of(pipeline))]
     return Rereading(tuple(epochs), {name: [*files.values()] for name, files in waiting.items() if files})
 
 
-def _event_times(said: Mapping[str, Any]) -> dict[str, Any]:
+def _event_times(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The event time of each input in a definition."""
-    return {given["name"]: given["event_time"] for given in said["inputs"]}
+    return {input_["name"]: input_["event_time"] for input_ in stored["inputs"]}
 
 
 def _is_exact(pipeline: Pipeline) -> bool:
     """Whether epochs are to stay as main had them."""
-    arrives = any(given.event_time.expr is None for given in pipeline.inputs)
+    arrives = any(input_.event_time.expr is None for input_ in pipeline.inputs)
     return arrives or pipeline.deduplicate is not None
 
 
@@ -180,16 +182,20 @@ def _left_of(
     """What is left of ``recorded`` epochs: with those of their files that are ``waiting``, as they are now, which wait
     no longer; with their signals, if those were not given yet. Epochs that have neither only where it ``is_exact``.
     """
-    heard = [*begun.heard]
+    given_signals = [*begun.heard]
     for epoch in recorded:
         files = {
-            name: [there for file in some if (there := waiting.get(name, {}).pop(file.path, None)) is not None]
-            for name, some in epoch.files.items()
+            name: [
+                file_now
+                for file in recorded_files
+                if (file_now := waiting.get(name, {}).pop(file.path, None)) is not None
+            ]
+            for name, recorded_files in epoch.files.items()
         }
-        left = {name: some for name, some in files.items() if some}
+        left = {name: recorded_files for name, recorded_files in files.items() if recorded_files}
         signals = epoch.signals
-        if signals in heard:
-            heard.remove(signals)
+        if signals in given_signals:
+            given_signals.remove(signals)
             signals = ()
         if left or signals or (is_exact and not epoch.files and epoch.processing_time > begun.at):
             yield replace(epoch, files=left, signals=signals, is_last=False)
@@ -220,7 +226,7 @@ class _Order:
     @classmethod
     def of(cls, pipeline: Pipeline) -> Self:
         is_ordered = any(CompiledStage(stage).is_ordered for stage in pipeline.stages)
-        return cls([given.name for given in pipeline.inputs] if is_ordered else None)
+        return cls([input_.name for input_ in pipeline.inputs] if is_ordered else None)
 
     def keeps(self, before: Sequence[RecordedEpoch], after: RecordedEpoch) -> bool:
         """Whether ``after`` comes last if it becomes one with those ``before``, which arrive in their order."""
@@ -231,7 +237,7 @@ class _Order:
 
     def _places(self, epoch: RecordedEpoch) -> list[tuple[int, str]]:
         assert self.inputs is not None
-        return [(self.inputs.index(name), file.path) for name, some in epoch.files.items() for file in some]
+        return [(self.inputs.index(name), file.path) for name, files in epoch.files.items() for file in files]
 
 
 def _together(epochs: Iterable[RecordedEpoch], room: Mapping[str, _Room], order: _Order) -> Iterator[RecordedEpoch]:
@@ -239,19 +245,19 @@ def _together(epochs: Iterable[RecordedEpoch], room: Mapping[str, _Room], order:
     last of its own: they were given after what had been read. So is one with records ahead of its clock.
     """
     gathered: list[RecordedEpoch] = []
-    taken: dict[str, _Room] = {}
+    used: dict[str, _Room] = {}
     for epoch in epochs:
-        more = {name: taken.get(name, _Room()).with_more(files) for name, files in epoch.files.items()}
-        fits = all(room[name].holds(some) for name, some in more.items())
+        added = {name: used.get(name, _Room()).with_more(files) for name, files in epoch.files.items()}
+        fits = all(room[name].holds(size) for name, size in added.items())
         if gathered and not (fits and order.keeps(gathered, epoch)):
             yield _one(gathered)
-            gathered, more = [], {name: _Room().with_more(files) for name, files in epoch.files.items()}
-            taken = {}
+            gathered, added = [], {name: _Room().with_more(files) for name, files in epoch.files.items()}
+            used = {}
         gathered.append(epoch)
-        taken |= more
+        used |= added
         if epoch.signals or epoch.is_ahead:
             yield _one(gathered)
-            gathered, taken = [], {}
+            gathered, used = [], {}
     if gathered:
         yield _one(gathered)
 
@@ -259,6 +265,6 @@ def _together(epochs: Iterable[RecordedEpoch], room: Mapping[str, _Room], order:
 def _one(epochs: Sequence[RecordedEpoch]) -> RecordedEpoch:
     files: dict[str, list[LandedFile]] = {}
     for epoch in epochs:
-        for name, some in epoch.files.items():
-            files.setdefault(name, []).extend(some)
+        for name, more_files in epoch.files.items():
+            files.setdefault(name, []).extend(more_files)
     return replace(epochs[-1], files=files)

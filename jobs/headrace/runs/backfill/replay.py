@@ -108,17 +108,17 @@ def replay_head(
     if snapshot_id is None:
         return None
     epochs = recorded_epochs(catalog, snapshot_id)
-    other = next((f"epoch {at}" for at, epoch in enumerate(epochs) if not replay.made(at, epoch)), None)
+    difference = next((f"epoch {at}" for at, epoch in enumerate(epochs) if not replay.made(at, epoch)), None)
     head = catalog.manifest(snapshot_id)
-    if other is None and head.fingerprint != fingerprint(pipeline):
-        other = "the pipeline"
-    if other is None and head.patch is not None:
-        other = f"epoch {head.patch.epoch}"
-    if other is not None:
+    if difference is None and head.fingerprint != fingerprint(pipeline):
+        difference = "the pipeline"
+    if difference is None and head.patch is not None:
+        difference = f"epoch {head.patch.epoch}"
+    if difference is not None:
         raise RunOptionsError(
             f"a replay fills an empty branch, or continues its own. Branch {branch} of {catalog.pipeline} is at "
-            f"snapshot {snapshot_id}, which this replay did not make: {other} differs. Name another branch, or empty "
-            f"it with `headrace rollback {catalog.pipeline} --to beginning --branch {branch}`"
+            f"snapshot {snapshot_id}, which this replay did not make: {difference} differs. Name another branch, or "
+            f"empty it with `headrace rollback {catalog.pipeline} --to beginning --branch {branch}`"
         )
     return head
 
@@ -146,26 +146,26 @@ def _cut(catalog: Catalog, landing: Landing, options: RunOptions) -> Iterable[Re
 
 def _check_input(what: str, epochs: Sequence[RecordedEpoch], landing: Landing) -> None:
     """Raise InputGoneError unless every file is there as it was when it was read."""
-    gone: list[str] = []
+    missing: list[str] = []
     for name in dict.fromkeys(name for epoch in epochs for name in epoch.files):
         place = landing.places.get(name)
         if place is None:
             raise InputGoneError(f"{what} reads an input {name}, which the pipeline does not have any more")
         files = [file for epoch in epochs for file in epoch.files.get(name, ())]
-        gone += _gone(place.store, place.prefix, files)
-    if gone:
-        more = f"; and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+        missing += _gone(place.store, place.prefix, files)
+    if missing:
+        more = f"; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         raise InputGoneError(
-            f"{what} reads the recorded files again, and {len(gone)} of them are gone or changed: "
-            f"{'; '.join(gone[:_NAMED])}{more}. Put them back as they were, or replay what has landed with --clock"
+            f"{what} reads the recorded files again, and {len(missing)} of them are gone or changed: "
+            f"{'; '.join(missing[:_NAMED])}{more}. Put them back as they were, or replay what has landed with --clock"
         )
 
 
 def _gone(store: ObjectStore, prefix: str, files: Iterable[LandedFile]) -> Iterator[str]:
     """Yields input files that are missing or changed, each with what is different."""
-    there = {info.path: info for info in store.list(f"{prefix}/" if prefix else "")}
+    listed = {info.path: info for info in store.list(f"{prefix}/" if prefix else "")}
     for file in files:
-        current = there.get(file.path) or _stat(store, file.path)
+        current = listed.get(file.path) or _stat(store, file.path)
         if current is None:
             yield f"{file.path} is gone"
         elif not is_unchanged(store, file, LandedFile(current.path, current.size, current.etag)):

@@ -100,7 +100,7 @@ class PipelineHandle(PipelineReader):
         from headrace.runs.modes import Mode
         from headrace.runs.options import RunOptions, parse_clock
 
-        own = checked(
+        options_given = checked(
             "run",
             max_epochs=max_epochs,
             files_per_epoch=files_per_epoch,
@@ -115,10 +115,10 @@ class PipelineHandle(PipelineReader):
         )
         replayed = checked("run", from_branch=from_branch, clock=clock, clock_step=clock_step)
         if publish is None:
-            own["publish"] = own["branch"] == MAIN and own["mode"] is not Mode.REPLAY
+            options_given["publish"] = options_given["branch"] == MAIN and options_given["mode"] is not Mode.REPLAY
         options = RunOptions(
             self._new_run_id(),
-            **own,
+            **options_given,
             from_branch=replayed["from_branch"],
             clock=parse_clock(replayed["clock"], replayed["clock_step"]),
             allow_new_aggregates=Arguments("run").flag("allow_new_aggregates", allow_new_aggregates),
@@ -149,14 +149,16 @@ class PipelineHandle(PipelineReader):
         from headrace.runs.client.recording import backfill_recorded
         from headrace.runs.options import RunOptions, parse_span
 
-        own = checked("backfill", files_per_epoch=files_per_epoch, bytes_per_epoch=bytes_per_epoch, executor=executor)
-        said = checked("backfill", start=start, end=end, branch=branch, promote=promote)
+        options_given = checked(
+            "backfill", files_per_epoch=files_per_epoch, bytes_per_epoch=bytes_per_epoch, executor=executor
+        )
+        range_and_branch = checked("backfill", start=start, end=end, branch=branch, promote=promote)
         options = RunOptions(
             self._new_run_id(),
-            branch=said["branch"] or MAIN,
-            span=parse_span(said["start"], said["end"]),
-            promotes=bool(said["promote"]),
-            **own,
+            branch=range_and_branch["branch"] or MAIN,
+            span=parse_span(range_and_branch["start"], range_and_branch["end"]),
+            promotes=bool(range_and_branch["promote"]),
+            **options_given,
         )
         definition = self._needed_definition(pipeline, "backfill")
         return backfill_recorded(definition, self.root, options, told_to(listener), started_by=self._started_by)
@@ -178,10 +180,10 @@ class PipelineHandle(PipelineReader):
         from headrace.runs.client.recording import run_recorded
         from headrace.runs.options import RunOptions
 
-        own = checked("recover", executor=executor, publish=publish)
+        options_given = checked("recover", executor=executor, publish=publish)
         to = self._id_of(Arguments("recover").text("snapshot", snapshot, "3f0c9a7be2d14c55"))
         definition = self._needed_definition(pipeline, "recover")
-        options = RunOptions(self._new_run_id(), snapshot=to, **own)
+        options = RunOptions(self._new_run_id(), snapshot=to, **options_given)
         return run_recorded("recover", definition, self.root, options, told_to(listener))
 
     def replay_late(

@@ -54,7 +54,7 @@ class WorkEstimate:
         """The work of continuing from ``head``."""
         if head is None:
             return cls(input_bytes)
-        layers = [layer for name, some in head.tables.items() if not is_current(name) for layer in some]
+        layers = [layer for name, table_layers in head.tables.items() if not is_current(name) for layer in table_layers]
         state = stored_bytes(file for layer in layers for file in layer.files)
         return cls(input_bytes, state)
 
@@ -86,12 +86,14 @@ def fitting(pipeline: Pipeline, work: WorkEstimate, bounds: Bounds) -> ExecutorD
     """What AUTO takes for ``work`` of ``pipeline``."""
     if functions := pipeline.spark_functions:
         return ExecutorDecision(SPARK, f"auto: the pipeline names Spark code, {functions[0].name}")
-    for size, bound, what, variable in (
+    for size, bound, kind_of_bytes, variable in (
         (work.input, bounds.input, "new input", INPUT),
         (work.state, bounds.state, "state", STATE),
     ):
         if size > bound:
-            return ExecutorDecision(SPARK, f"auto: {shown(size)} of {what} are more than {shown(bound)} ({variable})")
+            return ExecutorDecision(
+                SPARK, f"auto: {shown(size)} of {kind_of_bytes} are more than {shown(bound)} ({variable})"
+            )
     return ExecutorDecision(
         LOCAL,
         f"auto: {shown(work.input)} of new input and {shown(work.state)} of state need no Spark, which is for more "
@@ -131,12 +133,12 @@ def work_of_audit(catalog: Catalog, published: str | None, head: str) -> WorkEst
     """What an audit of (``published``, ``head``] has before it: no state, but rows to look at."""
     manifest = catalog.manifest(head)
     files = audited_files(catalog, published, manifest).files
-    return WorkEstimate(stored_bytes(file for some in files.values() for file in some))
+    return WorkEstimate(stored_bytes(file for view_files in files.values() for file in view_files))
 
 
 def input_bytes(files: ByInput) -> int:
     """Their sizes, as they are stored."""
-    return sum(file.size for some in files.values() for file in some)
+    return sum(file.size for landed in files.values() for file in landed)
 
 
 def stored_bytes(files: Iterable[DataFile]) -> int:

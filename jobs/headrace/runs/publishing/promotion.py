@@ -268,17 +268,17 @@ class Planned:
     def check_fork(self) -> None:
         """Raise ForkGivenUpError if the branch would bring back snapshots that main had and has left."""
         catalog, head = self.catalog, self.head.snapshot_id
-        kept = None if self.main is None else catalog.common_ancestor(head, self.main)
-        lost = self._left_by_main(kept)
+        common = None if self.main is None else catalog.common_ancestor(head, self.main)
+        lost = self._left_by_main(common)
         if lost is None:
             return
         replaced = [promotion for promotion in self.past.replaced if self._is_behind(lost.snapshot_id, promotion.main)]
-        why = "main was rolled back, or another branch was promoted"
+        reason = "main was rolled back, or another branch was promoted"
         if replaced:
-            why = f"another branch was promoted (entry {replaced[0].entry} of the log)"
+            reason = f"another branch was promoted (entry {replaced[0].entry} of the log)"
         raise ForkGivenUpError(
             f"branch {self.branch} of {catalog.pipeline} continues from snapshot {lost.snapshot_id} (epoch "
-            f"{lost.epoch}), which main does not have any more: {why}. Run the backfill again, with a new branch"
+            f"{lost.epoch}), which main does not have any more: {reason}. Run the backfill again, with a new branch"
         )
 
     def _is_behind(self, snapshot_id: str, main: str) -> bool:
@@ -287,21 +287,21 @@ class Planned:
             return self.catalog.is_ancestor(snapshot_id, main)
         return False
 
-    def _left_by_main(self, kept: Link | None) -> Link | None:
-        """The newest ancestor of the branch that main had and has not; ``kept`` is the newest that it has."""
+    def _left_by_main(self, common: Link | None) -> Link | None:
+        """The newest ancestor of the branch that main had and has not; ``common`` is the newest that it has."""
         catalog, head = self.catalog, self.head.snapshot_id
-        first = catalog.successor(kept, head)
+        first = catalog.successor(common, head)
         lost = catalog.given_up(self.past, head)
-        if lost is not None and lost.epoch > (-1 if kept is None else kept.epoch):
+        if lost is not None and lost.epoch > (-1 if common is None else common.epoch):
             return lost
-        made = None if first is None else first.manifest
-        if made is not None and made.branch == MAIN:
+        parting = None if first is None else first.manifest
+        if parting is not None and parting.branch == MAIN:
             return first
-        if made is None or made.generation >= self.past.since:
+        if parting is None or parting.generation >= self.past.since:
             return None
-        if made.branch == self.branch:  # an old log does not tell what main had: the name is all there is
+        if parting.branch == self.branch:  # an old log does not tell what main had: the name is all there is
             return None
-        line = catalog.ancestry(head, until=None if kept is None else kept.snapshot_id)
+        line = catalog.ancestry(head, until=None if common is None else common.snapshot_id)
         return next((catalog.link(link.snapshot_id) for link in line if link.branch != self.branch), None)
 
 
@@ -340,11 +340,13 @@ def check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch:
 
     Inputs that the branch does not have any more do not count.
     """
-    taken, wanted = files_read(catalog, manifest), files_main_read(catalog, old_main, manifest)
-    behind = [path for name in StoredProgress.of(manifest).marks for path in lacking(taken[name], wanted[name])]
-    if behind:
+    branch_read, main_read = files_read(catalog, manifest), files_main_read(catalog, old_main, manifest)
+    missing = [
+        path for name in StoredProgress.of(manifest).marks for path in lacking(branch_read[name], main_read[name])
+    ]
+    if missing:
         raise BranchBehindError(
-            f"branch {branch} of {catalog.pipeline} has not read {len(behind)} files that main has, such as "
-            f"{behind[0]}. Run the backfill again with branch {branch}; it goes on where it stopped. Files "
+            f"branch {branch} of {catalog.pipeline} has not read {len(missing)} files that main has, such as "
+            f"{missing[0]}. Run the backfill again with branch {branch}; it goes on where it stopped. Files "
             "that are gone from where they landed have to be put back before"
         )

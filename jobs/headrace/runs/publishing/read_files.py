@@ -12,11 +12,11 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.table_names import INPUTS
 
 
-def lacking(here: set[str], there: set[str]) -> list[str]:
-    """The paths of one input that main has read (``there``) and are not ``here``. Of an input that reads from another
-    place now only numbers can be compared.
+def lacking(branch_files: set[str], main_files: set[str]) -> list[str]:
+    """The paths of one input that are in ``main_files`` and not in ``branch_files``. Of an input that reads from
+    another place now only numbers can be compared.
     """
-    return sorted(there - here) if here & there or len(here) < len(there) else []
+    return sorted(main_files - branch_files) if branch_files & main_files or len(branch_files) < len(main_files) else []
 
 
 def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapping[str, set[str]]:
@@ -28,9 +28,9 @@ def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapp
         with suppress(BrokenObjectError):
             if link.manifest is not None:
                 read = files_read(catalog, link.manifest)
-                copies = left_out(catalog, begin, (path for some in read.values() for path in some))
+                copies = left_out(catalog, begin, (path for paths in read.values() for path in paths))
                 return defaultdict(
-                    set, {name: {path for path in some if path not in copies} for name, some in read.items()}
+                    set, {name: {path for path in paths if path not in copies} for name, paths in read.items()}
                 )
     return defaultdict(set)
 

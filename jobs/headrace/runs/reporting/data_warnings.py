@@ -28,12 +28,12 @@ def noticed(tally: Tally, limits: Limits | None = None) -> Iterator[str]:
 
 
 def _lacking(lacking: Lacking) -> str:
-    where = (
+    files = (
         f"file {lacking.file}" if lacking.files == 1 else f"{lacking.files:,} files, the first of them {lacking.file},"
     )
     near = "" if lacking.near is None else f"; its first record has {lacking.near!r}, which is spelled much like it"
     return (
-        f"input {lacking.input} has no column {lacking.column!r} in any record of {where} and the pipeline reads it: "
+        f"input {lacking.input} has no column {lacking.column!r} in any record of {files} and the pipeline reads it: "
         f'the column is NULL there{near}. Correct the name in the schema of the source, or write missing="null" in it '
         "if files may lack a column"
     )
@@ -42,9 +42,9 @@ def _lacking(lacking: Lacking) -> str:
 def _ahead(first: Ahead) -> str:
     count = first.records
     line = "" if first.position is None else f" record {first.position}"
-    which = "1 record of" if count == 1 else f"{count:,} records, the first of"
+    records = "1 record of" if count == 1 else f"{count:,} records, the first of"
     return (
-        f"input {first.input} is ahead of the clock by more than its max_ahead: {which} file {first.file}{line}, dated "
-        f"{render(first.at)}. Such records are accepted and move no watermark; correct them, or set max_ahead= of the "
-        "event time (None for schedules)"
+        f"input {first.input} is ahead of the clock by more than its max_ahead: {records} file {first.file}{line}, "
+        f"dated {render(first.at)}. Such records are accepted and move no watermark; correct them, or set max_ahead= "
+        "of the event time (None for schedules)"
     )

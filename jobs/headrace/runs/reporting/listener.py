@@ -178,10 +178,10 @@ def _published(result: RunResult) -> str:
 def _dropped(result: RunResult, where: Where) -> Iterator[str]:
     """Where to look for rows that became no part of a result."""
     at = () if result.published == result.snapshot else ("--at", result.branch)
-    these = f"epoch between {min(result.epochs)} and {max(result.epochs)}"
+    condition = f"epoch between {min(result.epochs)} and {max(result.epochs)}"
 
     def shown(view: str) -> str:
-        return where.command("read", "--view", view, *at, "--where", these)
+        return where.command("read", "--view", view, *at, "--where", condition)
 
     if late := result.counts.get("late_dropped", 0):
         yield f"{number_of(late, 'record')} came too late: {shown('late')}"

@@ -204,14 +204,14 @@ def summarize(catalog: Catalog, before: PipelineSummary | None = None, run: RunL
     head = catalog.known_head()
     made_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     try:
-        found = _summarized(catalog, head, before, run, made_at)
+        summary = _summarized(catalog, head, before, run, made_at)
     except HeadraceError as error:
         if error.remedy != "restore":
             raise
         return PipelineSummary(
             catalog.pipeline, made_at, head.entry, PipelineState.DAMAGED, run=run, problem=f"{error.code}: {error}"
         )
-    return found
+    return summary
 
 
 def _summarized(
@@ -219,27 +219,27 @@ def _summarized(
 ) -> PipelineSummary:
     refs = _Refs(*(catalog.manifest(head.refs[ref]) if ref in head.refs else None for ref in (MAIN, PUBLISHED)))
     audit = _audit(catalog, before)
-    own: dict[str, Any] = {}
+    fields_known: dict[str, Any] = {}
     if refs.main is not None:
-        own = _of_main(refs.main) | {"epochs": _epochs(catalog, refs.main, before)}
+        fields_known = _of_main(refs.main) | {"epochs": _epochs(catalog, refs.main, before)}
     if refs.published is not None:
-        own |= {
+        fields_known |= {
             "published": refs.published.snapshot_id,
             "published_epoch": refs.published.epoch,
             "published_at": _published_at(catalog, refs.published.snapshot_id, before),
             "unpublished": _unpublished(catalog, refs),
         }
     elif refs.main is not None:
-        own |= {"unpublished": refs.main.epoch + 1}
+        fields_known |= {"unpublished": refs.main.epoch + 1}
     return PipelineSummary(
         pipeline=catalog.pipeline,
         made_at=made_at,
         entry=head.entry,
-        state=_state(refs, own.get("unpublished"), audit, run),
+        state=_state(refs, fields_known.get("unpublished"), audit, run),
         branches=tuple(sorted(set(head.generations) - {MAIN, PUBLISHED})),
         audit=audit,
         run=run,
-        **own,
+        **fields_known,
     )
 
 
@@ -280,7 +280,11 @@ _HELD_BACK: Final = (AuditFailedError.code, LimitExceededError.code)
 
 def _exceeded(run: RunLine) -> list[LimitFinding]:
     """The limits that a run has found exceeded, without those that an audit knows of: a person may release these."""
-    return [one for one in run.limits if one.severity is Severity.WARN or (one.severity is not None and one.is_age)]
+    return [
+        finding
+        for finding in run.limits
+        if finding.severity is Severity.WARN or (finding.severity is not None and finding.is_age)
+    ]
 
 
 def _unpublished(catalog: Catalog, refs: _Refs) -> int | None:
@@ -293,36 +297,40 @@ def _unpublished(catalog: Catalog, refs: _Refs) -> int | None:
 
 
 def _epochs(catalog: Catalog, head: Manifest, before: PipelineSummary | None) -> tuple[EpochLine, ...]:
-    known = {} if before is None else {line.snapshot: line for line in before.epochs}
-    found: list[EpochLine] = []
+    lines_before = {} if before is None else {line.snapshot: line for line in before.epochs}
+    lines: list[EpochLine] = []
     current: str | None = head.snapshot_id
     with suppress(MissingSnapshotError):  # what came before has expired
-        while current is not None and len(found) < EPOCHS:
-            found.append(known.get(current) or EpochLine.of(catalog.manifest(current)))
-            current = found[-1].parent
-    return tuple(reversed(found))
+        while current is not None and len(lines) < EPOCHS:
+            lines.append(lines_before.get(current) or EpochLine.of(catalog.manifest(current)))
+            current = lines[-1].parent
+    return tuple(reversed(lines))
 
 
 def _published_at(catalog: Catalog, published: str, before: PipelineSummary | None) -> str | None:
     if before is not None and before.published == published and before.published_at is not None:
         return before.published_at
-    moved = _last_publish(catalog)
-    return None if moved is None else moved.at
+    last_publish = _last_publish(catalog)
+    return None if last_publish is None else last_publish.at
 
 
 def _audit(catalog: Catalog, before: PipelineSummary | None) -> AuditLine | None:
     """The audit of what is not published yet; if nobody has made one, the newest that is known."""
-    waiting = unpublished_range(catalog, MAIN)
-    found = None if waiting is None else read_audit(catalog.store, catalog.pipeline, waiting.after, waiting.until)
-    if found is not None:
-        return _line_of(found)
+    unpublished = unpublished_range(catalog, MAIN)
+    outcome = (
+        None
+        if unpublished is None
+        else read_audit(catalog.store, catalog.pipeline, unpublished.after, unpublished.until)
+    )
+    if outcome is not None:
+        return _line_of(outcome)
     if before is not None and before.audit is not None and before.audit.until == catalog.head().refs.get(PUBLISHED):
         return before.audit
-    moved = _last_publish(catalog)
-    after, until = (None, None) if moved is None else moved.moves[PUBLISHED]
+    last_publish = _last_publish(catalog)
+    after, until = (None, None) if last_publish is None else last_publish.moves[PUBLISHED]
     if until is not None:
-        found = read_audit(catalog.store, catalog.pipeline, after, until)
-    return None if found is None else _line_of(found)
+        outcome = read_audit(catalog.store, catalog.pipeline, after, until)
+    return None if outcome is None else _line_of(outcome)
 
 
 def _last_publish(catalog: Catalog) -> Entry | None:
@@ -351,7 +359,7 @@ def written_bytes(manifest: Manifest) -> int:
 def urgent_first(summaries: Iterable[PipelineSummary]) -> list[PipelineSummary]:
     """``summaries``, those that need a person first, then by name."""
     order = {state: number for number, state in enumerate(PipelineState)}
-    return sorted(summaries, key=lambda one: (order[one.state], one.pipeline))
+    return sorted(summaries, key=lambda summary: (order[summary.state], summary.pipeline))
 
 
 def write_summary(store: ObjectStore, summary: PipelineSummary) -> None:

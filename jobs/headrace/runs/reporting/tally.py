@@ -29,5 +29,5 @@ class Tally:
             self.ahead[ahead.input] = ahead if first is None else first.and_more(ahead.records)
         for lacking in stored.lacking:
             name = (lacking.input, lacking.column)
-            known = self.lacking.get(name)
-            self.lacking[name] = lacking if known is None else replace(known, files=known.files + lacking.files)
+            before = self.lacking.get(name)
+            self.lacking[name] = lacking if before is None else replace(before, files=before.files + lacking.files)

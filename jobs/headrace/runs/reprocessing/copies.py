@@ -127,11 +127,11 @@ def late_behind(catalog: Catalog, pipeline: Pipeline, files: ByInput) -> int | N
     """How many records of ``files`` would be late in the next epoch of main; None where only Spark could tell, or one
     of them cannot be read.
     """
-    read = {name: some for name, some in files.items() if some}
+    read = {name: landed for name, landed in files.items() if landed}
     head = catalog.head().refs.get(MAIN)
     if head is None or not read:
         return 0
-    if any(given.source.transform is not None for given in pipeline.inputs if given.name in read):
+    if any(input_.source.transform is not None for input_ in pipeline.inputs if input_.name in read):
         return None
     from headrace.distribute.records import in_arrival_order, read_records  # with Arrow
     from headrace.kernel.delta import Disposition, aggregate
@@ -164,10 +164,10 @@ def target_of(own: Target, store: ObjectStore, root: str, to: str | None) -> Tar
 def _target(own: Target, store: ObjectStore, root: str, to: str | None) -> Target:
     path = own.source.path
     if to is not None:
-        named, prefix = open_source(store, to)
-        target = replace(own, store=named, prefix=prefix, lands_in_source=False)
-        here, below = (side.uri.rstrip("/") for side in (own, target))
-        return own if here == below else replace(target, lands_in_source=below.startswith(f"{here}/"))
+        store_named, prefix = open_source(store, to)
+        target = replace(own, store=store_named, prefix=prefix, lands_in_source=False)
+        own_uri, target_uri = (side.uri.rstrip("/") for side in (own, target))
+        return own if own_uri == target_uri else replace(target, lands_in_source=target_uri.startswith(f"{own_uri}/"))
     if "://" in path:
         raise LandingAgainError(
             f"the source {path} is the same under every root, so its {own.view} records need a landing prefix of "
@@ -181,13 +181,13 @@ def suffix_of(source: FileSource) -> str:
     """How names end that the source takes. Raises LandingAgainError if it takes only files that are packed somehow."""
     if not source.suffixes:
         return FORMATS[source.format].suffix
-    taken = [suffix for suffix in source.suffixes if not suffix.endswith(_PACKED)]
-    if not taken:
+    unpacked = [suffix for suffix in source.suffixes if not suffix.endswith(_PACKED)]
+    if not unpacked:
         raise LandingAgainError(
             f"the source {source.path} takes only {', '.join(source.suffixes)}, which records are not landed as: "
             f"let it take {FORMATS[source.format].suffix} too"
         )
-    return min(taken, key=lambda suffix: suffix.endswith(_GZIP))
+    return min(unpacked, key=lambda suffix: suffix.endswith(_GZIP))
 
 
 @dataclass(frozen=True)
@@ -213,12 +213,12 @@ class Headers:
         try:
             return self.format.header(self._content(path), path)
         except ObjectNotFoundError:
-            why = "is gone: put it back"
+            problem = "is gone: put it back"
         except ObjectChangedError:
-            why = "has changed since they were read: put the old content back"
+            problem = "has changed since they were read: put the old content back"
         except UnreadableFileError:
-            why = "cannot be read"
-        return f"{path}, which has the header of their columns, {why}"
+            problem = "cannot be read"
+        return f"{path}, which has the header of their columns, {problem}"
 
     def _content(self, path: str) -> bytes:
         was = self._as_read.get(path)

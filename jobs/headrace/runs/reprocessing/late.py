@@ -68,17 +68,17 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, at: At = 
     Raises LandingAgainError, BrokenObjectError, and what read.snapshots.snapshot_refs.snapshot_at raises. No Spark.
     """
     unfit = "so its late records cannot be written as files of its source"
-    why = None
+    reason = None
     if isinstance(pipeline.where, CustomWindows):
-        why = "a window function of its own, so Headrace does not know which late records other windows have taken"
+        reason = "a window function of its own, so Headrace does not know which late records other windows have taken"
     elif pipeline.union:
-        why = f"several inputs, {unfit}"
+        reason = f"several inputs, {unfit}"
     elif pipeline.source.transform is not None:
-        why = f"a Spark function between its files and its records, {unfit}"
-    if why is not None:
+        reason = f"a Spark function between its files and its records, {unfit}"
+    if reason is not None:
         raise LandingAgainError(
-            f"pipeline {pipeline.name} has {why}: run the original files as one batch (--mode batch), in which nothing "
-            "is late"
+            f"pipeline {pipeline.name} has {reason}: run the original files as one batch (--mode batch), in which "
+            "nothing is late"
         )
     relanding = Relanding(pipeline, root, View.LATE, [pipeline.input], to=to, at=at)
     if relanding.manifest is not None and (changed := changed_since(pipeline, relanding.manifest)):

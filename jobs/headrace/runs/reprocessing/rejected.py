@@ -65,7 +65,7 @@ def land_rejected(
     """
     relanding = Relanding(pipeline, root, View.REJECTED, _chosen(pipeline, of, to), to=to, at=at)
     own = relanding.own
-    rejected = _Rejected({given.name for given in pipeline.inputs}, relanding)
+    rejected = _Rejected({input_.name for input_ in pipeline.inputs}, relanding)
     common = relanding.land(_READ, rejected.copies)
     marks = {} if relanding.manifest is None else StoredProgress.of(relanding.manifest).marks
     return LandedRejected(
@@ -86,7 +86,7 @@ def _of_main(catalog: Catalog) -> Set[str]:
 
 def _chosen(pipeline: Pipeline, of: str | None, to: str | None) -> list[Input]:
     """The inputs whose dead letters land. Raises LandingAgainError."""
-    names = [given.name for given in pipeline.inputs]
+    names = [input_.name for input_ in pipeline.inputs]
     if of is not None and of not in names:
         raise LandingAgainError(f"pipeline {pipeline.name} has no input {of!r}; its inputs: {', '.join(names)}")
     if to is not None and of is None and len(names) > 1:
@@ -94,7 +94,7 @@ def _chosen(pipeline: Pipeline, of: str | None, to: str | None) -> list[Input]:
             f"pipeline {pipeline.name} has several inputs, whose records cannot land under one prefix: choose one "
             f"(--input): {', '.join(names)}"
         )
-    return [given for given in pipeline.inputs if of in {None, given.name}]
+    return [input_ for input_ in pipeline.inputs if of in {None, input_.name}]
 
 
 class _Rejected:
@@ -113,8 +113,8 @@ class _Rejected:
             target = self._targets[name]
             lines = lines_by_file(letters)
             if target.format.has_header:
-                for number, (file, some) in enumerate(lines.items()):
-                    yield Copy(target, target.name(epoch, name, number), {file: some})
+                for number, (file, file_lines) in enumerate(lines.items()):
+                    yield Copy(target, target.name(epoch, name, number), {file: file_lines})
             else:
                 yield Copy(target, target.name(epoch, name), lines)
 
@@ -126,8 +126,10 @@ class _Rejected:
             target = self._targets.get(name)
             if target is None:
                 if name not in self._inputs:
-                    what = "an input that the pipeline does not have any more" if file else "a pane, which has no file"
-                    self._left[f"of {name}, {what}"] += 1
+                    origin = (
+                        "an input that the pipeline does not have any more" if file else "a pane, which has no file"
+                    )
+                    self._left[f"of {name}, {origin}"] += 1
             elif landed_from(file, View.REJECTED):
                 self._counts["rejected_twice"] += 1
             elif (why_not := self._why_not(row, target, epoch)) is not None:

@@ -64,7 +64,7 @@ class Copy:
 
     def content(self) -> bytes | str:
         """The content of the file; or as text why there is none."""
-        lines = [line for some in self.lines.values() for line in some]
+        lines = [line for file_lines in self.lines.values() for line in file_lines]
         header = self.target.headers.of(next(iter(self.lines))) if self.target.format.has_header else None
         if isinstance(header, str):
             return header
@@ -86,14 +86,14 @@ class Relanding:
         self.catalog = Catalog(self._store, pipeline.name)
         self._snapshot = snapshot_at(self.catalog, at)
         self.manifest = self._snapshot.manifest
-        self.targets = {given.name: self._target(given, root, to) for given in inputs}
+        self.targets = {input_.name: self._target(input_, root, to) for input_ in inputs}
         self.counts: Counter[str] = Counter()
         self.left: Counter[str] = Counter()
 
-    def _target(self, given: Input, root: str, to: str | None) -> Target:
-        store, prefix = open_source(self._store, given.source.path)
-        headers = Headers(FORMATS[given.source.format], store, self.catalog, self.manifest, given.name)
-        own = Target(self._view, given.source, suffix_of(given.source), headers, store, prefix, lands_in_source=True)
+    def _target(self, input_: Input, root: str, to: str | None) -> Target:
+        store, prefix = open_source(self._store, input_.source.path)
+        headers = Headers(FORMATS[input_.source.format], store, self.catalog, self.manifest, input_.name)
+        own = Target(self._view, input_.source, suffix_of(input_.source), headers, store, prefix, lands_in_source=True)
         return target_of(own, self._store, root, to)
 
     @property
