@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from airflow.sdk import DAG, get_parsing_context
 
 from headrace.errors import FixConfigError
+from headrace.pipeline.schedules import owner_of
 from headrace_airflow.dags import broken_files, built, built_for
-from headrace_airflow.decisions.dags import decision_dag, decision_dags
+from headrace_airflow.decisions.dags import decision_dag, decision_dags, decision_of
+from headrace_airflow.roots.served import served_roots
 
 
 class BrokenPipelineFilesError(FixConfigError):
@@ -24,14 +26,30 @@ def asked_for() -> Mapping[str, DAG]:
     So a task neither builds the DAGs of others nor waits for their files. It raises what is wrong with its own.
     """
     dag_id = get_parsing_context().dag_id
-    if dag_id is None:
-        found = built()
-        return {**found.dags, **decision_dags(found.pipelines)}
-    dag = decision_dag(dag_id) or built_for(dag_id)
-    return {} if dag is None else {dag_id: dag}
+    dag = None if dag_id is None else _asked_for_by_a_task(dag_id)
+    if dag_id is not None:
+        return {} if dag is None else {dag_id: dag}
+    dags: dict[str, DAG] = {}
+    for root in served_roots().roots:
+        found = built(root)
+        dags |= {**found.dags, **decision_dags(root, found.pipelines)}
+    return dags
+
+
+def _asked_for_by_a_task(dag_id: str) -> DAG | None:
+    if (decision := decision_of(dag_id)) is not None:
+        root, name = decision
+        return decision_dag(served_roots().named(root), name)
+    if (owner := owner_of(dag_id)) is not None:
+        return built_for(served_roots().named(owner.root), owner.pipeline, owner.family)
+    return None
 
 
 def raise_broken() -> None:
     """Raise BrokenPipelineFilesError naming every broken file; nothing when there is none, and not for one DAG."""
-    if get_parsing_context().dag_id is None and (broken := broken_files()):
-        raise BrokenPipelineFilesError("\n".join(broken.values()))
+    if get_parsing_context().dag_id is not None:
+        return
+    served = served_roots()
+    broken = [*served.problems, *(problem for root in served.roots for problem in broken_files(root).values())]
+    if broken:
+        raise BrokenPipelineFilesError("\n".join(broken))

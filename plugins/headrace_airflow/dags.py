@@ -12,16 +12,15 @@ from airflow.sdk import DAG
 from headrace.pipeline.deployment.airflow_options import AirflowOptions
 from headrace.pipeline.deployment.regular_runs import Backfill, Retention
 from headrace.pipeline.deployment.timetables import Schedule
-from headrace.pipeline.loading.registry import Registered, registered, registered_files
-from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.schedules import DAG_FAMILIES, pipeline_of
+from headrace.pipeline.schedules import DAG_FAMILIES
 from headrace_airflow.families.options import options_of
+from headrace_airflow.roots.root import Root, RootedPipeline
 
 
 @dataclass(frozen=True)
 class Built:
-    """``dags`` by DAG id, the names of their ``pipelines``, and what is wrong with each file whose pipelines have no
-    DAGs, or not all.
+    """The DAGs of a root: ``dags`` by DAG id, the names of their ``pipelines``, and what is wrong with each file whose
+    pipelines have no DAGs, or not all.
     """
 
     dags: Mapping[str, DAG]
@@ -29,35 +28,35 @@ class Built:
     broken: Mapping[Path, str]
 
 
-def built() -> Built:
-    """The DAGs of every registered pipeline of which there can be some. One of Headrace's own that cannot be built
-    leaves its pipeline none; a family of others, only itself.
+def built(root: Root) -> Built:
+    """The DAGs of every registered pipeline of ``root`` of which there can be some. One of Headrace's own that cannot
+    be built leaves its pipeline none; a family of others, only itself.
     """
-    found = registered_files()
+    found = root.files()
     dags: dict[str, DAG] = {}
     names: list[str] = []
     broken = dict(found.broken)
-    for each in found.pipelines.values():
+    for each in root.rooted(found):
         for families in _families():
             try:
                 dags |= dags_of(each, families)
-                names.append(each.pipeline.name)
+                names.append(each.name)
             except Exception as error:  # whatever Airflow says of this one, the others stay
                 broken[each.file] = _said(each, error)
     return Built(dags, [*dict.fromkeys(names)], broken)
 
 
-def broken_files() -> Mapping[Path, str]:
+def broken_files(root: Root) -> Mapping[Path, str]:
     """What ``built`` finds wrong with files. Of pipelines whose Headrace DAGs differ in nothing that Airflow could
     refuse, only one has them built.
     """
-    found = registered_files()
+    found = root.files()
     broken = dict(found.broken)
     accepted: list[DagSettings] = []
-    for each in found.pipelines.values():
+    for each in root.rooted(found):
         own, *others = _families()
         try:
-            settings = DagSettings.of(each.pipeline)
+            settings = DagSettings.of(each)
             if settings is None or settings not in accepted:
                 dags_of(each, own)
             if settings is not None and settings not in accepted:
@@ -84,9 +83,9 @@ class DagSettings:
     executor: str
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> "DagSettings | None":
+    def of(cls, rooted: RootedPipeline) -> "DagSettings | None":
         """None for a pipeline with arguments of tasks that Headrace does not know. Raises AirflowDefaultsError."""
-        options = options_of(pipeline)
+        options, pipeline = options_of(rooted), rooted.pipeline
         if options.default_args:
             return None
         return cls(
@@ -100,31 +99,28 @@ def _families() -> list[list[str]]:
     return [[*DAG_FAMILIES.built_in], *others]
 
 
-def _said(registered: Registered, error: Exception) -> str:
-    return f"{registered.file}: {type(error).__name__}: {error}"
+def _said(rooted: RootedPipeline, error: Exception) -> str:
+    return f"{rooted.file}: {type(error).__name__}: {error}"
 
 
-def built_for(dag_id: str) -> DAG | None:
-    """The DAG of that id alone, for one of its tasks; None where it is none of Headrace's, or its pipeline has none.
+def built_for(root: Root, pipeline: str, family: str) -> DAG | None:
+    """One DAG alone, for one of its tasks; None where the pipeline has none.
 
     Raises UnknownPipelineError if there is no such pipeline that can be used, and what Airflow raises.
     """
-    if (owner := pipeline_of(dag_id)) is None:
-        return None
-    pipeline, family = owner
-    return _dag_of(registered(pipeline), family)
+    return _dag_of(root.pipeline(pipeline), family)
 
 
-def dags_of(registered: Registered, families: Iterable[str]) -> dict[str, DAG]:
+def dags_of(rooted: RootedPipeline, families: Iterable[str]) -> dict[str, DAG]:
     """The DAGs of a pipeline by DAG id. Raises what Airflow raises if it does not take one of them, and
     BrokenEntryPointError.
     """
-    dags = [_dag_of(registered, family) for family in families]
+    dags = [_dag_of(rooted, family) for family in families]
     return {dag.dag_id: dag for dag in dags if dag is not None}
 
 
-def _dag_of(registered: Registered, family: str) -> DAG | None:
-    dag = DAG_FAMILIES[family].build(registered)
+def _dag_of(rooted: RootedPipeline, family: str) -> DAG | None:
+    dag = DAG_FAMILIES[family].build(rooted)
     if dag is not None:
         dag.validate()  # type: ignore[no-untyped-call]
     return dag

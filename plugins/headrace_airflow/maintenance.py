@@ -6,18 +6,16 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context
 
 from headrace_airflow.forms import Form
-from headrace_airflow.reaching.store import reaching_store
-from headrace_airflow.settings import root
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.store import open_store
+from headrace_airflow.roots.root import RootedPipeline
+from headrace_airflow.roots.store import reaching_store
 
 
 class ExpireOperator(BaseOperator):
     """Delete what the run before marked, and mark what the form does not keep."""
 
-    def __init__(self, *, form: Form, **kwargs: Any) -> None:
+    def __init__(self, *, rooted: RootedPipeline, form: Form, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.form = form
+        self.rooted, self.form = rooted, form
 
     def execute(self, context: Context) -> dict[str, Any]:
         """What was deleted, marked and kept; raises what is wrong with the form, or that something kept is damaged."""
@@ -25,12 +23,12 @@ class ExpireOperator(BaseOperator):
         from headrace.runs.maintenance import expire, keeping
 
         form = context["params"]
-        with reaching_store():
+        with reaching_store(self.rooted.root):
             self.form.check(context)
-            store = open_store(root())
-            check_root(store)
+            catalog = self.rooted.catalog()
+            check_root(catalog.store)
             keep = keeping(form["keep_last"], form["keep_for"] or None, tags=form["keep_tags"])
-            expired = expire(Catalog(store, self.form.pipeline.name), keep, dry_run=form["dry_run"])
+            expired = expire(catalog, keep, dry_run=form["dry_run"])
         verb = "would be" if expired.dry_run else "are"
         self.log.info(
             "%s objects %s deleted (%s bytes), %s %s marked for the next run, %s wait for writers of %s; "

@@ -13,9 +13,9 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.observability import stats
 
 from headrace.model.time import MIN_INSTANT, UNITS
+from headrace_airflow.roots.root import RootedPipeline
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.store import open_store
 
 _CHANNELS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 _COUNTS = {"records": "records", "rejected": "rejected", "late": "late_dropped"}
@@ -23,7 +23,7 @@ _log = logging.getLogger("airflow.task")
 
 
 @contextmanager
-def epochs_measured(pipeline: str, root: str, branch: str) -> Iterator[None]:
+def epochs_measured(rooted: RootedPipeline, branch: str) -> Iterator[None]:
     """Send the metrics of each epoch that was committed to a branch inside, also if what is inside fails then.
 
     It asks the catalog and each new manifest, and only if Airflow has a channel. What goes wrong with that is in the
@@ -32,7 +32,7 @@ def epochs_measured(pipeline: str, root: str, branch: str) -> Iterator[None]:
     if not any(conf.getboolean("metrics", channel, fallback=False) for channel in _CHANNELS):
         yield
         return
-    catalog = Catalog(open_store(root), pipeline)
+    catalog = rooted.catalog()
     before = _generation(catalog, branch)
     try:
         yield

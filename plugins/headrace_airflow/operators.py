@@ -20,7 +20,6 @@ from headrace.audit.store import AuditOutcome
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_local, log_options, new_log
 from headrace.errors import FixConfigError, FixDataError
 from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
-from headrace.pipeline.loading.registry import Registered
 from headrace.pipeline.quality.limits import Severity
 from headrace.runs.reporting.results import Action, RunError, RunResult, read, redacted
 from headrace_airflow.audits import BranchAudit
@@ -28,9 +27,10 @@ from headrace_airflow.failures import TypedTaskError, error_of_exit_code
 from headrace_airflow.families.options import call, options_of
 from headrace_airflow.metrics import epochs_measured
 from headrace_airflow.processes import Ended, OwnProcess, Supervised
-from headrace_airflow.reaching.store import reaching_store
+from headrace_airflow.roots.root import RootedPipeline
+from headrace_airflow.roots.store import reaching_store
 from headrace_airflow.run_ids import backfill_branch, request_of, run_id_of
-from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, root, spark_connection
+from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, spark_connection
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
@@ -58,21 +58,21 @@ class HeadraceOperator(SparkSubmitOperator):
     def __init__(
         self,
         *,
-        registered: Registered,
+        rooted: RootedPipeline,
         action: Action,
         flags: dict[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        options = options_of(registered.pipeline)
+        options = options_of(rooted)
         super().__init__(
             application=str(SUBMIT),
             conn_id=options.conn_id or spark_connection(),
             env_vars=dict(options.env),
-            name=f"headrace {registered.pipeline.name} {action}",
+            name=f"headrace {rooted.qualified} {action}",
             driver_memory=driver_memory(),
             **kwargs,
         )
-        self.registered = registered
+        self.rooted = rooted
         self.action = action
         self.flags = flags or {}
         self.env = dict(options.env)
@@ -80,7 +80,7 @@ class HeadraceOperator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]  # Spark's own operator has no XCom
         """What the task leaves in XCom; raises typed errors in Airflow's terms."""
-        with reaching_store():
+        with reaching_store(self.rooted.root):
             return self.act(context)
 
     def act(self, context: Context) -> Summary:
@@ -97,14 +97,14 @@ class HeadraceOperator(SparkSubmitOperator):
 
     def submit(self, context: Context) -> RunResult:
         """The result of one application, which succeeded."""
-        where = root()
+        where = self.rooted.root.uri
         run_id = run_id_of(context)
         choice = self._choice(context, where)
         self.log.info("executor %s: %s", choice.name, choice.reason)
         arguments = [self.action, *self._arguments(context, where, run_id)]
         arguments += [f"--executor={choice.name}", f"--reason={choice.reason}"]
         is_submitted = EXECUTORS[choice.name].is_submitted
-        with epochs_measured(self.registered.pipeline.name, where, self.branch(context)):
+        with epochs_measured(self.rooted, self.branch(context)):
             ended = self._on_spark(context, where, run_id, arguments) if is_submitted else self._on_its_own(arguments)
         result = self._result(where, run_id)
         if result is not None and result.error is not None:
@@ -128,7 +128,7 @@ class HeadraceOperator(SparkSubmitOperator):
         """Which executor this attempt takes: as the form says, else the pipeline; AUTO looks at what there is to do."""
         from headrace.runs.executors.choice import WorkEstimate, choose, work_of
 
-        pipeline, asked = self.registered.pipeline, context["params"].get("executor")
+        pipeline, asked = self.rooted.pipeline, context["params"].get("executor")
 
         def work() -> WorkEstimate:
             return work_of(
@@ -169,7 +169,7 @@ class HeadraceOperator(SparkSubmitOperator):
         self.conf = {**_SPARK_CONF, **local, "spark.driver.extraJavaOptions": options}
 
     def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
-        arguments = ["--pipeline", self.registered.reference, "--root", where, "--run-id", run_id]
+        arguments = ["--pipeline", self.rooted.reference, "--root", where, "--run-id", run_id]
         # with "=" whatever people write in a form is a value, never a flag
         arguments += ["--request", request_of(context), f"--branch={self.branch(context)}"]
         for flag, param in self.flags.items():
@@ -184,7 +184,7 @@ class HeadraceOperator(SparkSubmitOperator):
 
     def _result(self, where: str, run_id: str) -> RunResult | None:
         try:
-            return read(open_store(where), self.registered.pipeline.name, run_id)
+            return read(open_store(where), self.rooted.name, run_id)
         except ObjectNotFoundError:
             return None
 
@@ -209,8 +209,8 @@ class AuditOperator(HeadraceOperator):
     ``of_backfill``: all of the backfill's branch, instead of (published, main].
     """
 
-    def __init__(self, *, registered: Registered, of_backfill: bool = False, **kwargs: Any) -> None:
-        super().__init__(registered=registered, action="audit", **kwargs)
+    def __init__(self, *, rooted: RootedPipeline, of_backfill: bool = False, **kwargs: Any) -> None:
+        super().__init__(rooted=rooted, action="audit", **kwargs)
         self.of_backfill = of_backfill
 
     def branch(self, context: Context) -> str:
@@ -219,8 +219,8 @@ class AuditOperator(HeadraceOperator):
 
     def act(self, context: Context) -> Summary:
         """The range whose audit is good; raises its failed expectations, and limits that are exceeded."""
-        pipeline, branch = self.registered.pipeline, self.branch(context)
-        audit = BranchAudit.of(pipeline, root(), branch)
+        pipeline, branch = self.rooted.pipeline, self.branch(context)
+        audit = BranchAudit.of(pipeline, self.rooted.root.uri, branch)
         outcome = None if audit.unpublished is None else self._outcome(audit, context)
         if audit.unpublished is None:
             self.log.info("readers see everything on branch %s already", branch)
@@ -251,7 +251,7 @@ class AuditOperator(HeadraceOperator):
         for limit in limits:
             self.log.log(levels[limit.severity], "%s", limit.line())
         warnings = [limit.describe() for limit in limits if limit.severity is Severity.WARN]
-        notify = options_of(self.registered.pipeline).on_warning
+        notify = options_of(self.rooted).on_warning
         if warnings and notify is not None:
             try:
                 call(notify, {**context, "headrace_warnings": warnings})

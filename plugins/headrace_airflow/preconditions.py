@@ -15,8 +15,9 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from headrace.errors import FixConfigError, RetryError
 from headrace_airflow.forms import Form
-from headrace_airflow.reaching.store import reaching_store
-from headrace_airflow.settings import api_connection, pool_name, root
+from headrace_airflow.roots.root import RootedPipeline
+from headrace_airflow.roots.store import reaching_store
+from headrace_airflow.settings import api_connection
 
 _TIMEOUT_SECONDS = 30.0
 _SLOTS = 1
@@ -40,16 +41,16 @@ class ApiUnavailableError(RetryError):
 class PreconditionsOperator(BaseOperator):
     """Makes the pipeline's pool if that is missing; fails, and says what to do, where it, form or root is wrong."""
 
-    def __init__(self, *, form: Form, **kwargs: Any) -> None:
+    def __init__(self, *, rooted: RootedPipeline, form: Form, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.form = form
+        self.rooted, self.form = rooted, form
 
     def execute(self, context: Context) -> None:
         """Check form, root and pool; returns nothing."""
-        pool = pool_name(self.form.pipeline.name)
-        with reaching_store():
+        pool = self.rooted.pool
+        with reaching_store(self.rooted.root):
             self.form.check(context)
-            root()
+            _ = self.rooted.root.uri
             if ensure_pool(pool):
                 self.log.info("made pool %s with one slot", pool)
 

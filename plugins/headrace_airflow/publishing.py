@@ -7,9 +7,8 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from headrace_airflow.assets import Published
 from headrace_airflow.operators import Summary, summary
-from headrace_airflow.reaching.store import reaching_store
+from headrace_airflow.roots.store import reaching_store
 from headrace_airflow.run_ids import run_id_of
-from headrace_airflow.settings import root
 from headrace_snapshots.refs import MAIN
 
 _EVENTS: Final = 20
@@ -35,10 +34,13 @@ class PublishOperator(BaseOperator):
         if (branch := context["params"].get("branch", MAIN)) != MAIN:
             raise AirflowSkipException(f"branch {branch} is not published: only {MAIN} is")
         last_announced = self._told(context)
-        with reaching_store():
+        with reaching_store(self.published.root):
             try:
                 result = publish_audited(
-                    self.published.pipeline, root(), last_announced=last_announced, run_id=run_id_of(context)
+                    self.published.pipeline,
+                    self.published.root.uri,
+                    last_announced=last_announced,
+                    run_id=run_id_of(context),
                 )
             except NothingToPublishError as error:
                 raise AirflowSkipException("there is no snapshot yet: nothing has landed") from error

@@ -44,11 +44,11 @@ found = process(hits, Path("root").absolute().as_uri(), RunOptions("first"))
 print(found.executor.name, found.epochs)
 """
 FAMILY = """
-import headrace.pipeline.loading.registry as registry
-from headrace.pipeline.schedules import pipeline_of
+from headrace.pipeline.schedules import owner_of
 from headrace_airflow.dags import dags_of
-pipeline = registry.registered("flights_departures")
-print([*dags_of(pipeline, ["idle"])], pipeline_of("headrace_flights_departures_idle"))
+from headrace_airflow.roots.root import Root
+pipeline = Root.of_environment().pipeline("flights_departures")
+print([*dags_of(pipeline, ["idle"])], owner_of("headrace_flights_departures_idle")[1:])
 """
 USED = {
     "format": (FORMAT, "[('a', 7)] ['column size: not an int']"),

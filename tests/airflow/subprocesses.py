@@ -37,6 +37,7 @@ from pathlib import Path
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from headrace.runs.reporting.results import read
 from headrace_airflow.dags import built
+from headrace_airflow.roots.root import Root
 from headrace_snapshots.store import open_store
 
 ExecutorSafeguard.test_mode = True
@@ -47,7 +48,8 @@ def verdict(error, policy):
     return type(error).__name__ if found == "default" else found
 
 def execute(family, task_id, pipeline="clicks", due=None, **form):
-    dag = built().dags[f"headrace_{pipeline}_{family}"]  # a task is made anew for every attempt, as in a worker
+    # a task is made anew for every attempt, as in a worker
+    dag = built(Root.of_environment()).dags[f"headrace_{pipeline}_{family}"]
     task = dag.get_task(task_id)
     run_id = "manual" if due is None else f"scheduled__{due.isoformat()}"
     ti = types.SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, task_id=task_id, try_number=1, id=uuid.uuid4())

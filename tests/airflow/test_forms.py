@@ -13,6 +13,7 @@ CHECK = """
 import json, os, types
 from headrace_airflow.failures import TypedTaskError
 from headrace_airflow.dags import built
+from headrace_airflow.roots.root import Root
 from airflow.sdk.bases.operator import ExecutorSafeguard
 ExecutorSafeguard.test_mode = True
 
@@ -30,7 +31,7 @@ def accepted(dag, conf):
 
 def check(family, conf):
     try:
-        return accepted(built().dags[f"headrace_awaiting_{family}"], conf)
+        return accepted(built(Root.of_environment()).dags[f"headrace_awaiting_{family}"], conf)
     except Exception as error:
         return "trigger", str(error)
 

@@ -44,9 +44,8 @@ import json, logging, os, structlog, types, uuid
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from headrace_airflow.failures import TypedRetries
 from headrace_airflow.operators import HeadraceOperator
-from headrace.pipeline.loading.registry import registered_files
+from headrace_airflow.roots.root import Root
 ExecutorSafeguard.test_mode = True
-registered = registered_files().pipelines["clicks"]
 flags = {"--max-epochs": "max_epochs", "--files-per-epoch": "files_per_epoch", "--full-sweep": "full_sweep",
          "--signal": "signals", "--strict": "strict", "--create": "create"}
 task = {"dag_id": "headrace_clicks_process", "run_id": "manual__2026-11-21T01:00:00+00:00", "task_id": "process"}
@@ -57,7 +56,8 @@ def run(case):
         del os.environ[name]
     with open(os.environ["CASE"], "w") as file:
         json.dump(case, file)
-    operator = HeadraceOperator(task_id="process", registered=registered, action="process", flags=flags)
+    rooted = Root.of_environment().pipeline("clicks")
+    operator = HeadraceOperator(task_id="process", rooted=rooted, action="process", flags=flags)
     ti = types.SimpleNamespace(**task, try_number=1 + ("second" in case["name"]), id=uuid.uuid4())
     said.records.clear()
     with structlog.testing.capture_logs() as events:

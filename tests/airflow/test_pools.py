@@ -31,20 +31,20 @@ MADE: list[str] = []
 
 CHECK = """
 import json, os
-from headrace.pipeline.loading.registry import registered_files
 from headrace_airflow.failures import TypedRetries
 from headrace_airflow.forms import Form
 from headrace_airflow.preconditions import PreconditionsOperator
+from headrace_airflow.roots.root import Root
 from airflow.sdk.bases.operator import ExecutorSafeguard
 ExecutorSafeguard.test_mode = True
-def check(pipeline):
+def check(rooted):
     try:
-        return PreconditionsOperator(task_id="preconditions", form=Form(pipeline, ())).execute({})
+        return PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, ())).execute({})
     except Exception as error:
         return [TypedRetries().evaluate(error, 1, 3).action.value, str(error)]
-pipelines = registered_files().pipelines
+root = Root.of_environment()
 pools = json.loads(os.environ["POOLS"])
-print(json.dumps({pool: check(pipelines[pool.removeprefix("headrace_")].pipeline) for pool in pools}))
+print(json.dumps({pool: check(root.pipeline(pool.removeprefix("headrace_"))) for pool in pools}))
 """
 
 

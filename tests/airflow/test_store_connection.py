@@ -36,8 +36,9 @@ ASK = f"""
 import json, os
 from airflow.sdk import Connection
 from headrace.errors import HeadraceError
-from headrace_airflow.reaching.connection import store_variables, variables_of
-from headrace_airflow.reaching.store import KeptVariables, reaching_store
+from headrace_airflow.roots.connection import store_variables, variables_of
+from headrace_airflow.roots.root import Root
+from headrace_airflow.roots.store import KeptVariables, reaching_store
 
 def asked(name, form):
     form = {{"conn_type": "aws", **form}}
@@ -56,28 +57,28 @@ def aws():
     return {{name: value for name, value in os.environ.items() if name.startswith("AWS_")}}
 
 before = aws()
-with reaching_store():
+with reaching_store(Root.of_environment()):
     inside = aws()
 assert aws() == before
 try:
-    with reaching_store():
+    with reaching_store(Root.of_environment()):
         raise HeadraceError("seen: " + os.environ["AWS_SECRET_ACCESS_KEY"])
 except Exception as error:
     failed = str(error)
 assert aws() == before
-kept = KeptVariables().get().over(os.environ)
+kept = KeptVariables(Root.of_environment()).get().over(os.environ)
 assert {{name: kept[name] for name in inside}} == inside
 assert aws() == before
 
 os.environ["HEADRACE_STORE_CONN"] = "absent"
 try:
-    with reaching_store():
+    with reaching_store(Root.of_environment()):
         raise AssertionError("inside")
 except Exception as error:
     absent = str(error)
 os.environ["HEADRACE_STORE_CONN"] = ""
-assert not store_variables().values
-with reaching_store():
+assert not store_variables(Root.of_environment()).values
+with reaching_store(Root.of_environment()):
     assert aws() == before
 print(json.dumps({{"forms": found, "inside": inside, "failed": failed, "absent": absent}}))
 """

@@ -4,7 +4,7 @@ Checked without Airflow.
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.entry_points import EntryPointGroup
 
@@ -26,6 +26,7 @@ DAG_FAMILIES: "Final[EntryPointGroup[DagFamily]]" = EntryPointGroup(
 """The DAGs that each pipeline has, by name; its schedule is that of the first. Only Airflow imports them."""
 
 _DAG_PREFIX: Final = "headrace_"
+_DOT: Final = "."
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -76,20 +77,36 @@ _FIELDS = (
 )
 
 
-def dag_id(pipeline: str, family: str) -> str:
-    """What Airflow calls a DAG of ``pipeline``."""
-    return f"{_DAG_PREFIX}{pipeline}_{family}"
+class DagOwner(NamedTuple):
+    """What a DAG belongs to: the ``root`` is empty for the one without a name."""
+
+    root: str
+    pipeline: str
+    family: str
 
 
-def pipeline_of(dag_id: str) -> tuple[str, str] | None:
-    """Pipeline and family of the DAG that ``dag_id`` gave this id; None for any other."""
+def dag_id(pipeline: str, family: str, root: str = "") -> str:
+    """What Airflow calls a DAG of ``pipeline`` under a root of that name. No name has a dot in it."""
+    return f"{_DAG_PREFIX}{root}{_DOT if root else ''}{pipeline}_{family}"
+
+
+def split_id(dag_id: str) -> tuple[str, str] | None:
+    """The name of the root to which a DAG of Headrace's belongs, and what it is called there; None for any other."""
     if not dag_id.startswith(_DAG_PREFIX):
         return None
-    name = dag_id.removeprefix(_DAG_PREFIX)
+    root, dot, name = dag_id.removeprefix(_DAG_PREFIX).rpartition(_DOT)
+    return None if dot and not root else (root, name)
+
+
+def owner_of(dag_id: str) -> DagOwner | None:
+    """Root, pipeline and family of the DAG that ``dag_id`` gave this id; None for any other."""
+    if (split := split_id(dag_id)) is None:
+        return None
+    root, name = split
     own = [family for family in DAG_FAMILIES.built_in if name.endswith(f"_{family}")]
     for family in own or sorted(DAG_FAMILIES.names(), key=len, reverse=True):
         if (pipeline := name.removesuffix(f"_{family}")) not in {"", name}:
-            return pipeline, family
+            return DagOwner(root, pipeline, family)
     return None
 
 

@@ -5,7 +5,8 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 
-from headrace_airflow.reaching.store import reaching_store
+from headrace_airflow.roots.root import Root
+from headrace_airflow.roots.store import reaching_store
 
 
 class AskingOperator(ApprovalOperator):
@@ -15,8 +16,9 @@ class AskingOperator(ApprovalOperator):
     ended, and loses the answer.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, root: Root, **kwargs: Any) -> None:
         super().__init__(execution_timeout=None, **kwargs)  # how long a task may take says nothing of a person
+        self.root = root
 
     def proposal(self, context: Context) -> str | None:
         """What the person is shown, as Markdown; None if nobody is to be asked."""
@@ -24,7 +26,7 @@ class AskingOperator(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         """Who approved it; None where nobody was asked."""
-        with reaching_store():
+        with reaching_store(self.root):
             shown = self.proposal(context)
         if shown is None:
             return None

@@ -8,6 +8,7 @@ from typing import Any, Final
 from airflow.sdk import DAG, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
+from headrace.pipeline.schedules import split_id
 from headrace_airflow.decisions.kinds import KINDS, Decision
 from headrace_airflow.decisions.maintain import MaintainOperator
 from headrace_airflow.decisions.operators import (
@@ -21,41 +22,48 @@ from headrace_airflow.decisions.reasons import APPROVE
 from headrace_airflow.failures import RETRIES
 from headrace_airflow.families.form_of_dag import has_form
 from headrace_airflow.forms import LENGTH_PATTERN
+from headrace_airflow.roots.root import Root
 
-PROMOTE: Final = "headrace_promote"
-MAINTAIN: Final = "headrace_maintain"
-_KINDS: Final = {kind.dag_id: kind for kind in KINDS}
-_PREFIX: Final = "headrace_"
+PROMOTE: Final = "promote"
+MAINTAIN: Final = "maintain"
+_KINDS: Final = {kind.name: kind for kind in KINDS}
+_NAMES: Final = (*_KINDS, PROMOTE, MAINTAIN)
 _COMMANDS: Final = {MAINTAIN: "`headrace expire` and `headrace fsck`"}
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def decision_dags(pipelines: Sequence[str]) -> dict[str, DAG]:
-    """The DAGs of all kinds by DAG id, with ``pipelines`` to choose from; none without any."""
-    dags = [_built(dag_id, pipelines) for dag_id in (*_KINDS, PROMOTE, MAINTAIN)] if pipelines else []
+def decision_dags(root: Root, pipelines: Sequence[str]) -> dict[str, DAG]:
+    """The DAGs of all kinds for ``root`` by DAG id, with ``pipelines`` to choose from; none without any."""
+    dags = [_built(root, name, pipelines) for name in _NAMES] if pipelines else []
     return {dag.dag_id: dag for dag in dags}
 
 
-def decision_dag(dag_id: str) -> DAG | None:
-    """The DAG of that id for one of its tasks, for which the form has been checked; None where it is none of these."""
-    return _built(dag_id, None) if dag_id in {*_KINDS, PROMOTE, MAINTAIN} else None
+def decision_of(dag_id: str) -> tuple[str, str] | None:
+    """The name of the root and the kind of decision that a DAG id names; None where it names none."""
+    split = split_id(dag_id)
+    return split if split is not None and split[1] in _NAMES else None
 
 
-def _built(dag_id: str, pipelines: Sequence[str] | None) -> DAG:
-    own = {PROMOTE: _promote_dag, MAINTAIN: _maintain_dag}.get(dag_id)
-    dag = _decision_dag(_KINDS[dag_id], pipelines) if own is None else own(pipelines)
+def decision_dag(root: Root, name: str) -> DAG:
+    """The DAG of that kind for one of its tasks, for which the form has been checked."""
+    return _built(root, name, None)
+
+
+def _built(root: Root, name: str, pipelines: Sequence[str] | None) -> DAG:
+    own = {PROMOTE: _promote_dag, MAINTAIN: _maintain_dag}.get(name)
+    dag = _decision_dag(root, _KINDS[name], pipelines) if own is None else own(root, pipelines)
     dag.validate()  # type: ignore[no-untyped-call]
     return dag
 
 
-def _decision_dag(kind: Decision, pipelines: Sequence[str] | None) -> DAG:
+def _decision_dag(root: Root, kind: Decision, pipelines: Sequence[str] | None) -> DAG:
     params = {"pipeline": _pipeline(pipelines), **kind.params(), "reason": _reason(required=kind.needs_reason)}
-    with _dag(kind.dag_id, kind.about, params) as dag:
-        DecisionOperator(task_id=kind.name, decision=kind, names=tuple(params))
+    with _dag(root, kind.name, kind.about, params) as dag:
+        DecisionOperator(task_id=kind.name, root=root, decision=kind, names=tuple(params))
     return dag
 
 
-def _promote_dag(pipelines: Sequence[str] | None) -> DAG:
+def _promote_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
     about = (
         "Make a branch main and published, once a person has seen what readers will see change. Or replace rows of "
         "main by those of the branch, as a patch; then main goes on as it is, and the branch stays."
@@ -77,16 +85,18 @@ def _promote_dag(pipelines: Sequence[str] | None) -> DAG:
         ),
         "reason": _reason(required=False),
     }
-    with _dag(PROMOTE, about, params) as dag:
+    with _dag(root, PROMOTE, about, params) as dag:
         chain(
-            RehearsalOperator(task_id=REHEARSE, names=tuple(params)),
-            ApproveOperator(task_id=APPROVE, subject="Promote {{ params.branch }} of {{ params.pipeline }}?"),
-            PromoteOperator(task_id="promote"),
+            RehearsalOperator(task_id=REHEARSE, root=root, names=tuple(params)),
+            ApproveOperator(
+                task_id=APPROVE, root=root, subject="Promote {{ params.branch }} of {{ params.pipeline }}?"
+            ),
+            PromoteOperator(task_id="promote", root=root),
         )
     return dag
 
 
-def _maintain_dag(pipelines: Sequence[str] | None) -> DAG:
+def _maintain_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
     about = (
         "Look after what one pipeline has stored, or all: let old snapshots go, with all that only they need, and "
         "check that everything is there that snapshots, readers and runs need. Each run deletes what the one before "
@@ -129,8 +139,8 @@ def _maintain_dag(pipelines: Sequence[str] | None) -> DAG:
         "repair": _switch("Repair", "When checking, make again what can be; have what no snapshot ever named deleted."),
         "dry_run": _switch("Dry run", "Only say in the log what would happen."),
     }
-    with _dag(MAINTAIN, about, params) as dag:
-        MaintainOperator(task_id="maintain", names=tuple(params), retries=0)
+    with _dag(root, MAINTAIN, about, params) as dag:
+        MaintainOperator(task_id="maintain", root=root, names=tuple(params), retries=0)
     return dag
 
 
@@ -139,17 +149,17 @@ def _switch(title: str, description: str, *, on: bool = False) -> Param:
 
 
 @contextmanager
-def _dag(dag_id: str, about: str, params: dict[str, Any]) -> Iterator[DAG]:
-    command = _COMMANDS.get(dag_id, f"`headrace {dag_id.removeprefix(_PREFIX)}`")
+def _dag(root: Root, name: str, about: str, params: dict[str, Any]) -> Iterator[DAG]:
+    command = _COMMANDS.get(name, f"`headrace {name}`")
     dag = DAG(
-        dag_id=dag_id,
+        dag_id=root.named(name),
         description=about,
         doc_md=f"{about}\n\nThe same on the command line: {command}.",
         schedule=None,
         start_date=_START,
         catchup=False,
         default_args=RETRIES,
-        tags=["headrace", "decision"],
+        tags=["headrace", "decision", *root.tags],
         allowed_run_types=[DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
         auto_register=False,  # the file in dags/ names them
     )

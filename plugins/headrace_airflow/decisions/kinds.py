@@ -33,11 +33,6 @@ class Decision:
     act: Act
     needs_reason: bool = False
 
-    @property
-    def dag_id(self) -> str:
-        """What Airflow calls its DAG."""
-        return f"headrace_{self.name}"
-
 
 def _text(title: str, description: str, default: str | None = None, *, required: bool = False) -> Param:
     if required:

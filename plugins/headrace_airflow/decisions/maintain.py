@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, Context
 
 from headrace.errors import HeadraceError, RestoreError
-from headrace.pipeline.loading.registry import Registered, registered, registered_files
 from headrace_airflow.forms import FormError, check_names
-from headrace_airflow.reaching.store import reaching_store
-from headrace_airflow.settings import root
+from headrace_airflow.roots.root import Root, RootedPipeline
+from headrace_airflow.roots.store import reaching_store
 
 if TYPE_CHECKING:
     from headrace.runs.client.handle import PipelineHandle
@@ -28,39 +27,39 @@ class MaintainOperator(BaseOperator):
     the others from its turn.
     """
 
-    def __init__(self, *, names: Collection[str], **kwargs: Any) -> None:
+    def __init__(self, *, root: Root, names: Collection[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.names = names
+        self.root, self.names = root, names
 
     def execute(self, context: Context) -> dict[str, list[str]]:
         """What is said of each pipeline, in lines. Raises the first error that there was, after all have had a turn."""
         form = context["params"]
-        with reaching_store():
+        with reaching_store(self.root):
             check_names(context, self.names)
             _check(form)
             said: dict[str, list[str]] = {}
             errors: list[HeadraceError] = []
             for one in self._asked(form):
-                lines = said[one.pipeline.name] = []
+                lines = said[one.name] = []
                 try:
                     for line in _maintained(one, form):
-                        self.log.info("%s: %s", one.pipeline.name, line)
+                        self.log.info("%s: %s", one.name, line)
                         lines.append(line)
                 except HeadraceError as error:
-                    self.log.error("%s: %s: %s", one.pipeline.name, error.code, error)
+                    self.log.error("%s: %s: %s", one.name, error.code, error)
                     errors.append(error)
             if errors:
                 raise errors[0]
         return said
 
-    def _asked(self, form: Form) -> list[Registered]:
+    def _asked(self, form: Form) -> list[RootedPipeline]:
         """The pipeline that the form names; else all whose files can be used."""
         if form["pipeline"]:
-            return [registered(form["pipeline"])]
-        files = registered_files()
+            return [self.root.pipeline(form["pipeline"])]
+        files = self.root.files()
         for problem in files.broken.values():
             self.log.warning("pipelines of a file that cannot be used are left out: %s", problem)
-        return [*files.pipelines.values()]
+        return self.root.rooted(files)
 
 
 def _check(form: Form) -> None:
@@ -78,15 +77,12 @@ def _check(form: Form) -> None:
         raise FormError(str(error)) from error
 
 
-def _maintained(one: Registered, form: Form) -> Iterator[str]:
+def _maintained(one: RootedPipeline, form: Form) -> Iterator[str]:
     from headrace.read.roots import check_root
     from headrace.runs.client.handle import PipelineHandle
-    from headrace_snapshots.catalog import Catalog
-    from headrace_snapshots.store import open_store
 
-    store = open_store(root())
-    check_root(store)
-    catalog = Catalog(store, one.pipeline.name)
+    catalog = one.catalog()
+    check_root(catalog.store)
     handle = PipelineHandle(catalog)
     if not catalog.known_head().refs:
         yield "it has not run yet: nothing is stored"
@@ -100,7 +96,7 @@ def _maintained(one: Registered, form: Form) -> Iterator[str]:
         yield from _checked(handle, form)
 
 
-def _expired(handle: "PipelineHandle", one: Registered, form: Form) -> Iterator[str]:
+def _expired(handle: "PipelineHandle", one: RootedPipeline, form: Form) -> Iterator[str]:
     tags = {"yes": True, "no": False}.get(form["keep_tags"])
     expired = handle.expire(
         one.pipeline,

@@ -11,8 +11,8 @@ from headrace_airflow.decisions.asking import AskingOperator
 from headrace_airflow.decisions.kinds import Decision
 from headrace_airflow.decisions.reasons import decided, done_already, earlier_try, reason_of
 from headrace_airflow.forms import check_names
-from headrace_airflow.reaching.store import reaching_store
-from headrace_airflow.settings import root
+from headrace_airflow.roots.root import Root
+from headrace_airflow.roots.store import reaching_store
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from headrace.runs.client.handle import PipelineHandle
     from headrace_snapshots.catalog import Catalog
     from headrace_snapshots.format.entry import Entry
-
-MOVED: Final = AssetAlias(name="headrace_decided")
-"""Through it the assets of pipelines get an event when a decision has moved what readers see."""
 
 REHEARSE: Final = "rehearse"
 """The task that says what a promotion would change."""
@@ -36,16 +33,16 @@ class DecisionOperator(BaseOperator):
     has moved. What an earlier try of the run has done is not done again.
     """
 
-    def __init__(self, *, decision: Decision, names: Collection[str], **kwargs: Any) -> None:
-        super().__init__(outlets=[MOVED], **kwargs)
-        self.decision, self.names = decision, names
+    def __init__(self, *, root: Root, decision: Decision, names: Collection[str], **kwargs: Any) -> None:
+        super().__init__(outlets=[moved(root)], **kwargs)
+        self.root, self.decision, self.names = root, decision, names
 
     def execute(self, context: Context) -> dict[str, Any]:
         """What is said of it, in lines, and what readers see now; raises why it is refused."""
         form = context["params"]
-        with reaching_store():
+        with reaching_store(self.root):
             check_names(context, self.names)
-            handle = handle_of(form["pipeline"])
+            handle = handle_of(self.root, form["pipeline"])
             done = earlier_try(handle.catalog, context)
             before = seen_before(handle, done)
             act = self.decision.act(handle, form, reason_of(context)) if done is None else [done_already(done)]
@@ -53,22 +50,22 @@ class DecisionOperator(BaseOperator):
             for line in act:
                 self.log.info("%s", line)
                 lines.append(line)
-            return {"said": lines, "published": announced(handle, context, before)}
+            return {"said": lines, "published": announced(self.root, handle, context, before)}
 
 
 class RehearsalOperator(BaseOperator):
     """Says what a promotion would change for readers: in its log, and as a table for the person who approves it."""
 
-    def __init__(self, *, names: Collection[str], **kwargs: Any) -> None:
+    def __init__(self, *, root: Root, names: Collection[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.names = names
+        self.root, self.names = root, names
 
     def execute(self, context: Context) -> str:
         """A table in Markdown; raises why the promotion would be refused."""
         form = context["params"]
-        with reaching_store():
+        with reaching_store(self.root):
             check_names(context, self.names)
-            handle = handle_of(form["pipeline"])
+            handle = handle_of(self.root, form["pipeline"])
             done = earlier_try(handle.catalog, context)
             lines = rehearsed(handle, form["branch"], patch=form["patch"]) if done is None else [done_already(done)]
         for line in lines:
@@ -85,7 +82,7 @@ class ApproveOperator(AskingOperator):
         if not form["approve"]:
             self.log.info("the form says that nobody is to be asked")
             return None
-        if (done := earlier_try(handle_of(form["pipeline"]).catalog, context)) is not None:
+        if (done := earlier_try(handle_of(self.root, form["pipeline"]).catalog, context)) is not None:
             self.log.info("%s", done_already(done))
             return None
         return str(context["ti"].xcom_pull(task_ids=REHEARSE))
@@ -94,14 +91,15 @@ class ApproveOperator(AskingOperator):
 class PromoteOperator(BaseOperator):
     """Makes a branch main, or its rows a patch of main; says in the log of the pipeline who decided it, and why."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(outlets=[MOVED], **kwargs)
+    def __init__(self, *, root: Root, **kwargs: Any) -> None:
+        super().__init__(outlets=[moved(root)], **kwargs)
+        self.root = root
 
     def execute(self, context: Context) -> dict[str, Any]:
         """The result of the promotion; raises why it is refused."""
         form = context["params"]
-        with reaching_store():
-            handle = handle_of(form["pipeline"])
+        with reaching_store(self.root):
+            handle = handle_of(self.root, form["pipeline"])
             done = earlier_try(handle.catalog, context)
             before = seen_before(handle, done)
             if done is not None:
@@ -111,14 +109,19 @@ class PromoteOperator(BaseOperator):
                 message = decided(context, asks=form["approve"])
                 result = handle.promote(form["branch"], patch=form["patch"], message=message)
                 self.log.info("readers see %s (epoch %s) now: %s", result.published, result.epoch, message)
-            return {"published": announced(handle, context, before)}
+            return {"published": announced(self.root, handle, context, before)}
 
 
-def handle_of(pipeline: str) -> "PipelineHandle":
-    """The pipeline under the deployment's root. Raises UnknownResultsError, DeploymentError, MissingRootError."""
+def moved(root: Root) -> AssetAlias:
+    """Through it the assets of pipelines get an event when a decision has moved what readers see."""
+    return AssetAlias(name=root.named("decided"))
+
+
+def handle_of(root: Root, pipeline: str) -> "PipelineHandle":
+    """The pipeline under ``root``. Raises UnknownResultsError, DeploymentError, MissingRootError."""
     from headrace.runs.client.deployment import open as open_root
 
-    return open_root(root())[pipeline]
+    return open_root(root.uri)[pipeline]
 
 
 def rehearsed(
@@ -155,12 +158,12 @@ def seen_before(handle: "PipelineHandle", done: "Entry | None") -> str | None:
     return handle.catalog.known_head().refs.get(PUBLISHED)
 
 
-def announced(handle: "PipelineHandle", context: Context, before: str | None) -> str | None:
+def announced(root: Root, handle: "PipelineHandle", context: Context, before: str | None) -> str | None:
     """What readers see now, after an event of the pipeline's asset has told it if that is not ``before`` any more."""
     published = handle.catalog.head().refs.get(PUBLISHED)
     if published is not None and published != before:
         extra = readers_see(handle.catalog)
-        context["outlet_events"][MOVED].add(Published(handle.name).asset, extra=extra)
+        context["outlet_events"][moved(root)].add(Published(root, handle.name).asset, extra=extra)
     return published
 
 

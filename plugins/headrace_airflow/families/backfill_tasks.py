@@ -8,7 +8,6 @@ from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import AirflowSkipException
 
 from headrace.pipeline.deployment.regular_runs import NEVER, WHEN_APPROVED
-from headrace.pipeline.loading.registry import Registered
 from headrace.runs.options import parse_span
 from headrace.runs.reporting.results import RunResult
 from headrace_airflow.assets import Published
@@ -16,10 +15,8 @@ from headrace_airflow.decisions.asking import AskingOperator
 from headrace_airflow.decisions.operators import finish, handle_of, readers_see, rehearsed
 from headrace_airflow.decisions.reasons import APPROVE, decided, done_already, earlier_try
 from headrace_airflow.operators import HeadraceOperator, Summary, summary
+from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.run_ids import backfill_branch
-from headrace_airflow.settings import root
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.store import open_store
 
 
 class ReplayOperator(HeadraceOperator):
@@ -29,8 +26,8 @@ class ReplayOperator(HeadraceOperator):
     run was due, so that every attempt takes the same. Such a run first drops branches that runs before it have left.
     """
 
-    def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
-        super().__init__(registered=registered, action="backfill", **kwargs)
+    def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
+        super().__init__(rooted=rooted, action="backfill", **kwargs)
 
     def branch(self, context: Context) -> str:
         """The branch that the form names, or one of this DAG run's own."""
@@ -40,8 +37,8 @@ class ReplayOperator(HeadraceOperator):
         """The snapshot from which a branch that is not there yet is forked."""
         from headrace.runs.backfill.fork_point import fork_point
 
-        pipeline = self.registered.pipeline
-        catalog = Catalog(open_store(root()), pipeline.name)
+        pipeline = self.rooted.pipeline
+        catalog = self.rooted.catalog()
         if self.branch(context) in catalog.head().generations:
             return None
         return fork_point(catalog, pipeline, parse_span(*self._range(context))).snapshot
@@ -59,19 +56,19 @@ class ReplayOperator(HeadraceOperator):
         from headrace.runs.backfill.abandoned_branches import drop_abandoned
         from headrace.runs.backfill.backfill import has_input
 
-        if not has_input(self.registered.pipeline, root()):
+        if not has_input(self.rooted.pipeline, self.rooted.root.uri):
             raise AirflowSkipException("nothing has landed yet: there is nothing to compute again")
 
         run = context.get("dag_run")
         if run is not None and run.run_type == DagRunType.SCHEDULED:
-            catalog = Catalog(open_store(root()), self.registered.pipeline.name)
+            catalog = self.rooted.catalog()
             for dropped in drop_abandoned(catalog, self.branch(context), datetime.now(UTC)):
                 self.log.info("dropped branch %s: a run of the schedule left it, and newer ones have followed", dropped)
         return super().act(context)
 
     def _range(self, context: Context) -> tuple[str | None, str | None]:
         """From when to when, as the command line takes it."""
-        regular, run, form = self.registered.pipeline.backfill, context.get("dag_run"), context["params"]
+        regular, run, form = self.rooted.pipeline.backfill, context.get("dag_run"), context["params"]
         start, end = form.get("from"), form.get("to")
         if regular is None or run is None or run.run_type != DagRunType.SCHEDULED or start or end:
             return start, end
@@ -81,11 +78,10 @@ class ReplayOperator(HeadraceOperator):
 class BackfillApprovalOperator(AskingOperator):
     """Shows a person what the branch of a backfill would change for readers, and waits, if the form says so."""
 
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
-        super().__init__(
-            task_id=APPROVE, subject=f"Let readers of {pipeline} see what the backfill has computed?", **kwargs
-        )
-        self.pipeline = pipeline
+    def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
+        subject = f"Let readers of {rooted.qualified} see what the backfill has computed?"
+        super().__init__(task_id=APPROVE, root=rooted.root, subject=subject, **kwargs)
+        self.rooted = rooted
 
     def proposal(self, context: Context) -> str | None:
         """The rows that change, as Markdown; None if nobody is to be asked. Raises why it would be refused."""
@@ -95,7 +91,7 @@ class BackfillApprovalOperator(AskingOperator):
         if form["promote"] != WHEN_APPROVED:
             self.log.info("the form says that nobody is to be asked: the branch is promoted %s", form["promote"])
             return None
-        handle = handle_of(self.pipeline)
+        handle = handle_of(self.rooted.root, self.rooted.name)
         if (done := earlier_try(handle.catalog, context)) is not None:
             self.log.info("%s", done_already(done))
             return None
@@ -109,9 +105,9 @@ class CutOverOperator(HeadraceOperator):
     If main went on since the replay, the branch catches up first: this task holds the pool's slot, so main stays there.
     """
 
-    def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
-        self.published = Published(registered.pipeline.name)
-        super().__init__(registered=registered, action="backfill", outlets=[self.published.outlet], **kwargs)
+    def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
+        self.published = Published(rooted.root, rooted.name)
+        super().__init__(rooted=rooted, action="backfill", outlets=[self.published.outlet], **kwargs)
 
     def branch(self, context: Context) -> str:
         """The backfill's branch."""
@@ -126,7 +122,7 @@ class CutOverOperator(HeadraceOperator):
         branch, form = self.branch(context), context["params"]
         if form["promote"] == NEVER:
             raise AirflowSkipException(f"branch {branch} stays for you to look at: the form says not to promote")
-        handle = handle_of(self.registered.pipeline.name)
+        handle = handle_of(self.rooted.root, self.rooted.name)
         done = earlier_try(handle.catalog, context)
         if done is not None:
             self.log.info("%s", done_already(done))
@@ -148,7 +144,7 @@ class CutOverOperator(HeadraceOperator):
         from headrace.runs.patching.patch import patch
         from headrace.runs.publishing.promotion import promote
 
-        catalog = Catalog(open_store(root()), self.registered.pipeline.name)
+        catalog = self.rooted.catalog()
         act = patch if context["params"]["patch"] else promote
         return act(catalog, self.branch(context), run_id="cut_over", message=message)
 

@@ -16,11 +16,10 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 
 from headrace.describe.check import check
 from headrace.pipeline.deployment.timetables import Schedule
-from headrace.pipeline.loading.registry import Registered
-from headrace.pipeline.schedules import dag_id
 from headrace_airflow.failures import RETRIES
 from headrace_airflow.families.form_of_dag import has_form
 from headrace_airflow.families.options import deadline, options_of, run_types, task_arguments, timetable
+from headrace_airflow.roots.root import RootedPipeline
 
 BY_HAND: Final = (DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED)
 """How a DAG without a schedule is run."""
@@ -36,12 +35,12 @@ class DagFamily:
     It is called each time that Airflow parses ``dags/``, so it imports no engine and reads no store.
     """
 
-    build: Callable[[Registered], DAG | None]
+    build: Callable[[RootedPipeline], DAG | None]
 
 
 @contextmanager
 def new_dag(
-    registered: Registered,
+    rooted: RootedPipeline,
     family: str,
     about: str | None,
     *,
@@ -52,17 +51,17 @@ def new_dag(
     """The DAG of a ``family`` for a pipeline, to which all tasks belong that are made inside; its form is ``params``.
     ``about`` is what it does: its first line is the description of a pipeline that has none.
     """
-    pipeline, text = registered.pipeline, cleandoc(about or "")
-    options = options_of(pipeline)
+    pipeline, text = rooted.pipeline, cleandoc(about or "")
+    options = options_of(rooted)
     dag = DAG(
-        dag_id=dag_id(pipeline.name, family),
+        dag_id=rooted.dag_id(family),
         description=pipeline.description or text.splitlines()[0],
-        doc_md=_documented(registered, family, text),
+        doc_md=_documented(rooted, family, text),
         schedule=timetable(schedule),
         start_date=options.start_date or _START,
         catchup=False,
         max_active_runs=1,
-        tags=["headrace", pipeline.name, family, *options.tags],
+        tags=["headrace", *rooted.root.tags, pipeline.name, family, *options.tags],
         default_args=RETRIES | task_arguments(options),
         deadline=deadline(options) if family == "process" else None,
         allowed_run_types=[*run_types(schedule), *by_hand],
@@ -72,10 +71,10 @@ def new_dag(
         yield dag
 
 
-def _documented(registered: Registered, family: str, about: str) -> str:
+def _documented(rooted: RootedPipeline, family: str, about: str) -> str:
     """What the UI says of a DAG in Markdown: what it does; for that which processes, the pipeline in words, too."""
-    pipeline = registered.pipeline
-    parts = [about, pipeline.description, f"Defined in `{registered.file}`."]
+    pipeline = rooted.pipeline
+    parts = [about, pipeline.description, f"Defined in `{rooted.file}`."]
     if family == "process":
         words = "\n".join(check(pipeline).lines())
         parts.append(f"```text\n{words}\n```")

@@ -17,7 +17,7 @@ from headrace.errors import FixConfigError
 from headrace.model.time import Duration
 from headrace.pipeline.deployment.airflow_options import AirflowOptions
 from headrace.pipeline.deployment.timetables import AssetSchedule, CronSchedule, Schedule
-from headrace.pipeline.pipeline import Pipeline
+from headrace_airflow.roots.root import RootedPipeline
 
 DEFAULTS: Final = "HEADRACE_AIRFLOW_DEFAULTS"
 _NAME: Final = "airflow"
@@ -30,10 +30,11 @@ class AirflowDefaultsError(FixConfigError):
     code = "config.airflow_defaults"
 
 
-def options_of(pipeline: Pipeline) -> AirflowOptions:
+def options_of(rooted: RootedPipeline) -> AirflowOptions:
     """How the DAGs of a pipeline run: as it says, else as the defaults of all say. Raises AirflowDefaultsError."""
     defaults = _defaults(os.environ.get(DEFAULTS, ""))
-    return defaults if pipeline.airflow is None else pipeline.airflow.over(defaults)
+    own = rooted.pipeline.airflow
+    return defaults if own is None else own.over(defaults)
 
 
 @lru_cache(1)

@@ -12,7 +12,6 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 from headrace.model.time import render_duration
 from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, PROMOTIONS, WHEN_APPROVED
 from headrace.pipeline.executors import AUTO, EXECUTORS
-from headrace.pipeline.loading.registry import Registered
 from headrace.pipeline.pipeline import Pipeline
 from headrace_airflow.assets import Published
 from headrace_airflow.decisions.operators import REHEARSE
@@ -30,20 +29,19 @@ from headrace_airflow.maintenance import ExpireOperator
 from headrace_airflow.operators import AuditOperator
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.publishing import PublishOperator
-from headrace_airflow.settings import pool_name
+from headrace_airflow.roots.root import RootedPipeline
 from headrace_snapshots.refs import NAME
 
 _BRANCH_PATTERN = f"^{NAME}{END}"
 _SIZE_FLAGS = {"--files-per-epoch": "files_per_epoch", "--bytes-per-epoch": "bytes_per_epoch"}
 
 
-def process_dag(registered: Registered) -> DAG:
+def process_dag(rooted: RootedPipeline) -> DAG:
     """Drain what has landed in epochs of bounded size, see that it is audited, publish it.
 
     Its runs have no range of time, so `airflow backfill create` is refused. What has been read is read again by the DAG
     *backfill* of the pipeline, or on the command line: `headrace backfill PIPELINE --from ... --to ... --promote`.
     """
-    name = registered.pipeline.name
     switches = {
         "--full-sweep": "full_sweep",
         "--strict": "strict",
@@ -85,9 +83,9 @@ def process_dag(registered: Registered) -> DAG:
             title="Create",
             description="Make a root that does not exist, even if there is no input.",
         ),
-        "executor": _executor(registered.pipeline),
+        "executor": _executor(rooted.pipeline),
     }
-    if awaited := registered.pipeline.signals:
+    if awaited := rooted.pipeline.signals:
         flags["--signal"] = "signals"
         params["signals"] = Param(
             [],
@@ -98,24 +96,26 @@ def process_dag(registered: Registered) -> DAG:
             'NAME=["key"].',
         )
     with new_dag(
-        registered,
+        rooted,
         "process",
         process_dag.__doc__,
-        schedule=registered.pipeline.schedule,
+        schedule=rooted.pipeline.schedule,
         params=params,
         by_hand=[DagRunType.ASSET_MATERIALIZATION, *BY_HAND],
     ) as dag:
-        one_writer: dict[str, Any] = {"pool": pool_name(name)}
+        one_writer: dict[str, Any] = {"pool": rooted.pool}
         chain(
-            PreconditionsOperator(task_id="preconditions", form=Form(registered.pipeline, tuple(params))),
-            ProcessOperator(task_id="process", registered=registered, flags=flags, **one_writer),
-            AuditOperator(task_id="audit", registered=registered, **one_writer),
-            PublishOperator(task_id="publish", published=Published(name, is_made_here=True), **one_writer),
+            PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))),
+            ProcessOperator(task_id="process", rooted=rooted, flags=flags, **one_writer),
+            AuditOperator(task_id="audit", rooted=rooted, **one_writer),
+            PublishOperator(
+                task_id="publish", published=Published(rooted.root, rooted.name, is_made_here=True), **one_writer
+            ),
         )
     return dag
 
 
-def recover_dag(registered: Registered) -> DAG:
+def recover_dag(rooted: RootedPipeline) -> DAG:
     """Move main back to a snapshot, read everything after it again, audit and publish the result.
 
     It waits until a person has seen what is given up, or goes at once. A run of *process* that meets broken state
@@ -123,7 +123,6 @@ def recover_dag(registered: Registered) -> DAG:
 
     Rows that a person has released stay released where the same ones are computed again: key, window and values.
     """
-    name = registered.pipeline.name
     params = {
         "snapshot": Param(
             type="string",
@@ -146,30 +145,30 @@ def recover_dag(registered: Registered) -> DAG:
             title="When",
             description="When main goes back.",
         ),
-        "executor": _executor(registered.pipeline),
+        "executor": _executor(rooted.pipeline),
         "reason": _reason(),
     }
-    with new_dag(registered, RECOVER_TASK, recover_dag.__doc__, schedule=None, params=params) as dag:
-        one_writer: dict[str, Any] = {"pool": pool_name(name)}
+    with new_dag(rooted, RECOVER_TASK, recover_dag.__doc__, schedule=None, params=params) as dag:
+        one_writer: dict[str, Any] = {"pool": rooted.pool}
         chain(
-            PreconditionsOperator(task_id="preconditions", form=Form(registered.pipeline, tuple(params))),
-            RehearseRecoveryOperator(task_id=REHEARSE, pipeline=name),
-            ApproveRecoveryOperator(pipeline=name),
-            RecoverOperator(task_id=RECOVER_TASK, registered=registered, **one_writer),
-            AuditOperator(task_id="audit", registered=registered, **one_writer),
-            PublishOperator(task_id="publish", published=Published(name), **one_writer),
+            PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))),
+            RehearseRecoveryOperator(task_id=REHEARSE, rooted=rooted),
+            ApproveRecoveryOperator(rooted=rooted),
+            RecoverOperator(task_id=RECOVER_TASK, rooted=rooted, **one_writer),
+            AuditOperator(task_id="audit", rooted=rooted, **one_writer),
+            PublishOperator(task_id="publish", published=Published(rooted.root, rooted.name), **one_writer),
         )
     return dag
 
 
-def backfill_dag(registered: Registered) -> DAG:
+def backfill_dag(rooted: RootedPipeline) -> DAG:
     """Read input again on a branch beside the live pipeline, audit it, and make it main while processing is held: at
     once, or after a person has seen what readers will see change. As a patch only rows of expired windows are replaced.
 
     Only the cut-over holds the pool: the replay writes nothing that the process DAG reads. Where the pipeline has a
     schedule for it, its runs compute the last so many days, whatever the clock says.
     """
-    name, regular = registered.pipeline.name, registered.pipeline.backfill
+    regular = rooted.pipeline.backfill
     everything = "Empty: all input is read again"
     if regular is not None:
         everything += f"; in a run of the schedule, the last {render_duration(regular.last)}"
@@ -202,28 +201,28 @@ def backfill_dag(registered: Registered) -> DAG:
             title="Branch",
             description="Empty: a new branch for this run. A backfill that was stopped continues in its branch.",
         ),
-        "executor": _executor(registered.pipeline),
+        "executor": _executor(rooted.pipeline),
         "reason": _reason(),
     }
     schedule = None if regular is None else regular.schedule
-    with new_dag(registered, "backfill", backfill_dag.__doc__, schedule=schedule, params=params) as dag:
+    with new_dag(rooted, "backfill", backfill_dag.__doc__, schedule=schedule, params=params) as dag:
         chain(
-            PreconditionsOperator(task_id="preconditions", form=Form(registered.pipeline, tuple(params))),
-            ReplayOperator(task_id="replay", registered=registered, flags=_SIZE_FLAGS),
-            AuditOperator(task_id="audit", registered=registered, of_backfill=True),
-            BackfillApprovalOperator(pipeline=name),
-            CutOverOperator(task_id="cut_over", registered=registered, pool=pool_name(name)),
+            PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))),
+            ReplayOperator(task_id="replay", rooted=rooted, flags=_SIZE_FLAGS),
+            AuditOperator(task_id="audit", rooted=rooted, of_backfill=True),
+            BackfillApprovalOperator(rooted=rooted),
+            CutOverOperator(task_id="cut_over", rooted=rooted, pool=rooted.pool),
         )
     return dag
 
 
-def expire_dag(registered: Registered) -> DAG | None:
+def expire_dag(rooted: RootedPipeline) -> DAG | None:
     """Let old snapshots go, with all that only they need, and what killed runs left behind.
 
     Each run deletes what the run before it marked: readers have time until then. So a failed run is not tried again at
     once; the next one continues where it stopped. It runs beside all others, and holds no pool.
     """
-    pipeline, regular = registered.pipeline, registered.pipeline.retention
+    pipeline, regular = rooted.pipeline, rooted.pipeline.retention
     if regular is None or regular.schedule is None:  # headrace_maintain does it, for all of them
         return None
     params = {
@@ -249,8 +248,8 @@ def expire_dag(registered: Registered) -> DAG | None:
         ),
         "dry_run": Param(False, type="boolean", title="Dry run", description="Only say what would happen."),
     }
-    with new_dag(registered, "expire", expire_dag.__doc__, schedule=regular.schedule, params=params) as dag:
-        ExpireOperator(task_id="expire", form=Form(pipeline, tuple(params)), retries=0)
+    with new_dag(rooted, "expire", expire_dag.__doc__, schedule=regular.schedule, params=params) as dag:
+        ExpireOperator(task_id="expire", rooted=rooted, form=Form(pipeline, tuple(params)), retries=0)
     return dag
 
 

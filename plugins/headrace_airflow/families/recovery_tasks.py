@@ -9,20 +9,17 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException, Error
 
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
 from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, WHEN_APPROVED
-from headrace.pipeline.loading.registry import Registered
-from headrace.pipeline.schedules import dag_id
 from headrace_airflow.decisions.asking import AskingOperator
 from headrace_airflow.decisions.operators import REHEARSE, handle_of
 from headrace_airflow.decisions.reasons import APPROVE, decided, done_already
 from headrace_airflow.failures import TypedTaskError
 from headrace_airflow.operators import HeadraceOperator, Summary
-from headrace_airflow.reaching.store import reaching_store
+from headrace_airflow.roots.root import RootedPipeline
+from headrace_airflow.roots.store import reaching_store
 from headrace_airflow.run_ids import request_of
-from headrace_airflow.settings import root
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.refs import MAIN
-from headrace_snapshots.store import open_store
 
 RECOVER: Final = "recover"
 """The task that goes back."""
@@ -37,13 +34,13 @@ class NotRehearsedError(FixConfigError):
 class RehearseRecoveryOperator(BaseOperator):
     """Says which snapshot main goes back to, that it is whole, and what is given up. Nothing moves."""
 
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+    def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.pipeline = pipeline
+        self.rooted = rooted
 
     def execute(self, context: Context) -> dict[str, Any]:
         """The id of the snapshot, and what is given up, in lines. Raises why the recovery would be refused."""
-        with reaching_store():
+        with reaching_store(self.rooted.root):
             found = self._looked(context)
         for line in found["said"]:
             self.log.info("%s", line)
@@ -53,7 +50,7 @@ class RehearseRecoveryOperator(BaseOperator):
         from headrace.read.snapshots.snapshot_refs import named_id
         from headrace.runs.recovery_target import check_whole, with_epochs
 
-        handle = handle_of(self.pipeline)
+        handle = handle_of(self.rooted.root, self.rooted.name)
         if (done := _done(handle.catalog, context)) is not None:
             return {"snapshot": done.moves[MAIN][1], "said": [done_already(done)]}
         head = handle.catalog.known_head()
@@ -70,9 +67,9 @@ class RehearseRecoveryOperator(BaseOperator):
 class ApproveRecoveryOperator(AskingOperator):
     """Shows a person what a recovery gives up, and waits, if the form says so."""
 
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
-        super().__init__(task_id=APPROVE, subject=f"Recover {pipeline}?", **kwargs)
-        self.pipeline = pipeline
+    def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
+        super().__init__(task_id=APPROVE, root=rooted.root, subject=f"Recover {rooted.qualified}?", **kwargs)
+        self.rooted = rooted
 
     def proposal(self, context: Context) -> str | None:
         """What the rehearsal has said, as a list in Markdown; None if nobody is to be asked."""
@@ -82,7 +79,7 @@ class ApproveRecoveryOperator(AskingOperator):
         if when == AT_ONCE:
             self.log.info("the form says that nobody is to be asked")
             return None
-        if (done := _done(handle_of(self.pipeline).catalog, context)) is not None:
+        if (done := _done(handle_of(self.rooted.root, self.rooted.name).catalog, context)) is not None:
             self.log.info("%s", done_already(done))
             return None
         return "\n".join(f"* {line}" for line in _rehearsed(context)["said"])
@@ -91,8 +88,8 @@ class ApproveRecoveryOperator(AskingOperator):
 class RecoverOperator(HeadraceOperator):
     """Go back to the snapshot that the rehearsal has looked at, and read again what came after it."""
 
-    def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
-        super().__init__(registered=registered, action="recover", **kwargs)
+    def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
+        super().__init__(rooted=rooted, action="recover", **kwargs)
 
     def begin(self, context: Context) -> str | None:
         """The snapshot to which main goes back. Raises NotRehearsedError."""
@@ -109,7 +106,7 @@ class RecoverOperator(HeadraceOperator):
 
     def _decided(self, context: Context) -> str:
         """Who decided it and why; once it is done nobody has to approve it again."""
-        done = _done(Catalog(open_store(root()), self.registered.pipeline.name), context)
+        done = _done(self.rooted.catalog(), context)
         return decided(context, asks=done is None and context["params"]["when"] == WHEN_APPROVED)
 
 
@@ -120,8 +117,8 @@ class ProcessOperator(HeadraceOperator):
     The id of the recovery's run follows from the snapshot that is broken, and Airflow makes a run of one id once.
     """
 
-    def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
-        super().__init__(registered=registered, action="process", **kwargs)
+    def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
+        super().__init__(rooted=rooted, action="process", **kwargs)
 
     def act(self, context: Context) -> Summary:
         """The task; raises the error of the run all the same, whatever was started because of it."""
@@ -136,9 +133,8 @@ class ProcessOperator(HeadraceOperator):
     def _start_recovery(self, context: Context, error: TypedTaskError | RestoreError) -> None:
         from headrace.runs.recovery_target import way_back
 
-        pipeline = self.registered.pipeline
         try:
-            way = way_back(Catalog(open_store(root()), pipeline.name), pipeline)
+            way = way_back(self.rooted.catalog(), self.rooted.pipeline)
         except HeadraceError as problem:
             self.log.error("no recovery was started, since where to cannot be told: %s", problem)
             return
@@ -149,7 +145,7 @@ class ProcessOperator(HeadraceOperator):
         when = AT_ONCE if way.is_safe else WHEN_APPROVED
         reason = f"{code} in {context['ti'].dag_id}/{context['ti'].run_id}: snapshot {way.head} is broken"
         conf = {"snapshot": way.target, "when": when, "reason": reason}
-        recovery, run_id = dag_id(pipeline.name, RECOVER), f"broken__{way.head}"
+        recovery, run_id = self.rooted.dag_id(RECOVER), f"broken__{way.head}"
         try:
             is_new = start_once(recovery, run_id, conf)
         except AirflowException as problem:

@@ -8,15 +8,15 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
 from airflow.models.dag import DagModel
 from fastapi import HTTPException, status
 
-from headrace.pipeline.schedules import dag_id, pipeline_of
+from headrace.pipeline.schedules import DagOwner, dag_id, owner_of
 
 
-def pipeline_behind(dag_id: str) -> str:
-    """The pipeline whose DAG has that id. Raises HTTPException (404) for a DAG that is none of Headrace's."""
-    found = pipeline_of(dag_id)
+def owner_behind(dag_id: str) -> DagOwner:
+    """Root and pipeline of the DAG of that id. Raises HTTPException (404) for a DAG that is none of Headrace's."""
+    found = owner_of(dag_id)
     if found is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"{dag_id} is no DAG of a Headrace pipeline")
-    return found[0]
+    return found
 
 
 def may_edit(dag_id: str, user: BaseUser) -> bool:
@@ -25,14 +25,14 @@ def may_edit(dag_id: str, user: BaseUser) -> bool:
     return bool(get_auth_manager().is_authorized_dag(method="PUT", details=details, user=user))
 
 
-def visible_to(user: BaseUser, pipelines: Collection[str]) -> set[str]:
-    """Keep the ``pipelines`` whose process DAG ``user`` may read."""
-    names = {dag_id(name, "process"): name for name in pipelines}
+def visible_to(user: BaseUser, root: str, pipelines: Collection[str]) -> set[str]:
+    """Keep the ``pipelines`` under a root whose process DAG ``user`` may read."""
+    names = {dag_id(name, "process", root): name for name in pipelines}
     allowed = get_auth_manager().filter_authorized_dag_ids(dag_ids={*names}, user=user)
     return {names[found] for found in allowed}
 
 
-def with_dags(user: BaseUser) -> set[str]:
-    """The pipelines whose process DAG is there, and may be read by ``user``."""
-    owners = (pipeline_of(found) for found in get_auth_manager().get_authorized_dag_ids(user=user))
-    return {owner[0] for owner in owners if owner is not None and owner[1] == "process"}
+def with_dags(user: BaseUser, root: str) -> set[str]:
+    """The pipelines under a root whose process DAG is there, and may be read by ``user``."""
+    owners = (owner_of(found) for found in get_auth_manager().get_authorized_dag_ids(user=user))
+    return {each.pipeline for each in owners if each is not None and (each.root, each.family) == (root, "process")}

@@ -4,11 +4,8 @@ Endpoints are plain functions, since they wait for the store: FastAPI runs them 
 """
 
 import json
-import os
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -22,25 +19,16 @@ from headrace.model.time import instant
 from headrace.read.json_values import as_json
 from headrace.runs.reporting.results import redacted
 from headrace.runs.reporting.summary import PipelineState, PipelineSummary, urgent_first
-from headrace_airflow.pages.access import may_edit, pipeline_behind, visible_to, with_dags
+from headrace_airflow.pages.access import may_edit, owner_behind, visible_to, with_dags
 from headrace_airflow.pages.answers import PipelinePage
 from headrace_airflow.pages.explanation import explanation
-from headrace_airflow.pages.summaries import SummaryCache
-from headrace_airflow.reaching.connection import StoreVariables
-from headrace_airflow.reaching.store import KeptVariables
-from headrace_airflow.settings import root
-from headrace_snapshots.catalog import Catalog
+from headrace_airflow.pages.opened_roots import OpenedRoots
 from headrace_snapshots.refs import MAIN, PUBLISHED
-from headrace_snapshots.store import ObjectStore, open_store
-from headrace_snapshots.store.scheme import reached_by
 
 PREFIX: Final = "/headrace"
 """Where Airflow mounts the app."""
 
 _STATIC: Final = Path(__file__).with_name("static")
-_KEPT: Final = 32
-"""Pipelines whose manifests stay in memory."""
-
 _STATUS: Final[Mapping[type[HeadraceError], int]] = {
     FixConfigError: status.HTTP_400_BAD_REQUEST,
     FixDataError: status.HTTP_409_CONFLICT,
@@ -67,50 +55,7 @@ class _Answer(JSONResponse):
         return json.dumps(content, default=as_json, allow_nan=False, separators=(",", ":")).encode()
 
 
-class Deployments:
-    """What the API server keeps of the root: the store, summaries, and the newest catalogs. Opened at first use."""
-
-    def __init__(self, root: Callable[[], str] = root) -> None:
-        self._root = root
-        self._reached = KeptVariables()
-        self._lock = threading.Lock()
-        self._opened: tuple[str, StoreVariables, SummaryCache] | None = None
-        self._page = lru_cache(_KEPT)(self._new_page)
-
-    @property
-    def uri(self) -> str:
-        """The URI of the root. Raises DeploymentError."""
-        return self._root()
-
-    @property
-    def summaries(self) -> SummaryCache:
-        """The summaries under the root. Raises DeploymentError."""
-        uri, variables = self._root(), self._reached.get()
-        with self._lock:
-            if self._opened is None or self._opened[:2] != (uri, variables):
-                self._opened = (uri, variables, SummaryCache(_opened(uri, variables)))
-            return self._opened[2]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The environment of a process that opens the root. Raises StoreConnectionError."""
-        return self._reached.get().over(os.environ)
-
-    def page(self, pipeline: str) -> PipelinePage:
-        """The answers about one pipeline. Raises DeploymentError."""
-        return self._page(self._root(), self._reached.get(), pipeline)
-
-    @staticmethod
-    def _new_page(uri: str, variables: StoreVariables, pipeline: str) -> PipelinePage:
-        return PipelinePage(Catalog(_opened(uri, variables), pipeline))
-
-
-def _opened(uri: str, variables: StoreVariables) -> ObjectStore:
-    with reached_by(variables.over(os.environ)):
-        return open_store(uri)
-
-
-def pages_app(deployments: Deployments) -> FastAPI:
+def pages_app(roots: OpenedRoots) -> FastAPI:
     """The app: scripts for anybody who is logged in, answers about a pipeline for those who may read its DAG."""
     app = FastAPI(title="Headrace", docs_url=None, redoc_url=None, openapi_url=None, default_response_class=_Answer)
     app.add_exception_handler(HeadraceError, _refused)
@@ -125,9 +70,10 @@ def pages_app(deployments: Deployments) -> FastAPI:
 
     @app.get("/api/pipelines", dependencies=[Depends(requires_authenticated())])
     def pipelines(user: GetUserDep) -> Any:
-        cached = deployments.summaries.read()
-        seen = visible_to(user, cached.summaries)
-        waiting = with_dags(user) - cached.summaries.keys()
+        (opened,) = roots.all()
+        cached = opened.summaries.read()
+        seen = visible_to(user, opened.root.name, cached.summaries)
+        waiting = with_dags(user, opened.root.name) - cached.summaries.keys()
         rows = [cached.summaries[name] for name in seen] + [_never_ran(name) for name in waiting]
         now = instant(datetime.now(UTC))
         listed = urgent_first(one.as_of(now) for one in rows)
@@ -135,9 +81,10 @@ def pages_app(deployments: Deployments) -> FastAPI:
 
     @app.get("/api/dags/{dag_id}", dependencies=readers)
     def pipeline(dag_id: str, user: GetUserDep) -> Any:
-        name = pipeline_behind(dag_id)
-        known = deployments.summaries.read().summaries.get(name)
-        return _Answer({**deployments.page(name).summary(known), "may_edit": may_edit(dag_id, user)})
+        owner = owner_behind(dag_id)
+        opened = roots.named(owner.root)
+        known = opened.summaries.read().summaries.get(owner.pipeline)
+        return _Answer({**opened.page(owner.pipeline).summary(known), "may_edit": may_edit(dag_id, user)})
 
     @app.get("/api/dags/{dag_id}/history", dependencies=readers)
     def history(dag_id: str, limit: Limit = 50, before: int | None = None) -> Any:
@@ -167,7 +114,9 @@ def pages_app(deployments: Deployments) -> FastAPI:
     @app.get("/api/dags/{dag_id}/explain", dependencies=readers)
     def explain(dag_id: str, user: GetUserDep, key: str = "", window: str = "") -> Any:
         _check_values(dag_id, user)
-        return _Answer(explanation(deployments.uri, pipeline_behind(dag_id), key, window, deployments.environment))
+        owner = owner_behind(dag_id)
+        opened = roots.named(owner.root)
+        return _Answer(explanation(opened.root, owner.pipeline, key, window, opened.environment))
 
     @app.get("/api/dags/{dag_id}/diff", dependencies=readers)
     def diff(dag_id: str, before: At, after: At, user: GetUserDep, limit: Limit = 20) -> Any:
@@ -199,7 +148,8 @@ def pages_app(deployments: Deployments) -> FastAPI:
         return _Answer(_page(dag_id).results(dag_id, run_id))
 
     def _page(dag_id: str) -> PipelinePage:
-        return deployments.page(pipeline_behind(dag_id))
+        owner = owner_behind(dag_id)
+        return roots.named(owner.root).page(owner.pipeline)
 
     return app
 

@@ -9,11 +9,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from headrace.errors import FixConfigError, HeadraceError, RetryError
+from headrace.pipeline.loading.registry import PipelineFolders, registered
 from headrace.read.json_values import as_json
 from headrace.runs.reporting.results import RunError
+from headrace_airflow.roots.root import Root
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
@@ -33,12 +36,13 @@ class UnexplainedError(FixConfigError):
 
 
 def explanation(
-    root: str, pipeline: str, key: str, window: str, variables: Mapping[str, str] = os.environ
+    root: Root, pipeline: str, key: str, window: str, variables: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
     """Why windows of a key have fired or not, in ``lines`` and as values. ``key`` is JSON, or plain text; ``window`` a
     time, empty for all windows. Raises NoExplanationError, UnexplainedError.
     """
-    asked = json.dumps({"root": root, "pipeline": pipeline, "key": key, "window": window})
+    where = {"uri": root.uri, "folders": [str(folder) for folder in root.folders.folders]}
+    asked = json.dumps({**where, "pipeline": pipeline, "key": key, "window": window})
     environment = {name: value for name, value in variables.items() if not name.startswith("AIRFLOW")}
     command = [sys.executable, "-m", __name__]
     try:
@@ -65,11 +69,12 @@ def _answer(output: str) -> dict[str, Any] | None:
     return answer
 
 
-def _explain(asked: dict[str, str]) -> dict[str, Any]:
+def _explain(asked: dict[str, Any]) -> dict[str, Any]:
     from headrace.read.pipeline_reader import PipelineReader
 
-    reader = PipelineReader(Catalog(open_store(asked["root"]), asked["pipeline"]))
-    found = reader.explain(_key(asked["key"]), window=asked["window"] or None)
+    definition = registered(asked["pipeline"], PipelineFolders(tuple(map(Path, asked["folders"])))).pipeline
+    reader = PipelineReader(Catalog(open_store(asked["uri"]), definition.name))
+    found = reader.explain(_key(asked["key"]), window=asked["window"] or None, pipeline=definition)
     return {"lines": [*found.lines()], **found.to_json()}
 
 

@@ -35,9 +35,10 @@ class PagesWhenAsked:
     def _built(self) -> Asgi:
         with self._lock:
             if self._app is None:
-                from headrace_airflow.pages.app import Deployments, pages_app
+                from headrace_airflow.pages.app import pages_app
+                from headrace_airflow.pages.opened_roots import OpenedRoots
 
-                self._app = pages_app(Deployments())
+                self._app = pages_app(OpenedRoots())
             return self._app
 
 

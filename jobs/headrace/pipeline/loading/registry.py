@@ -73,21 +73,44 @@ class RegisteredFiles:
     repeated: Mapping[str, tuple[Path, Path]]
 
 
-def pipeline_folders() -> list[Path]:
-    """Folders that are searched: those in ``HEADRACE_PIPELINES`` (separated like PATH), then the shipped ones."""
-    named = [Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
-    shipped = [SHIPPED] if SHIPPED.parent.name == "jobs" and SHIPPED.is_dir() else []
-    folders = [*named, *shipped]
-    return list({folder.resolve(): folder for folder in folders}.values())
+@dataclass(frozen=True)
+class PipelineFolders:
+    """Folders that are searched for pipelines' files, and what names them."""
+
+    folders: tuple[Path, ...]
+    named_by: str = VARIABLE
+
+    @classmethod
+    def of_environment(cls) -> "PipelineFolders":
+        """The folders in ``HEADRACE_PIPELINES`` (separated like PATH), then the shipped ones."""
+        named = [Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
+        shipped = [SHIPPED] if SHIPPED.parent.name == "jobs" and SHIPPED.is_dir() else []
+        return cls(tuple({folder.resolve(): folder for folder in [*named, *shipped]}.values()))
+
+    def files(self, broken: dict[Path, str]) -> list[Path]:
+        """The files of all folders, whose modules are new; folders that are none go to ``broken``."""
+        files = []
+        for folder in self.folders:
+            try:
+                names = sorted(entry.name for entry in folder.iterdir())
+            except OSError as error:
+                problem = f"{self.named_by} names it and it is not a folder that can be read: {error.strerror}"
+                broken[folder] = f"{folder}: {problem}"
+                continue
+            forget(folder)
+            files += [folder / name for name in names if name.endswith(".py") and not name.startswith("_")]
+        return files
 
 
-def registered_files() -> RegisteredFiles:
-    """Every pipeline that can be loaded; a file that raises, takes too long or repeats a name is broken, nothing else.
+def registered_files(folders: PipelineFolders | None = None) -> RegisteredFiles:
+    """Every pipeline of ``folders``, else of the environment's, that can be loaded; a file that raises, takes too long
+    or repeats a name is broken, nothing else.
 
     Raises ImportLimitError.
     """
     broken: dict[Path, str] = {}
-    loaded = dict(_usable(_files(broken), broken))
+    found = (PipelineFolders.of_environment() if folders is None else folders).files(broken)
+    loaded = dict(_usable(found, broken))
     defining: dict[str, list[Path]] = defaultdict(list)
     for file, pipelines in loaded.items():
         for pipeline in pipelines:
@@ -109,12 +132,13 @@ def registered_files() -> RegisteredFiles:
     return RegisteredFiles(dict(sorted(usable.items())), broken, repeated)
 
 
-def registered(name: str) -> Registered:
+def registered(name: str, folders: PipelineFolders | None = None) -> Registered:
     """The pipeline of that name out of ``registered_files``, without loading files that need not be: of those in which
     the name is written one will do. Raises UnknownPipelineError.
     """
     broken: dict[Path, str] = {}
-    for file, pipelines in _usable(_first(name, _files(broken)), broken):
+    files = (PipelineFolders.of_environment() if folders is None else folders).files(broken)
+    for file, pipelines in _usable(_first(name, files), broken):
         for pipeline in pipelines:
             if pipeline.name == name:
                 return Registered(pipeline, file)
@@ -197,20 +221,6 @@ def import_limit() -> float | None:
     except ValueError as error:
         raise ImportLimitError(f"{IMPORT_LIMIT}={stated!r}: {error}; write 10s, or 1m; 0s: no limit") from None
     return limit if limit > 0 else None
-
-
-def _files(broken: dict[Path, str]) -> list[Path]:
-    """The files of all folders, whose modules are new; folders that are none go to ``broken``."""
-    files = []
-    for folder in pipeline_folders():
-        try:
-            names = sorted(entry.name for entry in folder.iterdir())
-        except OSError as error:
-            broken[folder] = f"{folder}: {VARIABLE} names it and it is not a folder that can be read: {error.strerror}"
-            continue
-        forget(folder)
-        files += [folder / name for name in names if name.endswith(".py") and not name.startswith("_")]
-    return files
 
 
 def _loaded(file: Path, limit: float | None = None) -> Sequence[Pipeline]:

@@ -1,30 +1,31 @@
 """A DAG for each pipeline that says how much it stores."""
 
-import os
 from typing import Any, Final
 
 from airflow.sdk import DAG, BaseOperator
 
-from headrace.pipeline.loading.registry import Registered
 from headrace_airflow.families.dag_family import DagFamily, new_dag
+from headrace_airflow.roots.root import RootedPipeline
+from headrace_airflow.roots.store import reaching_store
 from headrace_snapshots.store import open_store
 
 
 class SizeOperator(BaseOperator):
     """Gives the bytes of all objects of a pipeline."""
 
-    def __init__(self, pipeline: str, **kwargs: Any) -> None:
+    def __init__(self, rooted: RootedPipeline, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.pipeline = pipeline
+        self.rooted = rooted
 
     def execute(self, context: Any) -> int:
-        return sum(found.size for found in open_store(os.environ["HEADRACE_ROOT"]).list(f"{self.pipeline}/"))
+        with reaching_store(self.rooted.root):
+            return sum(found.size for found in open_store(self.rooted.root.uri).list(f"{self.rooted.name}/"))
 
 
-def _dag(registered: Registered) -> DAG:
+def _dag(rooted: RootedPipeline) -> DAG:
     """Say how many bytes the pipeline stores."""
-    with new_dag(registered, "size_report", _dag.__doc__, schedule=None, params={}) as dag:
-        SizeOperator(pipeline=registered.pipeline.name, task_id="size")
+    with new_dag(rooted, "size_report", _dag.__doc__, schedule=None, params={}) as dag:
+        SizeOperator(rooted=rooted, task_id="size")
     return dag
 
 

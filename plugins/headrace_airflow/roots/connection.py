@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from headrace.errors import FixConfigError
-from headrace_airflow.settings import STORE_CONNECTION, store_connection
+from headrace_airflow.roots.root import STORE_CONNECTION, Root
 
 _TYPES: Final = ("aws", "s3", "generic")
 _KEYS: Final = {
@@ -62,9 +62,9 @@ class StoreVariables:
         return {**kept, **self.values}
 
 
-def store_variables() -> StoreVariables:
-    """What the deployment's connection says, nothing if it names none. Raises StoreConnectionError."""
-    name = store_connection()
+def store_variables(root: Root) -> StoreVariables:
+    """What the connection of ``root`` says, nothing if it names none. Raises StoreConnectionError."""
+    name = root.store
     if not name:
         return StoreVariables()
     try:

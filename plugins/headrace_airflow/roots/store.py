@@ -5,20 +5,23 @@ API server opens. It is never in arguments, templates or Spark's configuration.
 import os
 import threading
 import time
-from collections.abc import Callable
 
 from headrace_airflow.failures import headrace_errors
-from headrace_airflow.reaching.connection import StoreVariables, store_variables
+from headrace_airflow.roots.connection import StoreVariables, store_variables
+from headrace_airflow.roots.root import Root
 
 _SECONDS = 30.0
 
 
 class reaching_store(headrace_errors):  # noqa: N801  # a context manager, called like a function
-    """Inside, the environment says how the root's store is reached. Raises as ``headrace_errors`` does."""
+    """Inside, the environment says how the store of ``root`` is reached. Raises as ``headrace_errors`` does."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
 
     def __enter__(self) -> None:
         with headrace_errors():
-            variables = store_variables()
+            variables = store_variables(self._root)
         self._before = dict(os.environ)
         after = variables.over(self._before)
         for name in variables.without:
@@ -37,12 +40,12 @@ class reaching_store(headrace_errors):  # noqa: N801  # a context manager, calle
 
 
 class KeptVariables:
-    """The connection's variables in a process that lasts and opens stores in several threads: asked for now and then,
-    and never put into its environment, where others look for keys of their own.
+    """The variables of a root's connection in a process that lasts and opens stores in several threads: asked for now
+    and then, and never put into its environment, where others look for keys of their own.
     """
 
-    def __init__(self, ask: Callable[[], StoreVariables] = store_variables) -> None:
-        self._ask = ask
+    def __init__(self, root: Root) -> None:
+        self._root = root
         self._lock = threading.Lock()
         self._kept: tuple[float, StoreVariables] | None = None
 
@@ -50,5 +53,5 @@ class KeptVariables:
         """What the connection said at most half a minute ago. Raises StoreConnectionError."""
         with self._lock:
             if self._kept is None or time.monotonic() - self._kept[0] > _SECONDS:
-                self._kept = (time.monotonic(), self._ask())
+                self._kept = (time.monotonic(), store_variables(self._root))
             return self._kept[1]

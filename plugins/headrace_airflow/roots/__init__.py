@@ -1,0 +1,1 @@
+"""The roots that Airflow serves: what names their pipelines, how their stores are reached, and by whom."""
