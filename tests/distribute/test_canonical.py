@@ -13,6 +13,7 @@ import pytest
 from headrace.distribute.tasks.shuffle.canonical import canonical_digest
 from headrace.distribute.tasks.shuffle.exchange import TornExchangeError
 from headrace.distribute.tasks.task_results import (
+    BundleOutput,
     Failure,
     IdsOutput,
     Merged,
@@ -46,17 +47,13 @@ def share() -> ShareOutput:
         newest=Instant(7),
         lags={0: 1, 10: 2},
     )
-    return ShareOutput(
-        observations,
-        Accounting({Disposition.ACCEPTED: 3, Disposition.LATE: 1}, late=1),
-        late=(file(),),
-        rejected=(file("b"),),
-    )
+    became = BundleOutput(Accounting({Disposition.ACCEPTED: 3, Disposition.LATE: 1}, late=1), late=(file(),))
+    return ShareOutput(observations, (became,), rejected=(file("b"),))
 
 
 OUTPUTS: dict[str, TaskOutput] = {
     "share": share(),
-    "ids": IdsOutput(Accounting({Disposition.DUPLICATE: 2}), Stored((file(),), Instant(5))),
+    "ids": IdsOutput((BundleOutput(Accounting({Disposition.DUPLICATE: 2})),), Stored((file(),), Instant(5))),
     "stage": StageOutput(Counts(on_time=1), panes=(file(),), elements=(file("b"),)),
     "merged": Merged({"state": (file(), file("b")), "ids": ()}),
 }
@@ -114,8 +111,9 @@ def _different() -> Iterator[Any]:
         Disposition.LATE.value,
         Disposition,
     )
-    yield replace(share(), late=(file(sha="00" * 32),))
-    yield replace(share(), late=(file(), file()))
+    (became,) = share().chains
+    yield replace(share(), chains=(replace(became, late=(file(sha="00" * 32),)),))
+    yield replace(share(), chains=(replace(became, late=(file(), file())),))
 
 
 def test_different_values_have_different_digests() -> None:

@@ -70,10 +70,11 @@ class TwoRuns(Blobs):
         once = list(map_level(self.work, plan, shares))
         twice = self._over_other_input(plan) if self.runs <= self.times else plan  # the same, with files of other names
         again = list(map_level(self.work, twice, shares))
-        heard = [*for_part(once, 0), *(row for part in range(1, plan.parts) for row in for_part(again, part))]
-        assert len(self.work.chain.stages) == 1
-        parts = [for_part(heard, part) for part in range(plan.parts)]
-        return hear([row for part in parts for row in level_below(self.work, plan, 0, part)], plan.parts)
+        (number,) = plan.parts
+        heard = [*for_part(once, 0), *(row for part in range(1, number) for row in for_part(again, part))]
+        assert [len(chain.stages) for chain in self.work.chains] == [1]
+        parts = [for_part(heard, part) for part in range(number)]
+        return hear([row for part in parts for row in level_below(self.work, plan, 0, part)], number)
 
     def _over_other_input(self, plan: EpochPlan) -> EpochPlan:
         """The plan, whose first file lacks its first record."""

@@ -104,7 +104,7 @@ def hot_values(engine: TasksEngine) -> list[int]:
     for file in files:
         computed = engine.compute({OWN: [file]}, Instant(START), is_last=file is files[-1])
         panes += computed.written.logs[UNNAMED.panes]
-    rows = read_rows(engine.store, panes, engine.work.chain.stages[0].pane_schema)
+    rows = read_rows(engine.store, panes, engine.work.chains[0].stages[0].pane_schema)
     hot = rows.filter(pc.equal(rows.column("user"), "hot"))
     if "total" in hot.schema.names:
         return [pc.sum(hot.column(name)).as_py() for name in ("n", "total")]

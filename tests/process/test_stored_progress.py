@@ -31,7 +31,7 @@ PROGRESS = PipelineProgress(
     {OWN: InputProgress(Offsets("landing/a.json", (FILE,), 2, 10), {"": Split(AT, AT, AT, {3: 1})}, AT, {50.0: AT})},
     watermark=AT,
     processing_time=AT,
-    chain=ChainClocks((AT, MAX_INSTANT), due_event=AT),
+    chains={"": ChainClocks((AT, MAX_INSTANT), due_event=AT)},
     min_event_time=AT,
     held_back_by=HeldBack(OWN, None, AT),
     ahead=(Ahead(OWN, 1, "landing/b.json", None, AT),),

@@ -27,7 +27,7 @@ THEN = hr.Aggregation(key="user", what={"spent": col("spent").sum()}, where=hr.F
 def manifest(pipeline: hr.Pipeline, *watermarks: int) -> Manifest:
     """One at which the input and then the output of each aggregation has come to these."""
     first, *outputs = map(Instant, watermarks)
-    progress = PipelineProgress(watermark=first, chain=ChainClocks(tuple(outputs)))
+    progress = PipelineProgress(watermark=first, chains={"": ChainClocks(tuple(outputs))})
     return new_manifest(
         snapshot_id="s",
         pipeline=pipeline.name,

@@ -85,7 +85,7 @@ class Landed:
         """Judged records in order of file, with their ``file``; ``_in_0`` and ``_in_1`` are n and x."""
         place = landing.Landing(tested, self.store)
         pieces = in_arrival_order(tested, {OWN: self.files(tested) if files is None else files})
-        records = read_records(tested, CompiledStage(tested.stages[0]), place, pieces, NOW).records
+        records = read_records(tested, [CompiledStage(tested.stages[0])], place, pieces, NOW).records
         if records is None:
             return []
         paths = [file.path for file in records.files for _ in range(len(file))]

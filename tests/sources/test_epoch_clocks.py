@@ -225,7 +225,7 @@ def check(scenario: Scenario) -> None:
     store = MemoryStore()
     attempts = attempts_of(Catalog(store, scenario.pipeline.name))
     engine = LocalEngine(scenario.pipeline, store, Landing(scenario.pipeline, store), attempts)
-    wanted = engine.work.chain.stages[0].trigger.percentiles
+    wanted = engine.work.percentiles
     expected, now = Expected(scenario.pipeline, wanted), START
     for number, epoch in enumerate(scenario.epochs):
         now = Instant(now + epoch.pause)

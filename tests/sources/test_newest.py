@@ -49,7 +49,7 @@ def handed_on(folder: Path, tested: hr.Pipeline, minutes: Sequence[int | None]) 
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + "no record\n")
     landing = Landing(tested, open_store(folder.as_uri()))
     pieces = [Piece(OWN, file) for file in landing.taken(landing.new_files({}))[OWN]]
-    return read_records(tested, CompiledStage(tested.stages[0]), landing, pieces, NOW)
+    return read_records(tested, [CompiledStage(tested.stages[0])], landing, pieces, NOW)
 
 
 def test_what_a_users_own_code_gets_counts_though_it_may_drop_it(tmp_path: Path) -> None:

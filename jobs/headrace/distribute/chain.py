@@ -36,9 +36,9 @@ class Chain:
     names: OutputTables = UNNAMED
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> "Chain":
-        """The only chain of ``pipeline``, whose output has no name."""
-        return cls(tuple(CompiledStage(stage) for stage in pipeline.stages))
+    def of(cls, pipeline: Pipeline, names: OutputTables = UNNAMED) -> "Chain":
+        """The chain of ``pipeline``, which has one output, with these ``names``."""
+        return cls(tuple(CompiledStage(stage) for stage in pipeline.stages), names)
 
     @cached_property
     def tables(self) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ class Chain:
 
     def clocks(self, clocks: EpochClocks, inputs: Mapping[str, SourceClock]) -> tuple[StageClocks, ...]:
         """The clocks of each stage as an epoch left them, by those that it stored and those of the ``inputs``."""
-        outputs = clocks.chain.output_watermarks
+        outputs = clocks.chains[self.names.output].output_watermarks
         if not outputs:
             return self.begun().clocks
         first, *later = (

@@ -46,16 +46,16 @@ class StageOutcome:
 
 @dataclass(frozen=True)
 class ComputedEpoch:
-    """One epoch, computed: what it read, where it has come, what it found. ``written``: its files, which are stored
-    already. ``signals`` are those that it received. ``acknowledged``: the levels (of the engine's) all of whose tasks
-    have stored their part. ``wait_for_merges``: no epoch may come after it soon, so its commit waits for what is being
-    merged beside it.
+    """One epoch, computed: what it read, where it has come, what it found, of the ``chains`` by output and stage.
+    ``written``: its files, which are stored already. ``signals`` are those that it received. ``acknowledged``: the
+    levels (of the engine's) all of whose tasks have stored their part. ``wait_for_merges``: no epoch may come after it
+    soon, so its commit waits for what is being merged beside it.
     """
 
     attempt: Attempt
     epoch: int
     files: ByInput
-    stages: tuple[StageOutcome, ...]
+    chains: Mapping[str, tuple[StageOutcome, ...]]
     progress: PipelineProgress
     written: Written
     timings: Mapping[str, float] = field(default_factory=dict)
@@ -64,9 +64,10 @@ class ComputedEpoch:
     wait_for_merges: bool = True
 
     @property
-    def accounting(self) -> Accounting:
-        """The accounting of the source's records."""
-        return self.stages[0].accounting
+    def stages(self) -> tuple[StageOutcome, ...]:
+        """The stages of the only chain."""
+        (stages,) = self.chains.values()
+        return stages
 
     @property
     def counts(self) -> dict[str, int]:

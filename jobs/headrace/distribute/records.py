@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.kernel.elements import Columns
 from headrace.kernel.grouping import Ints, valid
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import ARROW_TYPES
@@ -26,7 +27,7 @@ from headrace.sources.landing import ByInput, Landing
 from headrace.sources.newest_event_time import newest_handed_on
 from headrace.sources.progress import later_of
 from headrace.sources.required_columns import required_by
-from headrace.sources.validation import judged
+from headrace.sources.validation import JudgedRecords, judged
 
 MOST_OF_A_FILE = 2**30
 """How many bytes one piece of a file has at most."""
@@ -51,7 +52,11 @@ class Records(Protocol):
 
     @property
     def columns(self) -> Mapping[str, pa.Array]:
-        """What ``sources.validation`` gives of them."""
+        """What ``sources.validation`` gives of them for all chains together."""
+
+    @property
+    def chains(self) -> tuple[Mapping[str, pa.Array], ...]:
+        """What it gives of them for each chain."""
 
     @property
     def lacks(self) -> Lacks:
@@ -89,7 +94,17 @@ class FileRecords:
     """
 
     files: tuple[ReadFile, ...]
-    columns: Mapping[str, pa.Array]
+    judged: JudgedRecords
+
+    @property
+    def columns(self) -> Columns:
+        """Judged for all chains together."""
+        return self.judged.common
+
+    @property
+    def chains(self) -> tuple[Columns, ...]:
+        """Judged for each chain."""
+        return self.judged.chains
 
     @property
     def lacks(self) -> Lacks:
@@ -164,17 +179,17 @@ class ReadShare:
 
 def read_records(
     pipeline: Pipeline,
-    stage: CompiledStage,
+    stages: Sequence[CompiledStage],
     landing: Landing,
     pieces: Sequence[Piece],
     processing_time: Instant,
 ) -> ReadShare:
-    """The records of ``pieces``, judged for the first stage. Of an input that goes through a user's own code only those
-    that do not parse. Raises UnreadableFileError where a source says FAIL.
+    """The records of ``pieces``, judged for the first ``stages`` of chains. Of an input that goes through a user's own
+    code only those that do not parse. Raises UnreadableFileError where a source says FAIL.
     """
     inputs = {input_.name: input_ for input_ in pipeline.inputs}
     read: list[ReadFile] = []
-    parts: list[dict[str, pa.Array]] = []
+    parts: list[JudgedRecords] = []
     handed_on: Instant | None = None
     for piece in pieces:
         input_ = inputs[piece.input]
@@ -184,15 +199,29 @@ def read_records(
             file = replace(file, records=_unparsed(file.records, input_))
         read.append(file)  # if it is empty, too: whoever says where a record is from says the number of its piece
         if len(file) or (file.records is not None and file.records.lacks is not None):
-            parts.append(_judged(pipeline, stage, input_, file, processing_time))
+            parts.append(_judged(pipeline, stages, input_, file, processing_time))
     if not parts:
         return ReadShare(None, handed_on)
-    columns = {name: _joined([part[name] for part in parts]) for name in parts[0]}
-    return ReadShare(FileRecords(tuple(read), columns), handed_on)
+    return ReadShare(FileRecords(tuple(read), _joined(parts)), handed_on)
 
 
-def _joined(arrays: list[pa.Array]) -> pa.Array:
-    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+def _joined(parts: Sequence[JudgedRecords]) -> JudgedRecords:
+    """``parts``, one below the other. Chains have columns in common, which are joined once."""
+    if len(parts) == 1:
+        return parts[0]
+    known: dict[tuple[int, ...], pa.Array] = {}
+
+    def joined(some: Sequence[Columns]) -> Columns:
+        columns = {name: [part[name] for part in some] for name in some[0]}
+        places = {name: tuple(map(id, arrays)) for name, arrays in columns.items()}
+        for name, place in places.items():
+            if place not in known:
+                known[place] = pa.concat_arrays(columns[name])
+        return {name: known[place] for name, place in places.items()}
+
+    chains = tuple(joined(some) for some in zip(*(part.chains for part in parts), strict=True))
+    common = chains[0] if len(chains) == 1 else joined([part.common for part in parts])
+    return JudgedRecords(common, chains)
 
 
 def input_named(pipeline: Pipeline, name: str) -> Input:
@@ -233,14 +262,14 @@ def _unparsed(records: Scanned, input_: Input) -> Scanned:
 
 
 def _judged(
-    pipeline: Pipeline, stage: CompiledStage, input_: Input, file: ReadFile, processing_time: Instant
-) -> dict[str, pa.Array]:
+    pipeline: Pipeline, stages: Sequence[CompiledStage], input_: Input, file: ReadFile, processing_time: Instant
+) -> JudgedRecords:
     if file.records is not None:
-        return judged(pipeline, stage, input_, file.records, processing_time)
+        return judged(pipeline, stages, input_, file.records, processing_time)
     unreadable = Scanned(
         columns={name: pa.nulls(1, ARROW_TYPES[kind]) for name, kind in input_.source.columns.items()},
         unparsed=pa.array([f"file: {file.unreadable}"]),
         position=np.zeros(1, np.int64),
         raw=lambda _: pa.nulls(1, pa.binary()),
     )
-    return judged(pipeline, stage, input_, unreadable, processing_time)
+    return judged(pipeline, stages, input_, unreadable, processing_time)

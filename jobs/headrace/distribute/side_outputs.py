@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from headrace.distribute.records import Records
 from headrace.kernel.delta import Disposition
+from headrace.kernel.elements import Columns, takes_part
 from headrace.kernel.grouping import Ints, valid
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import timestamps
@@ -17,13 +18,16 @@ from headrace.program import columns as c
 from headrace.sources.formats.json_text import as_json
 
 
-def late_rows(stage: CompiledStage, records: Records, late: Assigned | None, epoch: int) -> pa.RecordBatch | None:
-    """Dropped (record, window) pairs: keys, event time, window, the reason, input, file, the raw record and the epoch.
+def late_rows(
+    stage: CompiledStage, records: Records, judged: Columns, late: Assigned | None, epoch: int
+) -> pa.RecordBatch | None:
+    """Dropped (record, window) pairs of ``records``, which were ``judged`` for ``stage``: keys, event time, window, the
+    reason, input, file, the raw record and the epoch.
 
     The window of a record that is too late to be told from a duplicate is NULL.
     """
     rows, start, end = (np.zeros(0, np.int64),) * 3 if late is None else (late.row, late.start, late.end)
-    forgotten = _forgotten(records)
+    forgotten = _forgotten(judged)
     dropped = np.concatenate([rows, forgotten])
     if not len(dropped):
         return None
@@ -32,8 +36,8 @@ def late_rows(stage: CompiledStage, records: Records, late: Assigned | None, epo
     no_window = np.zeros(len(forgotten), np.int64)
     windows = [pa.array(np.concatenate([ends, no_window])[order], mask=~has_window) for ends in (start, end)]
     origins = records.of(dropped[order])
-    columns = {name: records.columns[name].take(indices) for name in stage.keys}
-    columns["event_time"] = records.columns[c.EVENT_TIME].take(indices).cast(TIMESTAMP)
+    columns = {name: judged[name].take(indices) for name in stage.keys}
+    columns["event_time"] = judged[c.EVENT_TIME].take(indices).cast(TIMESTAMP)
     columns["window_start"], columns["window_end"] = (timestamps(granules) for granules in windows)
     columns["reason"] = pc.if_else(pa.array(has_window), "window expired", "id beyond its horizon")
     columns |= {"input": origins["input"], "file": origins["file"], "raw": _text(origins["raw"])[0]}
@@ -41,11 +45,11 @@ def late_rows(stage: CompiledStage, records: Records, late: Assigned | None, epo
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _forgotten(records: Records) -> Ints:
-    if c.SEEN not in records.columns:
+def _forgotten(judged: Columns) -> Ints:
+    if c.SEEN not in judged:
         return np.zeros(0, np.int64)
-    forgotten = pc.equal(records.columns[c.SEEN], int(Disposition.FORGOTTEN)).fill_null(False)
-    return np.flatnonzero(forgotten.to_numpy(zero_copy_only=False) & ~records.is_rejected)
+    forgotten = pc.equal(judged[c.SEEN], int(Disposition.FORGOTTEN)).fill_null(False)
+    return np.flatnonzero(forgotten.to_numpy(zero_copy_only=False) & takes_part(judged))
 
 
 def rejected_rows(records: Records, epoch: int) -> pa.RecordBatch | None:

@@ -54,6 +54,7 @@ from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.datafiles import check as check_file
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import open_store
 
@@ -187,12 +188,12 @@ class _Run:
 
     def _restore_engine(self, engine: Engine, head: Manifest | None) -> None:
         if head is None:
-            engine.restore(-1, PipelineProgress(), {})
+            engine.restore(-1, PipelineProgress(), {}, {})
             return
         difference = definition_plan(self.pipeline, head)
         if difference.changes:
             self.listener.noted(f"{definition_change(difference)}; its state is migrated")
-        engine.restore(head.epoch, self.context.progress(head), head.tables, difference.columns)
+        engine.restore(head.epoch, self.context.progress(head), head.tables, {UNNAMED.output: difference.columns})
 
     @property
     def side(self) -> ExecutorSide:

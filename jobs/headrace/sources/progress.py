@@ -18,6 +18,7 @@ from headrace.sources.chain_clocks import ChainClocks
 from headrace.sources.file_planning import LandedFile, Offsets
 from headrace.sources.stored_times import in_calendar, instant_of, instants_of, optional_instant_of
 from headrace_snapshots.format.codec import Fields, MalformedError
+from headrace_snapshots.format.table_names import UNNAMED
 
 N = TypeVar("N", int, float)
 V = TypeVar("V")
@@ -89,8 +90,9 @@ class WatermarkHold:
     outputs: tuple[Instant, ...] = ()
     inputs: Mapping[str, InputHold] = field(default_factory=dict)
 
-    def output(self, stage: int) -> Instant:
-        """What the output watermark of a stage does not pass."""
+    def output(self, stage: int, output: str = "") -> Instant:
+        """What the output watermark of a stage does not pass, in the chain of that ``output``."""
+        del output
         return self.outputs[stage] if stage < len(self.outputs) else self.watermark
 
     def of_input(self, name: str) -> InputHold:
@@ -194,7 +196,7 @@ class Lacking:
 @dataclass(frozen=True, kw_only=True)
 class EpochClocks:
     """Clocks after an epoch: the watermark, which is the least of all inputs, who holds it back, processing time; and
-    those of the ``chain`` of aggregations.
+    those of the ``chains`` of aggregations, by output.
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
     none; ``ahead`` and ``lacking`` are of the epoch too. ``newest`` is the latest event time of elements of any epoch,
@@ -205,7 +207,7 @@ class EpochClocks:
 
     watermark: Instant = MIN_INSTANT
     processing_time: Instant = MIN_INSTANT
-    chain: ChainClocks = field(default_factory=ChainClocks)
+    chains: Mapping[str, ChainClocks] = field(default_factory=lambda: {UNNAMED.output: ChainClocks()})
     min_event_time: Instant | None = None
     max_event_time: Instant | None = None
     held_back_by: HeldBack | None = None
@@ -215,6 +217,17 @@ class EpochClocks:
     newest: Instant | None = None
     newest_read: Instant | None = None
     behind: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def chain(self) -> ChainClocks:
+        """The clocks of the only chain."""
+        (clocks,) = self.chains.values()
+        return clocks
+
+    @property
+    def due_time(self) -> Instant:
+        """A lower bound of the processing time at which some chain wants its next activation, NEVER if none does."""
+        return min(clocks.due_time for clocks in self.chains.values())
 
 
 @dataclass(frozen=True)
@@ -227,7 +240,7 @@ class PipelineProgress(EpochClocks):
         """Whether some window may want an activation at ``processing_time`` without new input. ``hold``: what the
         epoch would be held to. Another one than held the last lets watermarks go on.
         """
-        return self.chain.due_time <= processing_time or self.held_to not in (None, hold)
+        return self.due_time <= processing_time or self.held_to not in (None, hold)
 
     @property
     def offsets(self) -> dict[str, Offsets]:
@@ -278,7 +291,7 @@ def clocks_from_json(fields: Fields) -> dict[str, Any]:
     return {
         "watermark": instant_of(fields, "watermark"),
         "processing_time": instant_of(fields, "processing_time"),
-        "chain": ChainClocks.from_json(fields),
+        "chains": {UNNAMED.output: ChainClocks.from_json(fields)},
         "min_event_time": optional_instant_of(fields, "min_event_time"),
         "max_event_time": optional_instant_of(fields, "max_event_time"),
         "held_back_by": HeldBack.from_json(fields.fields("held_back_by")) if held_back else None,

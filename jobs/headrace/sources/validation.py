@@ -4,13 +4,15 @@ A judged record has what ``kernel.elements`` asks for, and ``_split`` and ``_mar
 ``_id`` where duplicates are told apart. Of a rejected record only its reason counts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.elements import judge
+from headrace.kernel.elements import Columns, judge
 from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import TIMESTAMP
@@ -29,25 +31,60 @@ EARLIEST, LATEST = -2_208_988_800_000_000, 253_370_764_799_999_999
 and would move the watermark there."""
 
 
+@dataclass(frozen=True)
+class JudgedRecords:
+    """Records judged for the first stage of each of the ``chains``; and for all of them together: what no chain takes
+    is rejected in ``common``, and what some chain takes takes part.
+    """
+
+    common: Columns
+    chains: tuple[Columns, ...]
+
+    @classmethod
+    def of(cls, chains: Sequence[Columns]) -> "JudgedRecords":
+        """What is common to all ``chains``; of one chain it is all."""
+        first, *others = chains
+        if not others:
+            return cls(first, (first,))
+        rejects = reduce(pc.and_, (pc.is_valid(each[c.REJECT]) for each in chains))
+        admitted = (pc.and_(each[c.ADMITTED], each[c.REJECT].is_null()) for each in chains)
+        common = {name: first[name] for name in _COMMON if name in first}
+        common[c.REJECT] = pc.if_else(rejects, first[c.REJECT], None)
+        common[c.ADMITTED] = reduce(pc.or_, admitted)
+        return cls(common, tuple(chains))
+
+
+_COMMON = (c.EVENT_TIME, c.SPLIT, c.MARK, c.ID)
+
+
 def judged(
-    pipeline: Pipeline, stage: CompiledStage, given: Input, records: Scanned, processing_time: Instant
-) -> dict[str, pa.Array]:
-    """``records`` of the input ``given``, judged for the first stage. ``processing_time`` is that of the epoch, the
-    event time of records that have none of their own (``Ingestion``).
+    pipeline: Pipeline,
+    stages: Sequence[CompiledStage],
+    given: Input,
+    records: Scanned,
+    processing_time: Instant,
+) -> JudgedRecords:
+    """``records`` of the input ``given``, judged for the first ``stages`` of chains. ``processing_time`` is that of the
+    epoch, the event time of records that have none of their own (``Ingestion``).
     """
     own, length = given.source.columns, len(records)
     parses = records.unparsed.is_null()
     stamps = _stamps(given.event_time, records, own, processing_time)
     rows = _in_form(pipeline, given, records, parses, length)
     rejects = _reasons(pipeline, given.event_time, records, rows, stamps)
-    columns = judge(stage, {**rows, c.EVENT_TIME: stamps[c.EVENT_TIME]}, rejects)
-    if (control := _is_control(given.event_time, parses, stamps)) is not None:  # it needs no key
-        columns[c.REJECT] = pc.if_else(control, rejects, columns[c.REJECT])
-    if records.unparsed.null_count < length:  # an expression may make something of a record that does not parse
-        columns[c.ADMITTED] = pc.and_(columns[c.ADMITTED], parses)
     if pipeline.deduplicate is not None:
         stamps[c.ID] = _of(pipeline.deduplicate.id, rows, pipeline.schema, parses, length)
-    return {**columns, **stamps}
+    control = _is_control(given.event_time, parses, stamps)
+
+    def judged_for(stage: CompiledStage) -> Columns:
+        columns = judge(stage, {**rows, c.EVENT_TIME: stamps[c.EVENT_TIME]}, rejects)
+        if control is not None:  # it needs no key
+            columns[c.REJECT] = pc.if_else(control, rejects, columns[c.REJECT])
+        if records.unparsed.null_count < length:  # an expression may make something of a record that does not parse
+            columns[c.ADMITTED] = pc.and_(columns[c.ADMITTED], parses)
+        return {**columns, **stamps}
+
+    return JudgedRecords.of([judged_for(stage) for stage in stages])
 
 
 def mark_of(event_time: EventTime) -> Expr | None:

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from headrace.distribute.epoch import Attempt, Attempts
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.levels import mapped_by
+from headrace.distribute.tasks.levels import mapped_by, parts_below
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.level_functions import Rows, numbers_in
 from headrace.distribute.tasks.shuffle.shuffle_input import bundle
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
-from headrace.distribute.tasks.task_results import ShareOutput
+from headrace.distribute.tasks.task_results import BundleOutput, ShareOutput
 from headrace.kernel.elements import judge
 from headrace.model.combiners import count
 from headrace.model.time import MIN_INSTANT, Instant
@@ -50,20 +50,20 @@ class CasePipeline(Pipeline):
 def map_elements(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
     """What shares of the elements of a step say: the map side but for files that a source would read."""
     for number in numbers_in(numbers):
-        yield from mapped_by(_map_share, work, plan, number).blobs(plan.parts)
+        yield from mapped_by(_map_share, work, plan, number).blobs(parts_below(work, plan, -1))
 
 
 def _map_share(task: EpochTask) -> tuple[ShareOutput, Bundles]:
-    plan, first = task.plan, task.work.chain.stages[0]
+    plan, first = task.plan, task.chain.stages[0]
     files = [piece.file.path for piece in plan.shares[task.number]]
     elements = [element for path in files for element in pickle.loads(task.work.store.read(path))]  # noqa: S301 (ours)
     if not elements:
         return ShareOutput(), {}
     rows = [(element.record, element.timestamp, element.sign) for element in elements]
     judged = judge(first, element_rows(first.stage.schema, rows, [element.size for element in elements]))
-    watermark = plan.state.clocks[0].watermark
-    made = bundle(first, judged, None, watermark, task.output_watermark(), share=task.number, number=plan.parts)
-    return ShareOutput(accounting=made.aggregated.accounting), made.parts
+    watermark = task.state.clocks[0].watermark
+    made = bundle(first, judged, None, watermark, task.output_watermark(), share=task.number, number=task.parts)
+    return ShareOutput(chains=(BundleOutput(made.aggregated.accounting),)), made.parts
 
 
 class OnTasks:
@@ -102,7 +102,7 @@ class OnTasks:
 
     def output_watermarks(self) -> tuple[Instant, ...]:
         """The output watermark of each stage."""
-        return tuple(clocks.output_watermark for clocks in self._engine.state.clocks)
+        return tuple(clocks.output_watermark for clocks in self._engine.states[0].clocks)
 
     def _pass(self, watermark: Instant, percentiles: Mapping[float, Instant]) -> None:
         self._engine.pass_watermark({OWN: watermark})

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.distribute.tasks.background.compaction import FoldPlan
 from headrace.distribute.tasks.background.merge import MergePlan
 from headrace.distribute.tasks.background.thread import Stop
-from headrace.distribute.tasks.levels import levels_below
+from headrace.distribute.tasks.levels import levels_below, tasks_above
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage, hear
 from headrace.distribute.tasks.shuffle.level_functions import MapLevel, fold_level, level_below, map_level, merge_level
@@ -46,7 +46,7 @@ class Blobs:
                     return list(level_below(self.work, plan, level, rows))
 
                 blobs = list(threads.map(part, by_part(row for rows in blobs for row in rows)))
-        return hear((row for rows in blobs for row in rows), plan.parts)
+        return hear((row for rows in blobs for row in rows), tasks_above(self.work, plan, levels_below(self.work)))
 
     def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say."""

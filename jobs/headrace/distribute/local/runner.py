@@ -12,7 +12,7 @@ from typing import TypeVar
 from headrace.distribute.tasks.background.compaction import FoldPlan, fold_task
 from headrace.distribute.tasks.background.merge import MergePlan, merge_task
 from headrace.distribute.tasks.background.thread import Stop
-from headrace.distribute.tasks.levels import levels_below, part_task, share_task
+from headrace.distribute.tasks.levels import levels_below, part_task, share_task, tasks_at
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
 from headrace.distribute.tasks.task_environment import TaskEnvironment
@@ -46,7 +46,7 @@ class Threads:
         messages = self._run(partial(share_task, self.work, plan), range(len(plan.shares)))
         for level in range(levels_below(self.work)):
             part = partial(_part, self.work, plan, level, messages)
-            messages = self._run(part, range(plan.parts))
+            messages = self._run(part, range(tasks_at(self.work, plan, level)))
         return [message.received_by(0) for message in messages]
 
     def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:

@@ -19,7 +19,7 @@ from headrace.distribute.spark.types import SPARK_TYPES, DataFrame, SparkSession
 from headrace.distribute.tasks.background.compaction import FoldPlan
 from headrace.distribute.tasks.background.merge import MergePlan
 from headrace.distribute.tasks.background.thread import Stop
-from headrace.distribute.tasks.levels import levels_below
+from headrace.distribute.tasks.levels import levels_below, tasks_above, tasks_at
 from headrace.distribute.tasks.map_side import read_rows
 from headrace.distribute.tasks.panes import leaving_schema, read_panes
 from headrace.distribute.tasks.plan import EpochPlan
@@ -68,9 +68,11 @@ class SparkRunner:
         """What the tasks of the last level say."""
         with spark_errors():
             rows = self._mapped(plan) if plan.first_stage == 0 else self._panes(plan)
-            for level in range(levels_below(self._work, plan.first_stage)):
-                rows = self._through(rows.repartitionById(plan.parts, "part"), level_below, plan, level)
-            return _received(rows, plan.parts)
+            below = levels_below(self._work, plan.first_stage)
+            for level in range(below):
+                parts = rows.repartitionById(tasks_at(self._work, plan, level), "part")
+                rows = self._through(parts, level_below, plan, level)
+            return _received(rows, tasks_above(self._work, plan, below))
 
     def _mapped(self, plan: EpochPlan) -> DataFrame:
         rows = self._through(self._numbers(len(plan.shares)), self._map_level, plan)
@@ -86,9 +88,10 @@ class SparkRunner:
     def _panes(self, plan: EpochPlan) -> DataFrame:
         rows = self._through(self._numbers(1), nothing_level, plan)
         if plan.elements:
-            transform = self._work.chain.stages[plan.first_stage].stage.aggregation.transform
+            (chain,) = self._work.chains
+            transform = chain.stages[plan.first_stage].stage.aggregation.transform
             assert transform is not None
-            schema = from_arrow_schema(leaving_schema(self._work.chain.stages[plan.first_stage - 1]))
+            schema = from_arrow_schema(leaving_schema(chain.stages[plan.first_stage - 1]))
             panes = self._numbers(len(plan.elements)).mapInArrow(self._sent.calling(read_elements, plan), schema)
             rows = rows.union(self._through(applied(transform, panes), map_made, plan, "", _TASKS))
         return rows

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from headrace.distribute.chain import Chain
+from headrace.distribute.chain import Chain, ChainState
 from headrace.distribute.epoch import StageOutcome
 from headrace.distribute.stage_clocks import StageClocks
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.stages import entering, output_of
 from headrace.distribute.tasks.tables import layers_after
-from headrace.distribute.tasks.task_results import Files, PanesOutput, StageOutput, TaskResult, summed
+from headrace.distribute.tasks.task_results import BundleOutput, Files, PanesOutput, StageOutput, TaskResult, summed
 from headrace.kernel.delta import Accounting
 from headrace.kernel.step import Counts
 from headrace.model.time import Instant
@@ -19,11 +19,15 @@ from headrace_snapshots.format.files import Layer
 
 @dataclass(frozen=True)
 class ChainOutcome:
-    """A ``chain`` in an epoch whose tasks, level by level, passed on the results in ``levels``."""
+    """A ``chain``, which was in ``state``, in an epoch whose tasks, level by level, passed on the results in
+    ``levels``; those of other chains are left out. ``bundles``: what became of records in its first stage.
+    """
 
     chain: Chain
+    state: ChainState
     plan: EpochPlan
     levels: Sequence[tuple[TaskResult, ...]]
+    bundles: Sequence[BundleOutput]
 
     @cached_property
     def stages(self) -> list[list[StageOutput]]:
@@ -52,7 +56,7 @@ class ChainOutcome:
         """The layers of its tables of state after the epoch."""
         tables = {}
         for table, clocks, stage in zip(self.chain.tables, self.clocks, self.stages, strict=True):
-            old, tops = self.plan.state.tables[table], [part.state for part in stage]
+            old, tops = self.state.tables[table], [part.state for part in stage]
             tables[table] = layers_after(old, clocks.watermark, self.plan.epoch, tops)
         return tables
 
@@ -64,7 +68,8 @@ class ChainOutcome:
         for number, after in enumerate(self._entered):
             output = self._outputs[number]
             if hold is not None:
-                output = Instant(max(after.output_watermark, min(output, hold.output(number))))
+                limit = hold.output(number, self.chain.names.output)
+                output = Instant(max(after.output_watermark, min(output, limit)))
             clocks.append(after.with_output(output))
         return tuple(clocks)
 
@@ -77,9 +82,8 @@ class ChainOutcome:
     def _entered(self) -> list[StageClocks]:
         """The clocks of the stages after the epoch, but for their outputs."""
         upstream = [self.levels[0], *(level for level in self.levels if isinstance(level[0].output, StageOutput))]
-        return [
-            entering(self.plan, self.chain, number, upstream[number])[1] for number in range(len(self.chain.stages))
-        ]
+        numbers = range(len(self.chain.stages))
+        return [entering(self.plan, self.chain, self.state, number, upstream[number])[1] for number in numbers]
 
     @cached_property
     def _outputs(self) -> list[Instant]:
@@ -87,9 +91,10 @@ class ChainOutcome:
         stages = zip(self.chain.stages, self._entered, self.stages, strict=True)
         return [output_of(stage, after.watermark, [part.hold for part in parts]) for stage, after, parts in stages]
 
-    def outcomes(self, accounting: Accounting) -> tuple[StageOutcome, ...]:
-        """What became of each stage; ``accounting`` is that of the elements of the first."""
-        accounted = [accounting]
+    @cached_property
+    def outcomes(self) -> tuple[StageOutcome, ...]:
+        """What became of each stage."""
+        accounted = [Accounting.of_all(bundle.accounting for bundle in self.bundles)]
         for number, stage in enumerate(self.stages[:-1], 1):
             transformed = [panes.accounting for panes in self.transformed.get(number, ())]
             accounted.append(Accounting.of_all([*(part.panes_accounting for part in stage), *transformed]))
@@ -102,6 +107,21 @@ class ChainOutcome:
     def panes(self) -> Files:
         """Pane files of the last stage."""
         return tuple(file for part in self.stages[-1] for file in part.panes)
+
+    @property
+    def late(self) -> Files:
+        """Late rows."""
+        return tuple(file for bundle in self.bundles for file in bundle.late)
+
+    @property
+    def logs(self) -> dict[str, Files]:
+        """The files of the epoch by the log of its own that they go to."""
+        return {self.chain.names.panes: self.panes, self.chain.names.late: self.late}
+
+    @property
+    def due_event(self) -> Instant:
+        """A lower bound of the watermark at which the chain wants its next activation."""
+        return min(part.due_event for part in self.parts)
 
     @property
     def rejected(self) -> Files:

@@ -5,7 +5,7 @@ epoch; ``fold_current`` may run beside it in another.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -16,8 +16,7 @@ from headrace.distribute.tasks.background.compaction import FoldPlan
 from headrace.distribute.tasks.background.merges import Merger, Merges
 from headrace.distribute.tasks.background.thread import Stop
 from headrace.distribute.tasks.epoch_outcome import EpochOutcome
-from headrace.distribute.tasks.levels import levels_below
-from headrace.distribute.tasks.plan import EpochPlan, shares, undivided
+from headrace.distribute.tasks.plan import EpochPlan, shared_out, shares, undivided
 from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.distribute.tasks.task_results import (
@@ -45,6 +44,8 @@ from headrace_snapshots.format.table_names import IDS, file_stem
 MAX_RUNS = 3
 """How often an epoch is run before a disagreement of its tasks is an error."""
 
+NOT_RENAMED: Mapping[str, Sequence[Formerly]] = {}
+
 FOLD_BYTES = 2**24
 """What a task of a fold merges, at most about, as it is stored: several times as much once it is decoded."""
 
@@ -63,50 +64,54 @@ class TasksEngine:
     """The state of one pipeline between epochs, held by files; ``attempts`` gives each epoch a name.
 
     Once for all that it computes there are the ``inputs``, the layers of remembered ``ids``, and ``progress``. The
-    ``state`` is that of its chain of aggregations. Layers of all tables are merged together, one merge at a time.
+    ``states`` are those of its chains of aggregations. Layers of all tables are merged together, one merge at a time.
     """
 
     def __init__(self, work: TaskEnvironment, attempts: Attempts, runner: TaskRunner) -> None:
         self.work, self.attempts, self.runner = work, attempts, runner
         self.pipeline, self.store, self.landing = work.pipeline, work.store, work.landing
         self.inputs = {input_.name: InputProgress() for input_ in self.pipeline.inputs}
-        self.state = work.chain.begun()
+        self.states = tuple(chain.begun() for chain in work.chains)
         self.ids: tuple[Layer, ...] = ()
         self.merges = Merges(runner)
-        self.renamed: tuple[Formerly, ...] = ()
+        self.renamed: Mapping[str, Sequence[Formerly]] = NOT_RENAMED
         self.progress = PipelineProgress()
         self.epoch = -1
 
     @property
     def levels(self) -> int:
-        """How many levels of tasks an epoch has."""
-        return sum(1 + levels_below(self.work, stages.start) for stages in self.work.chain.jobs())
+        """How many levels of tasks an epoch has, those of each chain apart."""
+        return self.work.levels
 
     @property
     def tables(self) -> dict[str, tuple[Layer, ...]]:
         """The layers of all tables of state, by name."""
-        return {**self.state.tables, **({} if self.pipeline.deduplicate is None else {IDS: self.ids})}
+        own = {table: layers for state in self.states for table, layers in state.tables.items()}
+        return {**own, **({IDS: self.ids} if self.work.tells_ids else {})}
 
-    def _set_state(self, clocks: tuple[StageClocks, ...], tables: Mapping[str, Sequence[Layer]]) -> None:
-        """Let the stages be at ``clocks``, and all layers be those of ``tables``."""
-        self.state, self.ids = self.work.chain.state(clocks, tables), tuple(tables.get(IDS, ()))
+    def _set_state(self, clocks: Iterable[tuple[StageClocks, ...]], tables: Mapping[str, Sequence[Layer]]) -> None:
+        """Let the stages of each chain be at ``clocks``, and all layers be those of ``tables``."""
+        chains = zip(self.work.chains, clocks, strict=True)
+        self.states = tuple(chain.state(own, tables) for chain, own in chains)
+        self.ids = tuple(tables.get(IDS, ()))
 
     def restore(
         self,
         epoch: int,
         progress: PipelineProgress,
         tables: Mapping[str, Sequence[Layer]],
-        renamed: Sequence[Formerly] = (),
+        renamed: Mapping[str, Sequence[Formerly]] = NOT_RENAMED,
     ) -> None:
         """Continue from a snapshot: its epoch, its progress, the layers of its tables. ``renamed``: what the columns of
-        the stages are called there, if it was made by another definition; the first epoch migrates their state.
+        the stages of an output are called there, if another definition made it; the first epoch migrates their state.
         """
-        self.renamed = tuple(renamed)
+        self.renamed = renamed
         self.epoch, self.progress = epoch, progress
         self.inputs = {**self.inputs, **progress.inputs}
         self.merges.close()
         self.merges = Merges(self.runner)
-        self._set_state(self.work.chain.clocks(progress, source_clocks(self.pipeline, self.inputs)), tables)
+        clocks = source_clocks(self.pipeline, self.inputs)
+        self._set_state([chain.clocks(progress, clocks) for chain in self.work.chains], tables)
 
     def close(self) -> None:
         """End what runs beside the epochs, and wait until it writes nothing more."""
@@ -143,19 +148,21 @@ class TasksEngine:
         started = time.monotonic()
         attempt = self.attempts(self.epoch + 1)
         self._migrate(attempt.prefix)
-        self.merges.begin(attempt.prefix, self.tables, self.state.clocks[0].watermark)
+        self.merges.begin(attempt.prefix, self.tables, self.states[0].clocks[0].watermark)
 
         def read(files: ByInput) -> EpochOutcome:
             size = sum(file.size for landed in files.values() for file in landed)
+            id_parts = self.runner.tasks(size + _stored_bytes(self.tables))
             plan = EpochPlan(
                 prefix=attempt.prefix,
                 epoch=self.epoch + 1,
                 processing_time=Instant(max(self.progress.processing_time, processing_time)),
                 shares=shares(self.pipeline, files, self.runner.tasks(size)),
-                parts=self.runner.tasks(size + self._stored_bytes()),
+                parts=shared_out(id_parts, [_stored_bytes(state.tables) for state in self.states]),
+                id_parts=id_parts,
                 clocks=source_clocks(self.pipeline, self.inputs),
                 ids=self.ids,
-                state=self.state,
+                states=self.states,
                 newest=self.progress.newest,
                 signals=tuple(signals),
                 is_last=is_last,
@@ -165,14 +172,15 @@ class TasksEngine:
 
         files, outcome = (files, read(files)) if recorded else self.landing.reading(files, read)
         check(self.pipeline, outcome.plan.epoch, outcome.observations)
-        self._set_state(outcome.chain.clocks, self.merges.adopted(outcome.tables, wait=wait_for_merges))
+        tables = self.merges.adopted(outcome.tables, wait=wait_for_merges)
+        self._set_state([chain.clocks for chain in outcome.chains], tables)
         self.progress = self._come_to(files, outcome)
         self.epoch = outcome.plan.epoch
         return ComputedEpoch(
             attempt=attempt,
             epoch=self.epoch,
             files=files,
-            stages=outcome.outcomes(),
+            chains=outcome.outcomes(),
             progress=self.progress,
             timings={"compute_seconds": time.monotonic() - started},
             signals=outcome.plan.signals,
@@ -193,16 +201,15 @@ class TasksEngine:
         """Give state that another definition left the columns of this one, in files of this epoch: with it they become
         part of a snapshot, or are garbage.
         """
-        chain, tables = self.work.chain, self.tables
-        for table, stage, formerly in zip(chain.tables, chain.stages, self.renamed, strict=False):
-            if (names := StateNames.of(stage, formerly)).differ:
-                files = f"{prefix}/{file_stem(table)}-migrated"
-                tables[table] = migrated(self.work.store, self.work.rows, names, tables[table], files)
-        self._set_state(self.state.clocks, tables)
-        self.renamed = ()
-
-    def _stored_bytes(self) -> int:
-        return sum(file.bytes for layers in self.tables.values() for layer in layers for file in layer.files)
+        tables = self.tables
+        for chain in self.work.chains:
+            formerly = self.renamed.get(chain.names.output, ())
+            for table, stage, before in zip(chain.tables, chain.stages, formerly, strict=False):
+                if (names := StateNames.of(stage, before)).differ:
+                    files = f"{prefix}/{file_stem(table)}-migrated"
+                    tables[table] = migrated(self.work.store, self.work.rows, names, tables[table], files)
+        self._set_state([state.clocks for state in self.states], tables)
+        self.renamed = NOT_RENAMED
 
     def _written(self, outcome: EpochOutcome) -> Written:
         requests = self.merges.requests()
@@ -213,7 +220,7 @@ class TasksEngine:
     def _levels(self, plan: EpochPlan) -> tuple[tuple[TaskResult, ...], ...]:
         """What the tasks of each level passed on, of all jobs of the epoch."""
         levels: tuple[tuple[TaskResult, ...], ...] = ()
-        for stages in self.work.chain.jobs():
+        for stages in self.work.jobs:
             if stages.start:
                 panes = [task.output.elements for task in levels[-1] if isinstance(task.output, StageOutput)]
                 elements = tuple(file for files in panes for file in files)
@@ -233,15 +240,16 @@ class TasksEngine:
 
     def _come_to(self, files: ByInput, outcome: EpochOutcome) -> PipelineProgress:
         self.inputs = inputs_after(self.pipeline, self.inputs, files, outcome.input_clocks)
-        accounting = outcome.outcomes()[0].accounting
+        accepted = outcome.accepted
+        clocks = self.states[0].clocks[0]  # of all chains the same: records come to all of them
         held_back_by = None if outcome.plan.is_last else outcome.input_clocks.combined.held_back_by
         return PipelineProgress(
             inputs=self.inputs,
-            watermark=self.state.clocks[0].watermark,
-            processing_time=self.state.clocks[0].processing_time,
-            chain=outcome.clocks,
-            min_event_time=accounting.min_accepted,
-            max_event_time=accounting.max_accepted,
+            watermark=clocks.watermark,
+            processing_time=clocks.processing_time,
+            chains=outcome.clocks,
+            min_event_time=accepted.min_accepted,
+            max_event_time=accepted.max_accepted,
             held_back_by=held_back_by,
             ahead=outcome.observations.ahead,
             lacking=outcome.observations.lacking,
@@ -252,16 +260,28 @@ class TasksEngine:
         )
 
     def fold_current(
-        self, layers: Sequence[Layer], prefix: str, bottom: bool, names: Mapping[str, Names], stop: Stop
+        self,
+        layers: Sequence[Layer],
+        prefix: str,
+        *,
+        bottom: bool,
+        names: Mapping[str, Names],
+        stop: Stop,
+        output: str = "",
     ) -> tuple[DataFile, ...]:
-        """Merge layers of ``current``, whose files call columns by ``names``, by path: of every (key, window) the
-        newest record; retractions go when nothing is below. Raises an error soon after ``stop`` was set.
+        """Merge layers of ``current`` of an ``output``, whose files call columns by ``names``, by path: of every (key,
+        window) the newest record; retractions go when nothing is below. Raises an error soon after ``stop`` was set.
         """
+        chain = next(number for number, chain in enumerate(self.work.chains) if chain.names.output == output)
         files = tuple(file for layer in layers for file in layer.files)
         size = sum(file.bytes for file in files)
-        plan = FoldPlan(prefix, files, max(self.runner.tasks(size), 1 + size // FOLD_BYTES), bottom, names)
+        plan = FoldPlan(prefix, files, max(self.runner.tasks(size), 1 + size // FOLD_BYTES), bottom, names, chain)
         folds = UpstreamResults.of(self.runner.fold(plan, stop))
         if folds.error is not None:
             raise folds.error.error()
         outputs = (result.output for result in folds.results)
         return tuple(file for output in outputs if isinstance(output, Folded) for file in output.files)
+
+
+def _stored_bytes(tables: Mapping[str, Sequence[Layer]]) -> int:
+    return sum(file.bytes for layers in tables.values() for layer in layers for file in layer.files)

@@ -1,16 +1,25 @@
 """The results of the tasks of an epoch, put together: of inputs and ids here, of aggregations in ``chain_outcome``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.distribute.epoch import StageOutcome
 from headrace.distribute.input_clocks import WatermarkUpdate, watermark_update
 from headrace.distribute.tasks.chain_outcome import ChainOutcome
+from headrace.distribute.tasks.parts import of_chain
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.tables import layers_after
 from headrace.distribute.tasks.task_environment import TaskEnvironment
-from headrace.distribute.tasks.task_results import Files, IdsOutput, PanesOutput, ShareOutput, TaskResult, summed
+from headrace.distribute.tasks.task_results import (
+    Files,
+    IdsOutput,
+    PanesOutput,
+    ShareOutput,
+    StageOutput,
+    TaskResult,
+    summed,
+)
 from headrace.distribute.watermark_inputs import InputObservations, combined
 from headrace.kernel.delta import Accounting
 from headrace.model.time import NEVER, Instant
@@ -29,9 +38,31 @@ class EpochOutcome:
     levels: Sequence[tuple[TaskResult, ...]]
 
     @cached_property
-    def chain(self) -> ChainOutcome:
-        """What became of the chain of aggregations."""
-        return ChainOutcome(self.work.chain, self.plan, self.levels)
+    def chains(self) -> tuple[ChainOutcome, ...]:
+        """What became of each chain of aggregations."""
+        bundles = [share.chains for share in self.shares] + [part.chains for part in self.id_parts]
+        return tuple(
+            ChainOutcome(chain, state, self.plan, self._levels_of(number), [each[number] for each in bundles if each])
+            for number, (chain, state) in enumerate(zip(self.work.chains, self.plan.states, strict=True))
+        )
+
+    def _levels_of(self, chain: int) -> list[tuple[TaskResult, ...]]:
+        """The levels of the chain with that number, and those that all chains have in common."""
+        return [own for level in self._by_chain if (own := level.get(chain, level.get(None)))]
+
+    @cached_property
+    def _by_chain(self) -> list[Mapping[int | None, tuple[TaskResult, ...]]]:
+        """The levels: of stages the tasks of each chain, of others all under None."""
+        levels: list[Mapping[int | None, tuple[TaskResult, ...]]] = []
+        stage = 0
+        for level in self.levels:
+            if not isinstance(level[0].output, StageOutput):
+                levels.append({None: level})
+                continue
+            own = {n: of_chain(self.plan, self.work.chains, stage, n, level) for n in range(len(self.work.chains))}
+            levels.append({number: tasks for number, tasks in own.items() if tasks})
+            stage += 1
+        return levels
 
     @cached_property
     def shares(self) -> list[ShareOutput]:
@@ -54,7 +85,7 @@ class EpochOutcome:
         return self._input_clocks(self.plan.hold)
 
     def _input_clocks(self, hold: WatermarkHold | None) -> WatermarkUpdate:
-        plan, percentiles = self.plan, tuple(self.work.chain.stages[0].trigger.percentiles)
+        plan, percentiles = self.plan, tuple(self.work.percentiles)
         return watermark_update(
             plan.clocks, self.observations, plan.processing_time, percentiles, is_last=plan.is_last, hold=hold
         )
@@ -66,71 +97,78 @@ class EpochOutcome:
         if hold is None or self.plan.is_last:
             return None
         free = self._input_clocks(None)
-        is_held = (free.inputs, free.watermark) != (clocks.inputs, clocks.watermark) or self.chain.is_held
-        return hold if is_held else None
+        is_held = (free.inputs, free.watermark) != (clocks.inputs, clocks.watermark)
+        return hold if is_held or any(chain.is_held for chain in self.chains) else None
 
     @property
-    def clocks(self) -> ChainClocks:
-        """What is stored of the clocks of the chain."""
-        parts, idle = self.chain.parts, self.input_clocks.combined.idle_deadline
+    def clocks(self) -> dict[str, ChainClocks]:
+        """What is stored of the clocks of each chain, by its output."""
+        return {outcome.chain.names.output: self._clocks(outcome) for outcome in self.chains}
+
+    def _clocks(self, chain: ChainOutcome) -> ChainClocks:
+        idle = self.input_clocks.combined.idle_deadline
         return ChainClocks(
-            output_watermarks=tuple(clocks.output_watermark for clocks in self.chain.clocks),
-            due_event=min(part.due_event for part in parts),
-            due_time=min(self._due_by_time, idle, *(part.due_time for part in parts)),
+            output_watermarks=tuple(clocks.output_watermark for clocks in chain.clocks),
+            due_event=chain.due_event,
+            due_time=min(self._due_by_time(chain), idle, *(part.due_time for part in chain.parts)),
         )
 
-    @property
-    def _due_by_time(self) -> Instant:
+    def _due_by_time(self, chain: ChainOutcome) -> Instant:
         """A lower bound of the processing time at which, without any record, the watermark passes what some window
         waits for; NEVER if it does not, or is held: what is held goes on with an epoch that is held to something else.
         """
         if self.held_to is not None:
             return NEVER
         source = self.input_clocks.combined
-        awaited = [part.due_event for part in self.chain.parts]
+        awaited = [part.due_event for part in chain.parts]
         # a later stage may wait for less, which its own input watermark has not passed: time does not help it on
         due = min((at for at in awaited if at >= source.watermark), default=NEVER)
         return Instant(due + 1) if due < source.by_time else NEVER
 
     @property
     def acknowledged(self) -> frozenset[int]:
-        """The levels all of whose tasks passed something on, and so have stored their part of the epoch."""
-        return frozenset(at for at, level in enumerate(self.levels) if len(level) >= self._tasks_of(at))
+        """The levels all of whose tasks passed something on, and so have stored their part of the epoch; those of each
+        chain apart, as ``TaskEnvironment.levels`` counts them.
+        """
+        levels = [(chain, tasks) for level in self._by_chain for chain, tasks in level.items()]
+        return frozenset(at for at, (chain, tasks) in enumerate(levels) if len(tasks) >= self._tasks_of(chain, tasks))
 
-    def _tasks_of(self, level: int) -> int:
+    def _tasks_of(self, chain: int | None, tasks: tuple[TaskResult, ...]) -> int:
         """How many there are at least: a user's own code may make more."""
-        if level == 0:
-            return len(self.plan.shares)
-        return 1 if isinstance(self.levels[level][0].output, PanesOutput) else self.plan.parts
+        if chain is not None:
+            return self.plan.parts[chain]
+        if isinstance(tasks[0].output, IdsOutput):
+            return self.plan.id_parts
+        return 1 if isinstance(tasks[0].output, PanesOutput) else len(self.plan.shares)
 
-    def outcomes(self) -> tuple[StageOutcome, ...]:
-        """What became of each stage."""
-        read = [share.accounting for share in self.shares] + [part.accounting for part in self.id_parts]
-        return self.chain.outcomes(Accounting.of_all(read))
+    @property
+    def accepted(self) -> Accounting:
+        """What became of records in the first stages of all chains, added up; its times are those of all accepted."""
+        return Accounting.of_all(outcome.outcomes[0].accounting for outcome in self.chains)
+
+    def outcomes(self) -> dict[str, tuple[StageOutcome, ...]]:
+        """What became of each stage of each chain, by its output."""
+        return {outcome.chain.names.output: outcome.outcomes for outcome in self.chains}
 
     @property
     def tables(self) -> dict[str, tuple[Layer, ...]]:
         """The layers of all tables of state after the epoch."""
-        tables = self.chain.tables
-        if self.work.pipeline.deduplicate is not None:
-            watermark, tops = self.chain.clocks[0].watermark, [part.ids for part in self.id_parts]
+        tables = {table: layers for outcome in self.chains for table, layers in outcome.tables.items()}
+        if self.work.tells_ids:
+            watermark, tops = self.chains[0].clocks[0].watermark, [part.ids for part in self.id_parts]
             tables[IDS] = layers_after(self.plan.ids, watermark, self.plan.epoch, tops)
         return tables
 
     def logs(self) -> dict[str, Files]:
         """The files of the epoch by the log that they go to."""
-        names = self.work.chain.names
-        return {names.panes: self.chain.panes, names.late: self._late, REJECTED: self._rejected}
-
-    @property
-    def _late(self) -> Files:
-        late = [share.late for share in self.shares] + [part.late for part in self.id_parts]
-        return tuple(file for files in late for file in files)
+        own = {log: files for outcome in self.chains for log, files in outcome.logs.items()}
+        return {**own, REJECTED: self._rejected}
 
     @property
     def _rejected(self) -> Files:
         """Dead letters: records, then panes."""
-        return (*(file for share in self.shares for file in share.rejected), *self.chain.rejected)
+        panes = (file for outcome in self.chains for file in outcome.rejected)
+        return (*(file for share in self.shares for file in share.rejected), *panes)
 
     def requests(self) -> dict[str, int]:
         """Storage requests of all tasks, by kind."""

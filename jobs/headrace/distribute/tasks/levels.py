@@ -11,6 +11,7 @@ import pyarrow as pa
 from headrace.distribute.tasks.ids import tell_duplicates
 from headrace.distribute.tasks.map_side import Bundles, map_rows, map_share
 from headrace.distribute.tasks.panes import map_panes
+from headrace.distribute.tasks.parts import parts_of
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
 from headrace.distribute.tasks.stages import step_part
@@ -29,24 +30,32 @@ Ran = tuple[TaskOutput | None, Bundles]
 
 def levels_below(work: TaskEnvironment, first_stage: int = 0) -> int:
     """How many levels a job that begins with that stage has below the first."""
-    stages = next(stages for stages in work.chain.jobs() if stages.start == first_stage)
+    stages = next(stages for stages in work.jobs if stages.start == first_stage)
     return len(stages) + _tells_ids(work, first_stage)
 
 
 def _tells_ids(work: TaskEnvironment, first_stage: int) -> bool:
-    return first_stage == 0 and work.pipeline.deduplicate is not None
+    return first_stage == 0 and work.tells_ids
 
 
-def tasks_above(plan: EpochPlan, level: int) -> int:
+def tasks_at(work: TaskEnvironment, plan: EpochPlan, level: int) -> int:
+    """How many tasks the level number ``level`` below the map side has."""
+    tells_ids = _tells_ids(work, plan.first_stage)
+    if tells_ids and level == 0:
+        return plan.id_parts
+    return len(parts_of(plan, work.chains, plan.first_stage + level - tells_ids))
+
+
+def tasks_above(work: TaskEnvironment, plan: EpochPlan, level: int) -> int:
     """How many tasks at least speak to the level number ``level`` below the map side."""
     if level:
-        return plan.parts
+        return tasks_at(work, plan, level - 1)
     return 1 if plan.first_stage else len(plan.shares)
 
 
 def parts_below(work: TaskEnvironment, plan: EpochPlan, level: int) -> int:
-    """How many parts the level number ``level`` below the map side speaks to."""
-    return 1 if level == levels_below(work, plan.first_stage) - 1 else plan.parts
+    """How many parts the level number ``level`` below the map side speaks to, which itself is number -1."""
+    return 1 if level == levels_below(work, plan.first_stage) - 1 else tasks_at(work, plan, level + 1)
 
 
 def share_task(work: TaskEnvironment, plan: EpochPlan, number: int) -> Message:
@@ -57,7 +66,7 @@ def share_task(work: TaskEnvironment, plan: EpochPlan, number: int) -> Message:
 def mapped_by(run: Callable[[EpochTask], Ran], work: TaskEnvironment, plan: EpochPlan, number: int) -> Message:
     """What share ``number`` of the input says, of which ``run`` gives what ``map_share`` would."""
     task = EpochTask(plan, work, number)
-    return _message(task, None, partial(run, task))
+    return _message(work, number, None, partial(run, task))
 
 
 def rows_task(
@@ -68,41 +77,44 @@ def rows_task(
     """
     task = EpochTask(plan, work, number)
     run: Callable[[], Ran] = partial(map_panes, task, rows) if plan.first_stage else partial(map_rows, task, name, rows)
-    return _message(task, None, run)
+    return _message(work, number, None, run)
 
 
 def nothing_task(work: TaskEnvironment, plan: EpochPlan) -> Message:
     """Says that there is an epoch to do to stages whose elements go through a user's own code, and may be none."""
-    return _message(EpochTask(plan, work, 0), None, lambda: (PanesOutput(), {}))
+    del plan
+    return _message(work, 0, None, lambda: (PanesOutput(), {}))
 
 
 def part_task(
-    work: TaskEnvironment, plan: EpochPlan, level: int, part: int, messages: Sequence[ReceivedMessage]
+    work: TaskEnvironment, plan: EpochPlan, level: int, number: int, messages: Sequence[ReceivedMessage]
 ) -> Message:
-    """What ``part`` of the level number ``level`` below the map side says of the ``messages`` that it received."""
-    task, upstream = EpochTask(plan, work, part), UpstreamResults.of(messages)
+    """What task ``number`` of the level number ``level`` below the map side says of the ``messages`` to it."""
+    upstream = UpstreamResults.of(messages)
     bundles = [message.rows for message in messages if message.rows is not None]
     tells_ids = _tells_ids(work, plan.first_stage)
 
     def run() -> Ran:
         if tells_ids and level == 0:
-            return tell_duplicates(task, upstream, bundles)
-        return step_part(task, plan.first_stage + level - tells_ids, upstream, bundles)
+            return tell_duplicates(EpochTask(plan, work, number), upstream, bundles)
+        stage = plan.first_stage + level - tells_ids
+        part = parts_of(plan, work.chains, stage)[number]
+        return step_part(EpochTask(plan, work, part.part, part.chain), stage, upstream, bundles)
 
-    return _message(task, upstream, run)
+    return _message(work, number, upstream, run)
 
 
-def _message(task: EpochTask, upstream: UpstreamResults | None, run: Callable[[], Ran]) -> Message:
-    """What a task says; ``run`` is what it does. Raises RetryError: another attempt may end otherwise; any other typed
-    error is said.
+def _message(work: TaskEnvironment, task: int, upstream: UpstreamResults | None, run: Callable[[], Ran]) -> Message:
+    """What a task of that number says; ``run`` is what it does. Raises RetryError: another attempt may end otherwise;
+    any other typed error is said.
     """
-    before = task.work.requests()
+    before = work.requests()
     error = None if upstream is None else upstream.error
     output: TaskOutput | None = None
     bundles: Bundles = {}
     if error is None:
         ran, error = attempted(run)
         output, bundles = ran or (None, {})
-    received, history = (b"", ()) if upstream is None else (upstream.digest, upstream.history(task.number))
-    result = TaskResult(output, received, history, error, task.work.requests_since(before))
-    return Message(task.number, result, bundles)
+    received, history = (b"", ()) if upstream is None else (upstream.digest, upstream.history(task))
+    result = TaskResult(output, received, history, error, work.requests_since(before))
+    return Message(task, result, bundles)

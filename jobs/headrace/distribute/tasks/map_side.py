@@ -8,14 +8,17 @@ not parse; what that code makes of the others comes back (``map_rows``).
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from headrace.distribute.records import FileRecords, input_named, read_one, read_records
 from headrace.distribute.side_outputs import late_rows, rejected_rows
+from headrace.distribute.tasks.parts import addressed
 from headrace.distribute.tasks.shuffle.row_locations import PLACE, ShippedRecords, in_arrival_order, places, travelling
 from headrace.distribute.tasks.shuffle.shuffle_input import bundle, by_part
 from headrace.distribute.tasks.task_environment import EpochTask
-from headrace.distribute.tasks.task_results import ShareOutput
+from headrace.distribute.tasks.task_results import BundleOutput, ShareOutput
 from headrace.distribute.watermark_inputs import InputObservations, ObservationContext, observe
 from headrace.kernel.delta import aggregate
 from headrace.kernel.elements import Columns, takes_part
@@ -37,11 +40,11 @@ def map_share(task: EpochTask) -> tuple[ShareOutput, Bundles]:
     """
     plan, work = task.plan, task.work
     pieces = plan.shares[task.number]
-    share = read_records(work.pipeline, work.chain.stages[0], work.landing, pieces, plan.processing_time)
+    share = read_records(work.pipeline, work.firsts, work.landing, pieces, plan.processing_time)
     records = share.records
     if records is None:
         return ShareOutput(InputObservations(newest_read=share.handed_on)), {}
-    output, bundles = _mapped(task, records, records.columns, lambda: places(records, task.number))
+    output, bundles = _mapped(task, records, lambda: places(records, task.number))
     newest = later_of(output.observations.newest_read, share.handed_on)
     return replace(output, observations=replace(output.observations, newest_read=newest)), bundles
 
@@ -73,8 +76,8 @@ def map_rows(task: EpochTask, name: str, batches: Iterable[pa.RecordBatch]) -> t
     parsed_columns = typed(rows, input_.source.columns)
     place = {column: rows.column(column) for column in PLACE}
     parsed = Scanned(parsed_columns, pa.nulls(rows.num_rows, pa.string()), rows.column(PLACE[-1]).to_numpy(), _no_raw)
-    columns = judged(work.pipeline, work.chain.stages[0], input_, parsed, plan.processing_time)
-    return _mapped(task, ShippedRecords(task, {**columns, **place}), columns, lambda: place)
+    records = judged(work.pipeline, work.firsts, input_, parsed, plan.processing_time)
+    return _mapped(task, ShippedRecords(task, records, place), lambda: place)
 
 
 def _no_raw(rows: object) -> pa.Array:
@@ -87,27 +90,48 @@ def typed(rows: pa.RecordBatch, schema: Schema) -> dict[str, pa.Array]:
 
 
 def _mapped(
-    task: EpochTask, records: FileRecords | ShippedRecords, judged: Columns, place: Callable[[], Columns]
+    task: EpochTask, records: FileRecords | ShippedRecords, place: Callable[[], Columns]
 ) -> tuple[ShareOutput, Bundles]:
     plan, work = task.plan, task.work
-    first = work.chain.stages[0]
-    context = ObservationContext(plan.clocks, plan.processing_time, frozenset(first.trigger.percentiles), plan.newest)
+    context = ObservationContext(plan.clocks, plan.processing_time, work.percentiles, plan.newest)
     observations = observe(work.pipeline, records, context)
     rejected = task.put(REJECTED, rejected_rows(records, plan.epoch))
-    if work.pipeline.deduplicate is not None:
-        counts = takes_part(judged)
-        apart = {name: values.filter(pa.array(~counts)) for name, values in judged.items()}
-        accounting = aggregate(first, apart, plan.state.clocks[0].watermark).accounting
-        rows = travelling(judged, place(), counts)
-        return ShareOutput(observations, accounting, (), rejected), by_part(rows, [c.ID], plan.parts)
-    shuffled = bundle(
-        first,
-        judged,
-        place() if work.arrives_in_turns else None,
-        plan.state.clocks[0].watermark,
-        task.output_watermark(),
-        share=task.number,
-        number=plan.parts,
-    )
-    late = task.put(work.chain.names.late, late_rows(first, records, shuffled.aggregated.late, plan.epoch), keyed=True)
-    return ShareOutput(observations, shuffled.aggregated.accounting, late, rejected), shuffled.parts
+    if work.tells_ids:
+        counts = takes_part(records.columns)
+        by_chain = zip(task.for_each_chain(), records.chains, strict=True)
+        apart = tuple(_without_ids(own, columns, ~counts) for own, columns in by_chain)
+        rows = travelling(records.judged, place(), counts)
+        return ShareOutput(observations, apart, rejected), by_part(rows, [c.ID], plan.id_parts)
+    chains, bundles = into_chains(task, records, place if work.reads_in_turns else None)
+    return ShareOutput(observations, chains, rejected), bundles
+
+
+def _without_ids(task: EpochTask, judged: Columns, rows: NDArray[np.bool_]) -> BundleOutput:
+    """What became of those ``rows`` in a chain whose ids count for nothing, since none takes part."""
+    apart = {name: values.filter(pa.array(rows)) for name, values in judged.items()}
+    return BundleOutput(aggregate(task.chain.stages[0], apart, task.state.clocks[0].watermark).accounting)
+
+
+def into_chains(
+    task: EpochTask, records: FileRecords | ShippedRecords, place: Callable[[], Columns] | None
+) -> tuple[tuple[BundleOutput, ...], Bundles]:
+    """What becomes of ``records`` in the first stage of each chain, and what of them goes to which part there.
+    ``place``: where they are from, unless the order of tasks is that of records.
+    """
+    outputs: list[BundleOutput] = []
+    bundles: dict[int, pa.RecordBatch] = {}
+    for own, columns in zip(task.for_each_chain(), records.chains, strict=True):
+        first = own.chain.stages[0]
+        shuffled = bundle(
+            first,
+            columns,
+            place() if place is not None and first.is_ordered else None,
+            own.state.clocks[0].watermark,
+            own.output_watermark(),
+            share=task.number,
+            number=own.parts,
+        )
+        late = late_rows(first, records, columns, shuffled.aggregated.late, task.plan.epoch)
+        outputs.append(BundleOutput(shuffled.aggregated.accounting, own.put(own.chain.names.late, late, keyed=True)))
+        bundles |= addressed(task.plan, task.work.chains, 0, own.of_chain, shuffled.parts)
+    return tuple(outputs), bundles

@@ -52,8 +52,8 @@ def read_panes(task: EpochTask) -> Iterator[pa.RecordBatch]:
 
 def map_panes(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[PanesOutput, Bundles]:
     """``batches``, which a user's own code made of panes, as elements of the first stage of the plan."""
-    plan, work, number = task.plan, task.work, task.plan.first_stage
-    stage = work.chain.stages[number]
+    plan, number = task.plan, task.plan.first_stage
+    stage = task.chain.stages[number]
     rows = pa.concat_batches(list(batches))
     by = [name for name in rows.schema.names if name.startswith(ORDER)]
     rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in by]))
@@ -61,7 +61,7 @@ def map_panes(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[Panes
     elements |= {name: rows.column(name).cast(pa.int64()) for name in (c.EVENT_TIME, c.SIGN)}
     judged = judge(stage, elements)
     order: Mapping[str, pa.Array] | None = {name: rows.column(name) for name in by} if stage.is_ordered else None
-    before = plan.state.clocks[number].watermark
-    shuffled = bundle(stage, judged, order, before, task.output_watermark(number), share=task.number, number=plan.parts)
+    before = task.state.clocks[number].watermark
+    shuffled = bundle(stage, judged, order, before, task.output_watermark(number), share=task.number, number=task.parts)
     dead = dead_panes(stage, number, elements, judged, plan.epoch)
     return PanesOutput(shuffled.aggregated.accounting, task.put(f"{REJECTED}-{number}", dead)), shuffled.parts

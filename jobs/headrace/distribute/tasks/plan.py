@@ -32,9 +32,10 @@ not grow with the epoch.
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """One epoch. The ``clocks`` of inputs by name, the layers of remembered ``ids`` and the ``state`` of the chain of
-    aggregations are as the last epoch left them. Tasks store what they have to below ``prefix``. ``newest`` is the
-    latest event time so far; ``hold`` has the watermarks that the epoch does not pass, None for no such limit.
+    """One epoch. The ``clocks`` of inputs by name, the layers of remembered ``ids`` and the ``states`` of the chains of
+    aggregations are as the last epoch left them. The keys of each chain are in so many ``parts``, ids in ``id_parts``.
+    Tasks store what they have to below ``prefix``. ``newest`` is the latest event time so far; ``hold`` has the
+    watermarks that the epoch does not pass, None for no such limit.
 
     An epoch is one job, unless panes go through a user's own code: then each stage that they come to begins another,
     with ``first_stage``, the results of the ``upstream`` stage, and its panes, the ``elements``.
@@ -44,10 +45,11 @@ class EpochPlan:
     epoch: int
     processing_time: Instant
     shares: tuple[Share, ...]
-    parts: int
+    parts: tuple[int, ...]
+    id_parts: int
     clocks: Mapping[str, SourceClock]
     ids: tuple[Layer, ...]
-    state: ChainState
+    states: tuple[ChainState, ...]
     newest: Instant | None = None
     signals: tuple[Signal, ...] = ()
     is_last: bool = False
@@ -106,3 +108,9 @@ def undivided(plan: EpochPlan) -> EpochPlan:
         tuple(replace(piece, span=WHOLE_FILE) for piece in share if piece.span.first == 0) for share in plan.shares
     )
     return replace(plan, shares=whole_files)
+
+
+def shared_out(parts: int, sizes: Sequence[int]) -> tuple[int, ...]:
+    """``parts`` shared out among chains by the ``sizes`` of their tables: each has one at least."""
+    total = sum(sizes)
+    return tuple(max(1, -(-parts * size // total) if total else -(-parts // len(sizes))) for size in sizes)

@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from headrace.distribute.chain import Chain
+from headrace.distribute.chain import Chain, ChainState
 from headrace.distribute.input_clocks import watermark_update
 from headrace.distribute.side_outputs import dead_panes
 from headrace.distribute.stage_clocks import StageClocks
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.panes import leaving
+from headrace.distribute.tasks.parts import addressed, of_chain
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.shuffle_input import ShuffleInput, bundle, deltas_of
 from headrace.distribute.tasks.tables import expired_prefix, files_of, open_own, put_table
-from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
+from headrace.distribute.tasks.task_environment import EpochTask
 from headrace.distribute.tasks.task_results import (
     Files,
     IdsOutput,
@@ -62,10 +63,12 @@ def output_of(stage: CompiledStage, watermark: Instant, holds: "list[Instant]") 
 
 
 def entering(
-    plan: EpochPlan, chain: Chain, number: int, upstream: tuple[TaskResult, ...]
+    plan: EpochPlan, chain: Chain, state: ChainState, number: int, upstream: tuple[TaskResult, ...]
 ) -> tuple[FiringClocks, StageClocks]:
-    """The step of stage ``number`` in this epoch, and its clocks after it, by the results of the ``upstream`` level."""
-    stage, before = chain.stages[number], plan.state.clocks[number]
+    """The step of stage ``number`` of a ``chain`` in this epoch, and its clocks after it, by the results of the
+    ``upstream`` level, as far as they are the chain's.
+    """
+    stage, before = chain.stages[number], state.clocks[number]
     if number and number == plan.first_stage:
         upstream = plan.upstream
     if number == 0:
@@ -78,7 +81,7 @@ def entering(
         return before.advanced(stage, plan.processing_time, clocks.watermark, clocks.combined.percentiles)
     parts = [result.output for result in upstream]
     outputs = [part.hold for part in parts if isinstance(part, StageOutput)]
-    limit = [] if plan.hold is None else [plan.hold.output(number - 1)]
+    limit = [] if plan.hold is None else [plan.hold.output(number - 1, chain.names.output)]
     return before.advanced(stage, plan.processing_time, Instant(min([*outputs, *limit])), {})
 
 
@@ -99,34 +102,34 @@ class _Part:
         return self.task.plan
 
     @property
-    def work(self) -> TaskEnvironment:
-        return self.task.work
+    def chain(self) -> Chain:
+        return self.task.chain
 
     @property
     def stage(self) -> CompiledStage:
-        return self.work.chain.stages[self.number]
+        return self.chain.stages[self.number]
 
     @property
     def before(self) -> StageClocks:
         """The clocks before the epoch."""
-        return self.plan.state.clocks[self.number]
+        return self.task.state.clocks[self.number]
 
     @property
     def table(self) -> str:
-        return self.work.chain.tables[self.number]
+        return self.chain.tables[self.number]
 
     @property
     def is_last(self) -> bool:
-        return self.number == len(self.work.chain.stages) - 1
+        return self.number == len(self.chain.stages) - 1
 
     def run(self, upstream: UpstreamResults, rows: list[pa.RecordBatch]) -> tuple[StageOutput, Bundles]:
         plan, stage = self.plan, self.stage
-        clocks, after = entering(plan, self.work.chain, self.number, upstream.results)
+        clocks, after = entering(plan, self.chain, self.task.state, self.number, self._upstream(upstream))
         deltas = deltas_of(stage, rows, self.before.watermark, self.task.output_watermark(self.number))
-        stored_layers = plan.state.tables[self.table]
-        layers = Layers(stage, open_own(self.task, stored_layers, stage.state_schema))
+        stored_layers = self.task.state.tables[self.table]
+        layers = Layers(stage, open_own(self.task, stored_layers, stage.state_schema, self.task.parts))
         left = Layers(stage, layers.layers[expired_prefix(stored_layers, after.watermark) :])
-        output = _SliceOutputs(self.task.putting(self.work.chain.names.panes))
+        output = _SliceOutputs(self.task.putting(self.chain.names.panes))
         changes = (left.kept(result.changes) for result in self._results(layers, deltas, clocks, output))
         stored = put_table(self.task, self.table, changes)
         grown = left.grown([piece.run for piece in stored], plan.epoch)
@@ -147,7 +150,13 @@ class _Part:
             rejected=rejected,
             elements=self.task.put(f"elements-{self.number}", _concatenated(output.leaving)),
         )
-        return result, shuffled.parts
+        return result, addressed(plan, self.task.work.chains, self.number + 1, self.task.of_chain, shuffled.parts)
+
+    def _upstream(self, upstream: UpstreamResults) -> tuple[TaskResult, ...]:
+        """The results of the level upstream, as far as they are the chain's: of the map side all."""
+        if self.number == self.plan.first_stage:
+            return upstream.results
+        return of_chain(self.plan, self.task.work.chains, self.number - 1, self.task.of_chain, upstream.results)
 
     def _results(
         self, layers: Layers, deltas: Sequence[pa.RecordBatch], clocks: FiringClocks, output: "_SliceOutputs"
@@ -161,7 +170,7 @@ class _Part:
             output.changed += result.changes.num_rows
             if self.is_last:
                 output.panes.add(result.panes())
-            elif self.work.chain.goes_through_spark(self.number + 1):
+            elif self.chain.goes_through_spark(self.number + 1):
                 output.leaving.append(leaving(result))
             elif len(result.emission.row):
                 output.emitted.append(result.emitted())
@@ -171,7 +180,7 @@ class _Part:
         self, layers: Layers, deltas: Sequence[pa.RecordBatch], clocks: FiringClocks
     ) -> Iterator[tuple[Layers, pa.RecordBatch | None]]:
         rows = sum(delta.num_rows for delta in deltas) + layers.most_found(clocks, self.plan.signals)
-        slices = parts(self.plan.parts)[self.task.number].cut(-(-rows // SLICE_ROWS)) if rows > SLICE_ROWS else ()
+        slices = parts(self.task.parts)[self.task.number].cut(-(-rows // SLICE_ROWS)) if rows > SLICE_ROWS else ()
         if not slices:
             yield layers, _concatenated(deltas)
         for keys in slices:
@@ -199,17 +208,17 @@ class _Part:
         if not emitted:
             return ShuffleInput(), NO_FILES
         plan, number = self.plan, self.number + 1
-        stage = self.work.chain.stages[number]
+        stage = self.chain.stages[number]
         panes = in_emitted_order(emitted)
         judged = judge(stage, panes.elements)
         shuffled = bundle(
             stage,
             judged,
             panes.order if stage.is_ordered else None,
-            plan.state.clocks[number].watermark,
+            self.task.state.clocks[number].watermark,
             self.task.output_watermark(number),
             share=self.task.number,
-            number=plan.parts,
+            number=self.task.parts,
         )
         dead = dead_panes(stage, number, panes.elements, judged, plan.epoch)
         return shuffled, self.task.put(f"{REJECTED}-{number}", dead)

@@ -22,9 +22,9 @@ def open_layers(
     return tuple(open_rows(work.rows, work.store, schema, layer, keys) for layer in layers)
 
 
-def open_own(task: EpochTask, layers: Sequence[Layer], schema: pa.Schema) -> tuple[StateLayer, ...]:
-    """Stored ``layers`` of a table, oldest first, as far as the task's part of the keys goes."""
-    return open_layers(task.work, layers, schema, task.number, task.plan.parts)
+def open_own(task: EpochTask, layers: Sequence[Layer], schema: pa.Schema, parts: int) -> tuple[StateLayer, ...]:
+    """Stored ``layers`` of a table, oldest first, as far as the task's part goes, out of so many."""
+    return open_layers(task.work, layers, schema, task.number, parts)
 
 
 def put_pieces(

@@ -38,24 +38,32 @@ class Stored:
 
 
 @dataclass(frozen=True)
+class BundleOutput:
+    """What became of records in the first stage of a chain; those that were late."""
+
+    accounting: Accounting = field(default_factory=Accounting)
+    late: Files = ()
+
+
+@dataclass(frozen=True)
 class ShareOutput:
-    """What a share of the input gave: what its records say and what became of them (where duplicates are told apart
-    only of those that take no part), late and rejected rows.
+    """What a share of the input gave: what its records say; what became of them in each of the ``chains`` (where
+    duplicates are told apart only of those that take no part), none if there were no records; rejected rows.
     """
 
     observations: InputObservations = field(default_factory=InputObservations)
-    accounting: Accounting = field(default_factory=Accounting)
-    late: Files = ()
+    chains: tuple[BundleOutput, ...] = ()
     rejected: Files = ()
 
 
 @dataclass(frozen=True)
 class IdsOutput:
-    """What became of the records of a part of the ids; the ids to remember."""
+    """What became of the records of a part of the ids in each of the ``chains``, none if there were no records; the ids
+    to remember.
+    """
 
-    accounting: Accounting = field(default_factory=Accounting)
+    chains: tuple[BundleOutput, ...] = ()
     ids: Stored = field(default_factory=Stored)
-    late: Files = ()
 
 
 @dataclass(frozen=True)

@@ -61,9 +61,9 @@ class Replay:
         """Epoch ``number``, which continues from ``progress``; None if the replay is over."""
         if number < len(self.epochs):
             return self.epochs[number]
-        if self.clock is None or progress.chain.due_time >= NEVER:
+        if self.clock is None or progress.due_time >= NEVER:
             return None
-        tick = max(self.clock.tick(progress.processing_time) + 1, self.clock.tick(progress.chain.due_time))
+        tick = max(self.clock.tick(progress.processing_time) + 1, self.clock.tick(progress.due_time))
         return RecordedEpoch({}, self.clock.at(tick))
 
     def planned(self, engine: Engine, limit: int | None) -> Iterator[PlannedEpoch]:

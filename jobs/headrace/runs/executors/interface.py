@@ -79,10 +79,10 @@ class Engine(Protocol):
         epoch: int,
         progress: PipelineProgress,
         tables: Mapping[str, Sequence[Layer]],
-        renamed: Sequence[Formerly] = (),
+        renamed: Mapping[str, Sequence[Formerly]],
     ) -> None:
         """Continue from a snapshot: its epoch, its progress, the layers of its tables. ``renamed``: what the columns of
-        the stages are called there, if it was made by another definition; the first epoch migrates their state.
+        the stages of an output are called there, if another definition made it; the first epoch migrates their state.
         """
 
     def compute(
@@ -102,10 +102,17 @@ class Engine(Protocol):
         """
 
     def fold_current(
-        self, layers: Sequence[Layer], prefix: str, bottom: bool, names: Mapping[str, Names], stop: Stop
+        self,
+        layers: Sequence[Layer],
+        prefix: str,
+        *,
+        bottom: bool,
+        names: Mapping[str, Names],
+        stop: Stop,
+        output: str = "",
     ) -> tuple[DataFile, ...]:
-        """Merge layers of ``current``, whose files call columns by ``names``, by path; retractions go when nothing is
-        below. Beside the epochs, in a thread of its own; raises an error soon after ``stop`` was set.
+        """Merge layers of ``current`` of an ``output``, whose files call columns by ``names``, by path; retractions go
+        when nothing is below. Beside the epochs, in a thread of its own; raises an error soon after ``stop`` was set.
         """
 
     def close(self) -> None:

@@ -141,7 +141,7 @@ def late_behind(catalog: Catalog, pipeline: Pipeline, files: ByInput) -> int | N
     stage, landing = CompiledStage(pipeline.stages[0]), Landing(pipeline, catalog.store)
     try:
         pieces = in_arrival_order(pipeline, read)
-        records = read_records(pipeline, stage, landing, pieces, instant(datetime.now(UTC))).records
+        records = read_records(pipeline, [stage], landing, pieces, instant(datetime.now(UTC))).records
     except FixDataError:  # which the next run says
         return None
     if records is None:

@@ -29,7 +29,7 @@ PIECE_ROWS = 1 << 18
 @dataclass(frozen=True)
 class FoldPlan:
     """``files`` to merge into new ones below ``prefix``. ``bottom``: nothing lies below them, and retractions go.
-    ``names``: what the files call columns, by path, if not by their name.
+    ``names``: what the files call columns, by path, if not by their name. They are of the chain with that number.
     """
 
     prefix: str
@@ -37,6 +37,7 @@ class FoldPlan:
     parts: int
     bottom: bool
     names: Mapping[str, Names]
+    chain: int = 0
 
 
 def fold_task(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop | None = None) -> Message:
@@ -48,7 +49,8 @@ def fold_task(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop | Non
 
 def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> Files:
     keys = cut(plan.parts)[part]
-    stage = work.chain.stages[-1]
+    chain = work.chains[plan.chain]
+    stage = chain.stages[-1]
     files = [file for file in plan.files if keys.overlaps(file.groups)]
     pieces = keys.cut(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS))
     by_piece: list[list[pa.RecordBatch]] = [[] for _ in pieces]
@@ -57,7 +59,7 @@ def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> Files
             for batches, batch in zip(by_piece, _cut(stage, panes, pieces), strict=True):
                 batches.append(batch)
     folded = (_newest(stage, batches, bottom=plan.bottom) for batches in by_piece)
-    name = file_name(plan.prefix, work.chain.names.current, part)
+    name = file_name(plan.prefix, chain.names.current, part)
     return put_rows(work.store, name, stop.checked(folded), stage.hashes_of)
 
 

@@ -89,7 +89,7 @@ def _table(work: TaskEnvironment, plan: MergePlan, part: int, name: str, stop: S
         layers = open_layers(work, merging.layers, remembered.schema, part, plan.parts)
         pieces = merge_ids(remembered.schema, layers, remembered.counts)
     else:
-        stage = work.chain.stage_of(name)
+        stage = work.chain_of(name).stage_of(name)
         layers = open_layers(work, merging.layers, stage.state_schema, part, plan.parts)
         pieces = merge_layers(stage, layers, is_lowest=merging.is_lowest)
     return files_of(put_pieces(work, plan.prefix, f"{name}-merged", part, stop.checked(pieces)))

@@ -29,7 +29,7 @@ def numbers_in(batches: Rows) -> Iterator[int]:
 def map_level(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
     """What shares of the input say."""
     for number in numbers_in(numbers):
-        yield from share_task(work, plan, number).blobs(plan.parts)
+        yield from share_task(work, plan, number).blobs(parts_below(work, plan, -1))
 
 
 def rows_level(
@@ -38,13 +38,13 @@ def rows_level(
     """What task ``number`` says of ``batches`` that a user's own code made."""
     rows = [batch for batch in batches if batch.num_rows]
     if rows:
-        yield from rows_task(work, plan, name, number, rows).blobs(plan.parts)
+        yield from rows_task(work, plan, name, number, rows).blobs(parts_below(work, plan, -1))
 
 
 def nothing_level(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
     """What is said where there may be no elements."""
     del numbers
-    yield from nothing_task(work, plan).blobs(plan.parts)
+    yield from nothing_task(work, plan).blobs(parts_below(work, plan, -1))
 
 
 def level_below(work: TaskEnvironment, plan: EpochPlan, level: int, batches: Rows) -> Iterator[pa.RecordBatch]:
@@ -54,7 +54,7 @@ def level_below(work: TaskEnvironment, plan: EpochPlan, level: int, batches: Row
     blobs = [batch for batch in batches if batch.num_rows]
     if blobs:  # every part is told of every task: there is none without rows
         part = blobs[0].column("part")[0].as_py()
-        messages = hear(blobs, tasks_above(plan, level))
+        messages = hear(blobs, tasks_above(work, plan, level))
         del blobs  # which are as large as the messages
         yield from part_task(work, plan, level, part, messages).blobs(parts_below(work, plan, level))
 

@@ -3,7 +3,7 @@ own Spark code made. They say where they are from; their text stays in its file,
 that are dropped.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from headrace.distribute.tasks.task_environment import EpochTask
 from headrace.kernel.elements import Columns
 from headrace.kernel.grouping import Ints, valid
 from headrace.program import columns as c
+from headrace.sources.validation import JudgedRecords
 
 SHARE, FILE, POSITION = "_share", "_file_number", "_position"
 """Where a record is from: the share of the input, the number of its file there, its position in the file."""
@@ -39,46 +40,60 @@ def places(records: FileRecords, share: int) -> dict[str, pa.Array]:
     }
 
 
-def travelling(judged: Columns, places: Columns, rows: NDArray[np.bool_]) -> pa.RecordBatch:
+_OF_CHAIN = "_of_{}_"
+"""What the names of columns that only one of several chains has begin with while they travel."""
+
+
+def travelling(judged: JudgedRecords, places: Columns, rows: NDArray[np.bool_]) -> pa.RecordBatch:
     """The ``rows`` of judged records with their places, as one batch to be sent. All of them take part."""
-    columns = {name: values for name, values in judged.items() if name not in _LEFT}
+    columns = {name: values for name, values in judged.common.items() if name not in _LEFT}
+    for number, chain in enumerate(judged.chains if len(judged.chains) > 1 else ()):
+        own = {name: values for name, values in chain.items() if name not in (c.SPLIT, c.MARK, *columns)}
+        columns |= {f"{_OF_CHAIN.format(number)}{name}": values for name, values in own.items()}
     return pa.RecordBatch.from_pydict({**columns, **places}).filter(pa.array(rows))
 
 
 @dataclass(frozen=True)
 class ShippedRecords:
-    """Records of some shares of an epoch, in their order of arrival, with where they are from (``PLACE``)."""
+    """Records of some shares of an epoch, in their order of arrival, with where they are from (``place``)."""
 
     task: EpochTask
-    columns: Mapping[str, pa.Array]
+    judged: JudgedRecords
+    place: Columns
 
     @classmethod
     def arrived(cls, task: EpochTask, batches: Sequence[pa.RecordBatch]) -> "ShippedRecords":
         """Makes records of the batches that ``travelling`` made, in order of arrival."""
         rows = in_arrival_order(pa.concat_batches(batches))
         columns = {name: rows.column(name) for name in rows.schema.names}
-        columns[c.REJECT] = pa.nulls(rows.num_rows, pa.string())
-        columns[c.ADMITTED] = pa.repeat(pa.scalar(True), rows.num_rows)
-        return cls(task, columns)
+        place = {name: columns.pop(name) for name in PLACE}
+        begins = tuple(map(_OF_CHAIN.format, range(len(task.work.chains))))
+        own = [{name.removeprefix(b): each for name, each in columns.items() if name.startswith(b)} for b in begins]
+        common = {name: values for name, values in columns.items() if not name.startswith(begins)}
+        common[c.REJECT] = pa.nulls(rows.num_rows, pa.string())
+        common[c.ADMITTED] = pa.repeat(pa.scalar(True), rows.num_rows)
+        return cls(task, JudgedRecords(common, tuple({**common, **each} for each in own)), place)
 
     def having(self, columns: Columns) -> "ShippedRecords":
         """These with further columns."""
-        return replace(self, columns={**self.columns, **columns})
+        judged = self.judged
+        chains = tuple({**chain, **columns} for chain in judged.chains)
+        return replace(self, judged=JudgedRecords({**judged.common, **columns}, chains))
+
+    @property
+    def columns(self) -> Columns:
+        """Judged for all chains together."""
+        return self.judged.common
+
+    @property
+    def chains(self) -> tuple[Columns, ...]:
+        """Judged for each chain."""
+        return self.judged.chains
 
     @property
     def lacks(self) -> Lacks:
         """Who read their files has said it."""
         return {}
-
-    @property
-    def judged(self) -> dict[str, pa.Array]:
-        """Their columns but for where they are from."""
-        return {name: values for name, values in self.columns.items() if name not in PLACE}
-
-    @property
-    def places(self) -> dict[str, pa.Array]:
-        """Where they are from."""
-        return {name: self.columns[name] for name in PLACE}
 
     @property
     def is_rejected(self) -> NDArray[np.bool_]:
@@ -89,7 +104,7 @@ class ShippedRecords:
     def of_input(self, name: str) -> NDArray[np.bool_]:
         """Which records are of the input ``name``."""
         names = [[piece.input for piece in share] for share in self.task.plan.shares]
-        share, file = (self.columns[name].to_numpy() for name in (SHARE, FILE))
+        share, file = (self.place[name].to_numpy() for name in (SHARE, FILE))
         pieces, piece_of = np.unique((share << 32) | file, return_inverse=True)
         is_of_input = [names[piece >> 32][piece & 0xFFFFFFFF] == name for piece in pieces.tolist()]
         return np.array(is_of_input, np.bool_)[piece_of]
@@ -97,7 +112,7 @@ class ShippedRecords:
     def of(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
         work = self.task.work
-        share, file, position = (self.columns[name].to_numpy()[rows] for name in PLACE)
+        share, file, position = (self.place[name].to_numpy()[rows] for name in PLACE)
         inputs = {input_.name: input_ for input_ in work.pipeline.inputs}
         names, paths, raw = [], [], []
         for at, number in sorted(set(zip(share.tolist(), file.tolist(), strict=True))):
