@@ -204,7 +204,7 @@ SECTIONS = {
     "Where: windows": ("headrace.model.windows", "headrace.model.calendar"),
     "When: triggers": ("headrace.model.triggers",),
     "How: accumulation": ("headrace.model.accumulation",),
-    "Expectations and limits": ("headrace.pipeline.expectations", "headrace.pipeline.quality.limits"),
+    "Expectations and limits": ("headrace.pipeline.expectations", "headrace.pipeline.quality"),
     "Reading": ("headrace.read", "headrace.runs.client"),
     "Testing": ("headrace.testing",),
     "Errors": ("headrace.errors",),

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.expectations import Expectation, expect
     from headrace.pipeline.pipeline import Pipeline
     from headrace.pipeline.quality.limits import Limits, limit
+    from headrace.pipeline.quality.usual import usual_distribution, usual_nulls, usual_volume
     from headrace.pipeline.recipes import count_windows, sliding_count_windows
     from headrace.pipeline.sources import FileSource, Input, SparkFunction, csv, json, parquet
     from headrace.runs.client.deployment import open  # noqa: A004 (read as hr.open)
@@ -164,6 +165,11 @@ _MODULES = {
         "Limits",
         "limit",
     ),
+    "pipeline.quality.usual": (
+        "usual_distribution",
+        "usual_nulls",
+        "usual_volume",
+    ),
     "pipeline.recipes": (
         "count_windows",
         "sliding_count_windows",
@@ -260,6 +266,9 @@ __all__ = [
     "retracting",
     "sliding_count_windows",
     "testing",
+    "usual_distribution",
+    "usual_nulls",
+    "usual_volume",
 ]
 
 

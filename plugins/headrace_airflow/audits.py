@@ -34,13 +34,13 @@ class BranchAudit:
         return cls(pipeline, unpublished, limits, catalog)
 
     def stored(self) -> AuditOutcome | None:
-        """The stored audit of exactly that range, if it held the output against the expectations of today; with the
-        limits as they are found now.
+        """The stored audit of exactly that range, if it held the output against the expectations of today, and
+        against history by the checks of today; with the limits as they are found now.
         """
         assert self.unpublished is not None
         store, name = self.catalog.store, self.pipeline.name
         outcome = read_audit(store, name, self.unpublished.after, self.unpublished.until)
-        if outcome is None or not outcome.covers(self.pipeline.expectations):
+        if outcome is None or not outcome.covers(self.pipeline.expectations, self.pipeline.usual):
             return None
         return with_limits(store, outcome, self.limits)
 

@@ -225,10 +225,14 @@ class AuditOperator(HeadraceOperator):
         if audit.unpublished is None:
             self.log.info("readers see everything on branch %s already", branch)
         if outcome is not None:
-            tell = self.log.error if outcome.failed else self.log.info
+            tell = self.log.error if outcome.failed or outcome.unusual else self.log.info
             for line in outcome.lines():
                 tell("%s", line)
-        self._tell_limits(audit.limits, context)
+        self._tell_limits(audit.limits)
+        compared = () if outcome is None or outcome.usual is None else outcome.usual.findings
+        warned = [limit.describe() for limit in audit.limits if limit.severity is Severity.WARN]
+        warned += [finding.describe() for finding in compared if finding.severity is Severity.WARN]
+        self._notify(warned, context)
         try:
             audit.check(outcome)
         except FixDataError as error:  # the log has said all of it
@@ -245,16 +249,18 @@ class AuditOperator(HeadraceOperator):
             outcome = audit.stored()
         return outcome
 
-    def _tell_limits(self, limits: Sequence[LimitFinding], context: Context) -> None:
-        """Say in the log what was found beside each limit; tell those that warn to whom the pipeline names for that."""
+    def _tell_limits(self, limits: Sequence[LimitFinding]) -> None:
+        """Say in the log what was found beside each limit."""
         levels = {None: logging.INFO, Severity.WARN: logging.WARNING, Severity.FAIL: logging.ERROR}
         for limit in limits:
             self.log.log(levels[limit.severity], "%s", limit.line())
-        warnings = [limit.describe() for limit in limits if limit.severity is Severity.WARN]
+
+    def _notify(self, warnings: Sequence[str], context: Context) -> None:
+        """Tell ``warnings`` to whom the pipeline names for that."""
         notify = options_of(self.rooted).on_warning
         if warnings and notify is not None:
             try:
-                call(notify, {**context, "headrace_warnings": warnings})
+                call(notify, {**context, "headrace_warnings": [*warnings]})
             except Exception:  # code of a user's own; Airflow goes on after a callback that fails, too
                 self.log.exception("on_warning=%r failed", notify)
 

@@ -39,7 +39,9 @@ _BELOW: Mapping[ObjectKind, str] = {
     ObjectKind.MANIFESTS: rf"/{SNAPSHOT}\.json",
     ObjectKind.INDEX: r"/[0-9a-f]{32}\.json",
     ObjectKind.DATA: rf"/\d{{8,}}-{SNAPSHOT}/[a-z][A-Za-z0-9_-]*\.parquet",
-    ObjectKind.AUDITS: rf"/({SNAPSHOT}|{NOTHING})--{SNAPSHOT}/(result\.json|docs/[a-z_]+\.html)",
+    ObjectKind.AUDITS: (
+        rf"/(({SNAPSHOT}|{NOTHING})--{SNAPSHOT}/(result\.json|docs/[a-z_]+\.html)|{SNAPSHOT}/history\.json)"
+    ),
     ObjectKind.RUNS: rf"/{RUN_ID}\.json",
     ObjectKind.MARKS: rf"/{_NUMBER}-{SNAPSHOT}\.json",
 }
@@ -93,6 +95,11 @@ def data_path(pipeline: str, epoch: int, attempt: str, table: str, name: str) ->
 def audit_folder(pipeline: str, from_snapshot: str | None, to_snapshot: str) -> str:
     """Where the audit of (``from_snapshot``, ``to_snapshot``] is; None: from the beginning."""
     return f"{pipeline}/{ObjectKind.AUDITS}/{from_snapshot or NOTHING}--{to_snapshot}"
+
+
+def history_path(pipeline: str, snapshot: str) -> str:
+    """Where the figures of the versions that lead to ``snapshot`` are, for audits of what follows."""
+    return f"{pipeline}/{ObjectKind.AUDITS}/{snapshot}/history.json"
 
 
 def result_path(pipeline: str, run_id: str) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from headrace import expect
+from headrace import expect, usual_nulls
 from headrace.audit.limits import LimitFinding, Measured, age_finding
 from headrace.audit.store import (
     AuditDamagedError,
@@ -17,12 +17,16 @@ from headrace.audit.store import (
     AuditOutcome,
     Finding,
     LimitExceededError,
+    UnusualDataError,
     audit_error,
     failure_message,
     read_audit,
+    succeeds,
     with_limits,
     write_audit,
 )
+from headrace.audit.usual.findings import UsualFinding, UsualOutcome
+from headrace.audit.usual.measures import ColumnMeasure, VersionMeasure, ViewMeasure
 from headrace.errors import PipelineError
 from headrace.model.time import Duration, Instant
 from headrace.pipeline.expectations import ExpectationView
@@ -167,6 +171,38 @@ def test_the_message_names_expectations_and_limits_that_fail() -> None:
     said = "dead letters: 1 of 2 records (50.00%) (without the records that log entry 7 released); the limit is 1%"
     assert f"\n  {said}\n" in message
     assert "Data docs" not in failure_message(replace(both, findings=()))
+
+
+USUAL = usual_nulls("delay", points=5)
+UNUSUAL = UsualFinding(USUAL, Severity.FAIL, 0.5, 0.0, 5, "half is NULL", failing=({"origin": "EWR"},), released=(7,))
+
+
+def test_what_is_not_as_usual_is_kept_and_decides_with_the_expectations(store: MemoryStore) -> None:
+    rows = {ExpectationView.CURRENT: ViewMeasure(7, {"delay": ColumnMeasure(3, quantiles=(1.0, 2.5))})}
+    found = UsualOutcome("s0", VersionMeasure("s2", 12, 60, rows), (UNUSUAL,))
+    held = replace(outcome(POSITIVE), usual=found, success=succeeds((POSITIVE,), (), found))
+    assert not held.success
+    write_audit(store, held)
+    assert read_audit(store, "flights", "s1", "s2") == held
+    assert isinstance(audit_error(held), UnusualDataError)
+    assert type(audit_error(replace(held, findings=(MEAN,)))) is AuditFailedError
+    said = "1 of 1 figures are not as usual on (s1, s2]"
+    assert said in failure_message(held)
+    assert "\n  half is NULL (without what log entry 7 released)\n" in failure_message(held)
+    assert "EWR" not in failure_message(held)
+    assert not with_limits(store, held, (STALE,)).success
+    declared = [expect("column_values_to_be_between", column="flights", min_value=0)]
+    assert held.covers(declared, [USUAL])
+    assert not held.covers(declared)
+    assert not held.covers(declared, [usual_nulls("delay", points=6)])
+
+
+def test_an_audit_from_before_there_were_checks_against_history_is_read(store: MemoryStore) -> None:
+    write_audit(store, outcome(POSITIVE))
+    assert "usual" not in json.loads(store.read("flights/audits/s1--s2/result.json"))
+    kept = read_audit(store, "flights", "s1", "s2")
+    assert kept is not None
+    assert (kept.usual, kept.unusual) == (None, ())
 
 
 def test_an_age_goes_on_while_nothing_comes() -> None:

@@ -55,8 +55,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "Pipeline": {
         "name": "p", "input": INPUT, "key": "origin", "what": WHAT, "where": HOURLY, "when": hr.Default(),
         "how": hr.retracting(), "filter": None, "deduplicate": None, "union": (), "then": (), "expectations": (),
-        "limits": None, "description": "", "schedule": None, "backfill": None, "retention": None, "airflow": None,
-        "executor": "local",
+        "limits": None, "usual": (), "description": "", "schedule": None, "backfill": None, "retention": None,
+        "airflow": None, "executor": "local",
         "allow_finishing": False, "allow_double_counting": False,
     },
     "Punctuated": {"asserted": "at", "idle_timeout": "1h"},
@@ -84,6 +84,15 @@ GOOD: dict[str, dict[str, Any]] = {
     "col": {"name": "a"},
     "lit": {"value": 1},
     "limit": {"warn": "1%", "fail": "5%"},
+    "usual_volume": {"within": 2, "severity": "warn", "versions": 20, "min_versions": 5},
+    "usual_nulls": {
+        "column": "n", "points": 5, "view": "panes", "severity": "fail", "versions": 20, "min_versions": 5,
+        "min_rows": 1,
+    },
+    "usual_distribution": {
+        "column": "n", "distance": 0.2, "view": "current", "severity": "fail", "versions": 20, "min_versions": 5,
+        "min_rows": 1,
+    },
     "count": {},
     "count_windows": {"n": 3},
     "sliding_count_windows": {"size": 3, "period": 3},

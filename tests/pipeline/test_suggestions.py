@@ -33,8 +33,8 @@ MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
     "Pipeline": (
         lambda: pipeline(wat=1),
         "Pipeline(wat=): there is no such argument; did you mean 'what'? it takes name, input, key, what, where, when, "
-        "how, filter, renamed, deduplicate, union, then, expectations, limits, description, schedule, backfill, "
-        "retention, airflow, executor, allow_finishing, allow_double_counting",
+        "how, filter, renamed, deduplicate, union, then, expectations, limits, usual, description, schedule, "
+        "backfill, retention, airflow, executor, allow_finishing, allow_double_counting",
     ),
     "startswith": (lambda: col("a").startswith("b"), "Column has no 'startswith'; did you mean 'starts_with'?"),  # type: ignore[attr-defined]
     "len": (lambda: col("a").len(), "Column has no 'len'; did you mean 'length'?"),  # type: ignore[attr-defined]

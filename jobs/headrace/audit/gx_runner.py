@@ -5,11 +5,10 @@ to blame.
 """
 
 import logging
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
@@ -30,18 +29,15 @@ with imported_later("altair", "scipy.stats"):  # a third of the import, for a fe
 
 from headrace.audit.arrow_frames import ArrowFrame  # noqa: E402
 from headrace.audit.frames import Frame  # noqa: E402
-from headrace.audit.store import Finding, Row  # noqa: E402
+from headrace.audit.shown_rows import FAILING_ROWS, Row, shown_value  # noqa: E402
+from headrace.audit.store import Finding  # noqa: E402
 from headrace.errors import FixConfigError, PipelineError  # noqa: E402
 from headrace.model.expressions.data_types import Scalar  # noqa: E402
-from headrace.model.time import instant, render  # noqa: E402
 from headrace.pipeline.expectations import Expectation, ExpectationView  # noqa: E402
 
 logging.getLogger("great_expectations.data_context.types.base").setLevel(logging.WARNING)  # its import says INFO
 
 RESULT_FORMAT: Final = {"result_format": "BASIC", "partial_unexpected_count": 0}
-FAILING_ROWS: Final = 5
-"""As many of the rows that fail an expectation are kept."""
-_LONGEST_VALUE: Final = 200
 
 
 class ExpectationNotEvaluatedError(FixConfigError):
@@ -145,21 +141,14 @@ def _by_column(value: Any, expectation: Expectation) -> Mapping[str, Any]:
 
 
 def _shown(value: Any) -> str | int | float | bool | None:
-    """A value of a row as it is kept and shown: times in UTC, long text cut."""
+    """A value of a row, which may be numpy's or pandas' own, as it is kept and shown."""
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or value is pd.NA or value is pd.NaT or value != value:  # noqa: PLR0124  # NaN is pandas' NULL
         return None
-    if isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, datetime):
-        return render(instant(value.replace(tzinfo=UTC) if value.tzinfo is None else value))
-    text = str(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+    return shown_value(value)
 
 
 def _validate(view: ExpectationView, expectations: list[Any], frame: Frame, result_format: Mapping[str, Any]) -> Any:

@@ -7,25 +7,19 @@ main alone: a branch is computed again, or compared, and nobody waits for it.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Final
 
 from headrace.audit.limits import LimitFinding, Measured, age_finding, share_findings
 from headrace.audit.range import UnpublishedRange
-from headrace.audit.releases import releases_that_hold
+from headrace.audit.released_epochs import counts_of, released_again
 from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.table_names import INPUTS
 from headrace_snapshots.refs import MAIN
 
 _LOOKED_AT: Final = 100
@@ -50,55 +44,19 @@ def check_limits(
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Epochs:
-    """The epochs of a range: their counts together, and the files that they read."""
-
-    counts: Counter[str]
-    files: frozenset[tuple[str, str]]
-
-    @classmethod
-    def of(cls, catalog: Catalog, unpublished: UnpublishedRange) -> "_Epochs":
-        """Reads manifests and the log of inputs."""
-        since = -1 if unpublished.after is None else catalog.manifest(unpublished.after).epoch
-        records = catalog.files(catalog.manifest(unpublished.until).logs[INPUTS], since_epoch=since)
-        files = (file for record in records for file in record.files if isinstance(file, InputFile))
-        return cls(_counts(catalog, unpublished), frozenset((file.input, file.path) for file in files))
-
-
 def _shares(pipeline: Pipeline, catalog: Catalog, unpublished: UnpublishedRange) -> list[LimitFinding]:
     assert pipeline.limits is not None
-    counts = _counts(catalog, unpublished)
+    counts = counts_of(catalog, unpublished)
     findings = share_findings(pipeline.limits, counts)
     if all(finding.severity is None for finding in findings):
         return findings
-    released = [*_released(catalog, unpublished)]
+    released = [*released_again(catalog, unpublished)]
     if not released:
         return findings
-    for _, epochs in released:
+    for epochs in released:
         counts.subtract(epochs.counts)
     left = Counter({name: max(0, count) for name, count in counts.items()})
-    return share_findings(pipeline.limits, left, [entry for entry, _ in released])
-
-
-def _counts(catalog: Catalog, unpublished: UnpublishedRange) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for manifest in catalog.whole_ancestry(unpublished.until, until=unpublished.after):
-        counts.update(manifest.counts)
-    return counts
-
-
-def _released(catalog: Catalog, unpublished: UnpublishedRange) -> Iterator[tuple[int, _Epochs]]:
-    """The releases that hold and whose files the ``unpublished`` epochs have all read again, by their log entry."""
-    taken: set[tuple[str, str]] = set()
-    audited: _Epochs | None = None
-    for release in releases_that_hold(catalog):
-        with suppress(MissingSnapshotError, BrokenObjectError):  # it has expired, or is lost: nobody knows its records
-            epochs = _Epochs.of(catalog, UnpublishedRange(release.after, release.snapshot))
-            audited = audited or _Epochs.of(catalog, unpublished)
-            if epochs.files and epochs.files <= audited.files - taken:
-                taken |= epochs.files
-                yield release.entry, epochs
+    return share_findings(pipeline.limits, left, [epochs.entry for epochs in released])
 
 
 # --- ages -------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Audit: what the epochs of a range wrote, held against the pipeline's expectations; kept for publish.
+"""Audit: what the epochs of a range wrote, held against the pipeline's expectations and against history; kept for
+publish.
 
 Great Expectations is imported only when there is something to expect.
 """
@@ -13,7 +14,8 @@ from functools import cached_property
 from headrace.audit.frames import Frame
 from headrace.audit.limits import LimitFinding
 from headrace.audit.releases import ReleasedPanes
-from headrace.audit.store import AuditOutcome, Finding, failing, write_audit
+from headrace.audit.store import AuditOutcome, Finding, succeeds, write_audit
+from headrace.audit.usual.audit import UsualAudit, ViewFindings
 from headrace.model.time import instant, render
 from headrace.pipeline.expectations import Expectation, ExpectationView
 from headrace.pipeline.pipeline import Pipeline
@@ -69,37 +71,53 @@ def run_audit(
     to_snapshot: str,
     audited: Audited,
     limits: tuple[LimitFinding, ...] = (),
+    usual: UsualAudit | None = None,
 ) -> AuditOutcome:
     """Audit the range (``from_snapshot``, ``to_snapshot``] of ``pipeline``, keep data docs and then the result, and
-    return the outcome. ``limits``: what was found beside the pipeline's limits.
+    return the outcome. ``limits``: what was found beside the pipeline's limits. ``usual``: what to hold against
+    history.
 
     A view of which nothing is expected is not asked for. What fails is looked at again without the rows that a person
     has released. A failed expectation is an outcome, no error.
     Raises PipelineError or ExpectationNotEvaluatedError (then nothing is kept).
     """
     by_view: dict[ExpectationView, tuple[Finding, ...]] = {}
+    beside_history: dict[ExpectationView, ViewFindings] = {}
     rows: dict[ExpectationView, int] = {}
     for view in ExpectationView:
         expected = [expectation for expectation in expectations if expectation.view == view]
-        if not expected:
+        checked = usual if usual is not None and view in usual.views else None
+        if not expected and checked is None:
             continue
-        from headrace.audit.gx_runner import evaluate
-
         with _held(audited.frame(view, ())) as looked_at:
             rows[view] = looked_at.count()
-            report = evaluate(view, expected, looked_at, audited.identity)
-        by_view[view] = _without_released(view, report.findings, rows[view], audited)
-        store.write(f"{audit_folder(pipeline, from_snapshot, to_snapshot)}/docs/{view}.html", report.page)
+            if checked is not None:
+                beside_history[view] = checked.look_at(view, looked_at, rows[view], audited.identity)
+            if expected:
+                from headrace.audit.gx_runner import evaluate
+
+                report = evaluate(view, expected, looked_at, audited.identity)
+        if checked is not None:
+            found = beside_history[view]
+            beside_history[view] = _usual_without_released(view, checked, found, rows[view], audited)
+        if expected:
+            by_view[view] = _without_released(view, report.findings, rows[view], audited)
+            store.write(f"{audit_folder(pipeline, from_snapshot, to_snapshot)}/docs/{view}.html", report.page)
+    findings = _as_declared(expectations, by_view)
+    compared = None if usual is None else usual.outcome(beside_history)
     outcome = AuditOutcome(
         pipeline=pipeline,
         from_snapshot=from_snapshot,
         to_snapshot=to_snapshot,
-        success=all(finding.success for findings in by_view.values() for finding in findings) and not failing(limits),
-        findings=_as_declared(expectations, by_view),
+        success=succeeds(findings, limits, compared),
+        findings=findings,
         finished_at=render(instant(datetime.now(UTC))),
         rows=rows,
         limits=limits,
+        usual=compared,
     )
+    if usual is not None and compared is not None:
+        usual.keep(store, pipeline, compared)
     write_audit(store, outcome)
     return outcome
 
@@ -134,6 +152,25 @@ def _without_released(
         finding if finding.success else replace(next(again, replace(finding, success=True)), released=entries)
         for finding in findings
     )
+
+
+def _usual_without_released(
+    view: ExpectationView, usual: UsualAudit, found: ViewFindings, rows: int, audited: Audited
+) -> ViewFindings:
+    """What was ``found`` on so many ``rows``; what is not as usual, as it is without the rows that a person has
+    released.
+    """
+    is_far = any(finding.severity is not None for finding in found.findings.values())
+    released = audited.released if is_far else ()
+    if not released:
+        return found
+    with _held(audited.frame(view, released)) as undecided:
+        left = undecided.count()
+        if left == rows:
+            return found
+        again = usual.look_at(view, undecided, left, audited.identity)
+    entries = tuple(release.release.entry for release in released)
+    return found.where_far(lambda check: again.findings[check].replace(released=entries))
 
 
 def _as_declared(

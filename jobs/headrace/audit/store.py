@@ -11,10 +11,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from headrace.audit.limits import LimitFinding
+from headrace.audit.shown_rows import Row
+from headrace.audit.usual.findings import UsualFinding, UsualOutcome
 from headrace.errors import FixConfigError, FixDataError, RestoreError
 from headrace.model.expressions.data_types import Scalar
 from headrace.pipeline.expectations import Argument, Expectation, ExpectationView
 from headrace.pipeline.quality.limits import Severity
+from headrace.pipeline.quality.usual import UsualCheck
 from headrace_snapshots.format.sealed import sealed, unsealed
 from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
@@ -35,6 +38,12 @@ class LimitExceededError(AuditFailedError):
     code = "data.limit_exceeded"
 
 
+class UnusualDataError(AuditFailedError):
+    """Every expectation holds, and the output is not as was usual: it stays in quarantine on its branch."""
+
+    code = "data.unusual"
+
+
 class StaleDataError(FixDataError):
     """Nothing new has come, for longer than a limit of the pipeline allows. Nothing is held back."""
 
@@ -51,10 +60,6 @@ class AuditDamagedError(RestoreError):
     """A stored audit that is not what was written."""
 
     code = "restore.audit_damaged"
-
-
-Row = Mapping[str, str | int | float | bool | None]
-"""A row for people: values by column, times as ISO 8601 in UTC."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,8 @@ class AuditOutcome:
     """The audit of one range. ``findings`` are in the order in which the pipeline declares its expectations.
 
     ``rows`` counts the rows of each view that was audited; a view without expectations is not read. ``limits`` is what
-    was found beside the pipeline's limits, when they were last looked at.
+    was found beside the pipeline's limits, when they were last looked at. ``usual`` is what was found beside earlier
+    versions, None if nothing was looked for.
     """
 
     pipeline: str
@@ -123,6 +129,7 @@ class AuditOutcome:
     finished_at: str
     rows: Mapping[ExpectationView, int] = field(default_factory=dict)
     limits: tuple[LimitFinding, ...] = ()
+    usual: UsualOutcome | None = None
 
     @property
     def path(self) -> str:
@@ -139,18 +146,28 @@ class AuditOutcome:
         """The limits that keep the range from being published."""
         return failing(self.limits)
 
+    @property
+    def unusual(self) -> tuple[UsualFinding, ...]:
+        """What is not as was usual, and keeps the range from being published."""
+        return () if self.usual is None else self.usual.failing
+
     def lines(self) -> Iterator[str]:
-        """For people: what was looked at, and what each expectation found."""
+        """For people: what was looked at, what each expectation found, and what was found beside history."""
         rows = ", ".join(f"{count:,} rows of {view}" for view, count in self.rows.items())
         yield f"audit of ({self.from_snapshot or 'the beginning'}, {self.to_snapshot}]: {rows or 'nothing is expected'}"
         for finding in self.findings:
             yield from finding.lines()
+        for compared in () if self.usual is None else self.usual.findings:
+            yield from compared.lines()
 
-    def covers(self, expectations: Iterable[Expectation]) -> bool:
-        """Whether exactly these expectations were audited: no longer so after a person has changed them."""
+    def covers(self, expectations: Iterable[Expectation], usual: Iterable[UsualCheck] = ()) -> bool:
+        """Whether exactly these expectations were audited, and these checks against history: no longer so after a
+        person has changed them.
+        """
+        compared = () if self.usual is None else self.usual.findings
         return [finding.expectation for finding in self.findings] == [
             Expectation(expectation.name, dict(expectation.arguments), expectation.view) for expectation in expectations
-        ]
+        ] and [finding.check for finding in compared] == [*usual]
 
 
 def read_audit(store: ObjectStore, pipeline: str, from_snapshot: str | None, to_snapshot: str) -> AuditOutcome | None:
@@ -175,9 +192,15 @@ def with_limits(store: ObjectStore, outcome: AuditOutcome, limits: tuple[LimitFi
     """``outcome`` with what was found beside the limits now, kept if that is not what is kept."""
     if outcome.limits == limits:
         return outcome
-    with_new_limits = replace(outcome, limits=limits, success=not outcome.failed and not failing(limits))
+    with_new_limits = replace(outcome, limits=limits, success=succeeds(outcome.findings, limits, outcome.usual))
     write_audit(store, with_new_limits)
     return with_new_limits
+
+
+def succeeds(findings: Iterable[Finding], limits: Iterable[LimitFinding], usual: UsualOutcome | None) -> bool:
+    """Whether nothing that was found keeps the range from being published."""
+    is_usual = usual is None or not usual.failing
+    return all(finding.success for finding in findings) and not failing(limits) and is_usual
 
 
 def failing(limits: Iterable[LimitFinding]) -> tuple[LimitFinding, ...]:
@@ -187,19 +210,25 @@ def failing(limits: Iterable[LimitFinding]) -> tuple[LimitFinding, ...]:
 
 def audit_error(outcome: AuditOutcome) -> AuditFailedError:
     """The error of an audit that failed."""
-    kind = AuditFailedError if outcome.failed else LimitExceededError
+    if outcome.failed:
+        return AuditFailedError(failure_message(outcome))
+    kind = UnusualDataError if outcome.unusual else LimitExceededError
     return kind(failure_message(outcome))
 
 
 def failure_message(outcome: AuditOutcome) -> str:
-    """For people: which expectations and limits failed, a line each, and the ways out of the quarantine. No value of a
-    row.
+    """For people: which expectations, checks and limits failed, a line each, and the ways out of the quarantine. No
+    value of a row.
     """
-    described = [finding.describe() for finding in outcome.failed] + [limit.describe() for limit in outcome.exceeded]
+    described = [finding.describe() for finding in outcome.failed]
+    described += [finding.describe() for finding in outcome.unusual]
+    described += [limit.describe() for limit in outcome.exceeded]
     failures = "\n".join(f"  {line}" for line in described)
     what = []
     if outcome.failed:
         what.append(f"{len(outcome.failed)} of {len(outcome.findings)} expectations failed")
+    if outcome.unusual and outcome.usual is not None:
+        what.append(f"{len(outcome.unusual)} of {len(outcome.usual.findings)} figures are not as usual")
     if outcome.exceeded:
         what.append(f"{len(outcome.exceeded)} of {len(outcome.limits)} limits are exceeded")
     docs = f" Data docs: {outcome.path}/docs" if outcome.failed else ""
@@ -232,6 +261,8 @@ def _to_json(outcome: AuditOutcome) -> bytes:
     }
     if outcome.limits:
         document["limits"] = [limit.to_json() for limit in outcome.limits]
+    if outcome.usual is not None:
+        document["usual"] = outcome.usual.to_json()
     return sealed(document)
 
 
@@ -252,6 +283,7 @@ def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
             finished_at=document["finished_at"],
             rows={ExpectationView(view): rows for view, rows in document["rows"].items()},
             limits=tuple(LimitFinding.from_json(limit) for limit in document.get("limits", ())),
+            usual=UsualOutcome.from_json(document["usual"]) if "usual" in document else None,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise AuditDamagedError(f"{path} is not what was written ({error!r}): {_ANEW}") from error

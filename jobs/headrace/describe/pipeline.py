@@ -47,6 +47,8 @@ def describe(pipeline: Pipeline) -> list[Section]:
         parts += [Section(f"{part.heading}{where}", part.lines) for part in _stage(pipeline, stage, number)]
     if pipeline.limits is not None:
         parts.append(Section("limits", [*pipeline.limits.lines()]))
+    if pipeline.usual:
+        parts.append(Section("usual", [check.line() for check in pipeline.usual]))
     return parts
 
 

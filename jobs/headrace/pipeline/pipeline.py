@@ -28,6 +28,7 @@ from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.executors import SPARK, executor_name
 from headrace.pipeline.expectations import Expectation
 from headrace.pipeline.quality.limits import Limits
+from headrace.pipeline.quality.usual import UsualCheck
 from headrace.pipeline.sources import OWN, FileSource, Input, SparkFunction
 from headrace.pipeline.trigger_checks import nodes
 from headrace.pipeline.validation import check
@@ -47,7 +48,8 @@ class Pipeline:
     questions of the model. ``filter`` is applied after the check for NULL; what it removes still moves the watermark.
     ``allow_finishing`` accepts a trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting``
     accumulating panes that feed another aggregation, where a pane and its refinements all count (7.6).
-    ``expectations`` and ``limits`` say what must hold before readers see what a run computed.
+    ``expectations``, ``limits`` and ``usual`` say what must hold before readers see what a run computed; what is
+    ``usual`` earlier versions know.
     ``schedule`` is a cron expression in UTC, one of Airflow's presets, ``cron(...)`` in a time zone, ``on_assets(...)``
     or a timedelta; None: runs are started by hand. ``airflow``: how its DAGs run. ``backfill``: what is
     computed again on a schedule of its own, beside those runs. ``retention``: what of its history is kept.
@@ -87,6 +89,7 @@ class Pipeline:
     then: tuple[Aggregation, ...]
     expectations: tuple[Expectation, ...]
     limits: Limits | None
+    usual: tuple[UsualCheck, ...]
     description: str
     schedule: Schedule | None
     backfill: Backfill | None
@@ -114,6 +117,7 @@ class Pipeline:
         then: Sequence[Aggregation] = (),
         expectations: Sequence[Expectation] = (),
         limits: Limits | None = None,
+        usual: Sequence[UsualCheck] = (),
         description: str = "",
         schedule: Schedule | None = None,
         backfill: Backfill | None = None,
@@ -154,6 +158,7 @@ class Pipeline:
         set_(self, "expectations", given.several("expectations", expectations, Expectation, "expect(...)"))
         most = 'Limits(rejected="1%", newest_file="1h")'
         set_(self, "limits", None if limits is None else given.instance("limits", limits, Limits, most))
+        set_(self, "usual", given.several("usual", usual, UsualCheck, "usual_volume(within=2)"))
         set_(self, "description", given.instance("description", description, str, "text"))
         set_(self, "schedule", scheduled(given, schedule))
         example = 'Backfill("0 3 * * *", last="7d")'

@@ -54,6 +54,11 @@ def check(pipeline: "Pipeline") -> None:
             expectation.check_columns([*pipeline.key_types, *pipeline.value_types, *PANE_COLUMNS])
         except PipelineError as error:
             raise PipelineError(f"pipeline {pipeline.name}: {error}") from None
+    for compared in pipeline.usual:
+        try:
+            compared.check_column({**pipeline.key_types, **pipeline.value_types})
+        except PipelineError as error:
+            raise PipelineError(f"pipeline {pipeline.name}: {error}") from None
     for number, (upper, lower) in enumerate(pairwise(stages), start=1):
         _check_edge(upper, lower, f"pipeline {pipeline.name}: aggregation {number}", pipeline.allow_double_counting)
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from headrace.audit.store import AuditDamagedError, read_audit
+from headrace.audit.usual.history import HistoryDamagedError, read_history
 from headrace.model.time import parse_duration
 from headrace.pipeline.deployment.regular_runs import Retention
 from headrace.pipeline.pipeline import Pipeline
@@ -21,7 +22,7 @@ from headrace_snapshots.fsck import BACKUP, FsckReport, Problem
 from headrace_snapshots.gc import expiry
 from headrace_snapshots.gc.expiry import Expired, Live
 from headrace_snapshots.gc.gc_roots import Keep, KeepError
-from headrace_snapshots.layout import ObjectKind, folder, kind_of, result_path
+from headrace_snapshots.layout import ObjectKind, folder, history_path, kind_of, result_path
 from headrace_snapshots.refs import NOTHING
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
 from headrace_snapshots.witnesses import Witness
@@ -101,7 +102,7 @@ def check(catalog: Catalog, *, deep: bool = False, repair: bool = False) -> Fsck
     Raises what the store raises when it does not answer.
     """
     return fsck.fsck(
-        catalog, deep=deep, repair=repair, copies=_cached, beside=(_audits, _results), witnesses=_witnesses
+        catalog, deep=deep, repair=repair, copies=_cached, beside=(_audits, _histories, _results), witnesses=_witnesses
     )
 
 
@@ -116,7 +117,7 @@ def _live_audits(listed: Collection[ObjectInfo], kept: Collection[str], notes: d
 
 
 def _audited(path: str) -> tuple[str, str]:
-    """The snapshots between which an audit's object is."""
+    """The snapshots between which an audit's object is; that of the figures of versions is of their end."""
     begin, _, end = path.split("/")[2].rpartition("--")
     return begin, end
 
@@ -177,6 +178,18 @@ def _audits(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -
         if entry is not None and (outcome is None or not outcome.success):
             problem = "it is missing" if outcome is None else "it says that expectations failed, and it was published"
             yield Problem(path + _RESULT, problem, needed_by, f"{BACKUP}; nothing but the evidence is lost")
+
+
+def _histories(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
+    """Figures of earlier versions, beside kept snapshots: each can be read."""
+    for path in _stored(catalog, ObjectKind.AUDITS):
+        snapshot = _audited(path)[1]
+        if snapshot in kept and path == history_path(catalog.pipeline, snapshot):
+            try:
+                read_history(catalog.store, catalog.pipeline, snapshot)
+            except HistoryDamagedError as error:
+                needed_by = f"checks against history of what follows {snapshot}"
+                yield Problem(path, str(error), needed_by, f"{BACKUP}; else earlier versions count")
 
 
 def _results(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:

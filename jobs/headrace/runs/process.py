@@ -22,6 +22,8 @@ from headrace.audit.store import (
     stale_error,
     with_limits,
 )
+from headrace.audit.usual.audit import UsualAudit
+from headrace.audit.usual.findings import UsualFinding
 from headrace.model.time import render
 from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
 from headrace.pipeline.identity.fingerprint import fingerprint
@@ -220,14 +222,16 @@ class _Run:
             return None
         published, head = unpublished.after, unpublished.until
         stored = self._stored_audit(published, head)
-        if stored is not None and stored.covers(self.pipeline.expectations):
+        if stored is not None and stored.covers(self.pipeline.expectations, self.pipeline.usual):
             return with_limits(self.store, stored, self.limits)
-        if count := len(self.pipeline.expectations):
+        if count := len(self.pipeline.expectations) + len(self.pipeline.usual):
             self.listener.noted(f"auditing {unpublished}: {number_of(count, 'expectation')}")
+        before = None if stored is None else stored.usual
+        usual = UsualAudit.of(self.pipeline.usual, self.catalog, unpublished, before, self.warn)
         if self.executor is None:
             self.executor = self.context.decide(lambda: work_of_audit(self.catalog, published, head))
         with self.side.errors():
-            outcome = self._run_audit(published, head)
+            outcome = self._run_audit(unpublished, usual)
         self._tell_of(outcome)
         return outcome
 
@@ -248,6 +252,19 @@ class _Run:
         for finding in outcome.findings:
             if finding.success and finding.released:
                 self.warn(f"{finding.describe()}: readers still see what a person has released")
+        for compared in () if outcome.usual is None else outcome.usual.findings:
+            self._tell_beside_history(compared)
+
+    def _tell_beside_history(self, finding: UsualFinding) -> None:
+        """Show what is not as usual, and what is not judged yet; warn as the check says."""
+        if finding.severity is Severity.WARN:
+            self.warn(finding.describe())
+        elif finding.success and finding.released:
+            self.warn(f"{finding.describe()}: readers still see what a person has released")
+        elif finding.severity is Severity.FAIL or not finding.is_judged:
+            self.listener.noted(finding.line())
+        for line in finding.row_lines():
+            self.listener.noted(line)
 
     def _stored_audit(self, published: str | None, head: str) -> AuditOutcome | None:
         """None also for one that is not what was written: the audit can be had again, whatever it said."""
@@ -257,13 +274,15 @@ class _Run:
             self.warn(f"{error} (as this run does)")
             return None
 
-    def _run_audit(self, published: str | None, head: str) -> AuditOutcome:
+    def _run_audit(self, unpublished: UnpublishedRange, usual: UsualAudit | None) -> AuditOutcome:
+        published, head = unpublished.after, unpublished.until
         manifest = self.catalog.manifest(head)
         check_continues(self.pipeline, manifest, allow_new_aggregates=True)  # nothing starts here
         self.context.check_code(manifest)
         columns = columns_after(self.pipeline, manifest)
         audited = audited_files(self.catalog, published, manifest)
         expected = {expectation.view for expectation in self.pipeline.expectations}
+        expected |= set() if usual is None else usual.views
         for view, files in audited.files.items():
             if view not in expected:  # nobody looks into them, and they are published all the same
                 check_files(self.store, files)
@@ -279,6 +298,7 @@ class _Run:
                 columns.identity,
             ),
             limits=self.limits,
+            usual=usual,
         )
 
     def result(self, outcome: AuditOutcome | None) -> RunResult:
@@ -304,4 +324,5 @@ class _Run:
             warnings=(*self.context.warnings, *noticed(self.tally, self.pipeline.limits), *self.listener.warnings()),
             executor=self.executor,
             limits=self.limits,
+            usual=() if outcome is None or outcome.usual is None else outcome.usual.without_values,
         )

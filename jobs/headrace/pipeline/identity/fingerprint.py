@@ -23,8 +23,8 @@ def meaning(pipeline: Pipeline) -> dict[str, Any]:
     """What a fingerprint is made of, as JSON: inputs, event time, splits, duplicates, and of each aggregation its key,
     filter, where, when, how and what.
 
-    Batch sizes, expectations, limits, schedules, backfills, retention, executors, options of Airflow and descriptions
-    may change freely. What is not used does not count.
+    Batch sizes, expectations, limits, checks against history, schedules, backfills, retention, executors, options of
+    Airflow and descriptions may change freely. What is not used does not count.
     """
     return {
         "format": FORMAT,

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from headrace.audit.limits import LimitFinding
+from headrace.audit.usual.findings import UsualFinding
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
 from headrace.pipeline.executors import ExecutorDecision
 from headrace_snapshots.format.sealed import sealed, unsealed
@@ -75,7 +76,7 @@ class RunResult:
     for people: a snapshot that was broken and where the run went on from instead, records dated far ahead, and last
     that many came too late. ``executor`` is the one that the run took and why, None if it came to none. ``forked_from``
     is the snapshot that the branch of a backfill continues from, None if from nothing. ``limits`` is what a run found
-    beside the pipeline's limits.
+    beside the pipeline's limits, ``usual`` what its audit found beside earlier versions, without rows.
     """
 
     run_id: str
@@ -97,6 +98,7 @@ class RunResult:
     executor: ExecutorDecision | None = None
     forked_from: str | None = None
     limits: tuple[LimitFinding, ...] = ()
+    usual: tuple[UsualFinding, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The stored object as a JSON value."""

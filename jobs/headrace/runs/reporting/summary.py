@@ -18,7 +18,14 @@ import msgspec
 
 from headrace.audit.limits import LimitFinding
 from headrace.audit.range import unpublished_range
-from headrace.audit.store import AuditFailedError, AuditOutcome, LimitExceededError, StaleDataError, read_audit
+from headrace.audit.store import (
+    AuditFailedError,
+    AuditOutcome,
+    LimitExceededError,
+    StaleDataError,
+    UnusualDataError,
+    read_audit,
+)
 from headrace.errors import HeadraceError
 from headrace.model.time import Instant, render
 from headrace.observe.history import totals
@@ -97,7 +104,7 @@ class EpochLine(msgspec.Struct, frozen=True):
 
 class AuditLine(msgspec.Struct, frozen=True):
     """The newest audit: of what ``published`` does not show yet, else of what it moved over last. ``failed`` are
-    expectations, ``exceeded`` the limits that hold the range back.
+    expectations and checks against history, ``exceeded`` the limits that hold the range back.
     """
 
     success: bool
@@ -275,7 +282,7 @@ def _state(refs: _Refs, unpublished: int | None, audit: AuditLine | None, run: R
     return PipelineState.PUBLISHED if unpublished == 0 else PipelineState.UNPUBLISHED
 
 
-_HELD_BACK: Final = (AuditFailedError.code, LimitExceededError.code)
+_HELD_BACK: Final = (AuditFailedError.code, UnusualDataError.code, LimitExceededError.code)
 
 
 def _exceeded(run: RunLine) -> list[LimitFinding]:
@@ -344,8 +351,11 @@ def _line_of(outcome: AuditOutcome) -> AuditLine:
         finished_at=outcome.finished_at,
         after=outcome.from_snapshot,
         until=outcome.to_snapshot,
-        expectations=len(outcome.findings),
-        failed=tuple(finding.expectation.describe() for finding in outcome.failed),
+        expectations=len(outcome.findings) + (0 if outcome.usual is None else len(outcome.usual.findings)),
+        failed=(
+            *(finding.expectation.describe() for finding in outcome.failed),
+            *(finding.describe() for finding in outcome.unusual),
+        ),
         exceeded=tuple(finding.describe() for finding in outcome.exceeded),
     )
 

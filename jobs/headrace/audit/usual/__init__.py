@@ -1,0 +1,1 @@
+"""A range of epochs against what was usual: what is measured of it, how that is compared, where it is kept."""

@@ -1,0 +1,111 @@
+"""The part of an audit that goes by history: what is measured of a range, and held beside earlier versions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from headrace.audit.frames import Frame
+from headrace.audit.range import UnpublishedRange
+from headrace.audit.released_epochs import ReleasedEpochs, counts_of, passed, released_again
+from headrace.audit.usual.columns import measured, rows_to_blame
+from headrace.audit.usual.comparison import compare
+from headrace.audit.usual.findings import UsualFinding, UsualOutcome
+from headrace.audit.usual.history import VersionHistory, history_before, write_history
+from headrace.audit.usual.measures import VersionMeasure, ViewMeasure
+from headrace.pipeline.expectations import ExpectationView
+from headrace.pipeline.quality.usual import UsualCheck
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.store import ObjectStore
+
+
+@dataclass(frozen=True)
+class ViewFindings:
+    """What was measured of a view, and found beside each of its checks."""
+
+    measure: ViewMeasure
+    findings: Mapping[UsualCheck, UsualFinding]
+
+    def where_far(self, again: Callable[[UsualCheck], UsualFinding]) -> "ViewFindings":
+        """The same, with other findings where the version is not as usual."""
+        changed = {
+            check: finding if finding.severity is None else again(check) for check, finding in self.findings.items()
+        }
+        return replace(self, findings=changed)
+
+
+@dataclass(frozen=True)
+class UsualAudit:
+    """A range to be held against ``history`` by ``checks``. ``version`` has what manifests say of it; rows are measured
+    when an audit looks at them. ``find_released``: the released epochs that it has computed again.
+    """
+
+    checks: tuple[UsualCheck, ...]
+    history: VersionHistory
+    version: VersionMeasure
+    find_released: Callable[[], Sequence[ReleasedEpochs]] = tuple
+
+    @classmethod
+    def of(
+        cls,
+        checks: Sequence[UsualCheck],
+        catalog: Catalog,
+        unpublished: UnpublishedRange,
+        before: UsualOutcome | None,
+        warn: Callable[[str], None],
+    ) -> "UsualAudit | None":
+        """The audit of ``unpublished``; None if nothing is to be checked. ``before`` is what an earlier audit of the
+        same range found: this one goes by the same history.
+        """
+        if not checks:
+            return None
+        begin = unpublished.after or catalog.head().refs.get(PUBLISHED)
+        history = history_before(catalog, begin if before is None else before.against, warn)
+        records = counts_of(catalog, unpublished)["records"]
+        version = VersionMeasure(unpublished.until, records, passed(catalog, unpublished))
+        return cls(tuple(checks), history, version, lambda: [*released_again(catalog, unpublished)])
+
+    @property
+    def views(self) -> set[ExpectationView]:
+        """The views whose rows are looked at."""
+        return {check.view for check in self.checks if check.view is not None}
+
+    def look_at(self, view: ExpectationView, frame: Frame, rows: int, identity: Sequence[str]) -> ViewFindings:
+        """Measure ``frame``, which has so many ``rows`` of ``view``, and name those to blame by ``identity``."""
+        checks = [check for check in self.checks if check.view is view]
+        measure = measured(frame, rows, checks)
+        return ViewFindings(measure, {check: self._found(check, measure, frame, identity) for check in checks})
+
+    def _found(self, check: UsualCheck, measure: ViewMeasure, frame: Frame, identity: Sequence[str]) -> UsualFinding:
+        assert check.view is not None
+        compared = compare(check, self.version.replace(views={check.view: measure}), self.history.versions)
+        if compared.blamed is None:
+            return compared.finding
+        return compared.finding.replace(failing=rows_to_blame(frame, compared.blamed, identity))
+
+    def outcome(self, views: Mapping[ExpectationView, ViewFindings]) -> UsualOutcome:
+        """All that was found."""
+        version = self.version.replace(views={view: found.measure for view, found in views.items()})
+        findings = (
+            self._volume(check) if check.view is None else views[check.view].findings[check] for check in self.checks
+        )
+        return UsualOutcome(self.history.against, version, tuple(findings))
+
+    def _volume(self, check: UsualCheck) -> UsualFinding:
+        finding = compare(check, self.version, self.history.versions).finding
+        if finding.severity is None or not self._released:
+            return finding
+        entries = tuple(epochs.entry for epochs in self._released)
+        records = self.version.records - sum(epochs.counts["records"] for epochs in self._released)
+        time = (self.version.passed or 0) - sum(epochs.passed or 0 for epochs in self._released)
+        left = self.version.replace(records=max(0, records), passed=time if records > 0 and time > 0 else None)
+        return compare(check, left, self.history.versions).finding.replace(released=entries)
+
+    @cached_property
+    def _released(self) -> Sequence[ReleasedEpochs]:
+        return self.find_released()
+
+    def keep(self, store: ObjectStore, pipeline: str, outcome: UsualOutcome) -> None:
+        """Keep the figures of the version for audits of what follows it: as many versions as checks look back on."""
+        most = max(check.versions for check in self.checks)
+        write_history(store, pipeline, self.version.snapshot, [*self.history.versions, outcome.measure][-most:])

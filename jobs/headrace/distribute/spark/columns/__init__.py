@@ -1,0 +1,1 @@
+"""Figures of columns of a DataFrame."""

@@ -1,0 +1,114 @@
+"""Figures of columns, against plain Python, of random tables in this process and as frames of Spark's."""
+
+import math
+from collections import Counter
+from datetime import UTC, datetime
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from headrace.audit.arrow_frames import ArrowFrame
+from headrace.audit.usual.columns import measured, rows_to_blame
+from headrace.audit.usual.measures import ColumnMeasure, ViewMeasure
+from headrace.distribute.column_figures import Blamed, BlamedRows
+from tests.process.executors import Executed, on_both
+
+SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "at": pa.timestamp("us", "UTC"),
+        "text": pa.string(),
+        "flag": pa.bool_(),
+        "whole": pa.int64(),
+        "real": pa.float64(),
+        "exact": pa.decimal128(38, 9),
+        "a `name`.": pa.int64(),
+    }
+)
+TEXTS = ["a", "B", "é", "z" * 250, "z" * 249 + "y", "", "\U0001d4b3", *(f"t{number:03}" for number in range(60))]
+REALS = [0.0, -0.0, 1.5, -2.25, 1e300, math.nan, math.inf, -math.inf]
+CHECKS = [hr.usual_nulls("id", points=1)] + [
+    hr.usual_distribution(name, distance=0.5) for name in SCHEMA.names if name not in ("id", "at")
+]
+
+
+def random_rows(seed: int, number: int) -> list[dict[str, Any]]:
+    """Rows with NULLs, ties, long texts, numbers that are not finite."""
+    random = Random(seed)
+
+    def value(kind: pa.DataType) -> Any:
+        if random.random() < 0.2:
+            return None
+        if pa.types.is_string(kind):
+            return random.choice(TEXTS)
+        if pa.types.is_boolean(kind):
+            return random.random() < 0.3
+        if pa.types.is_decimal(kind):
+            return Decimal(random.randint(-5000, 5000)).scaleb(-random.randint(0, 9))
+        if pa.types.is_floating(kind):
+            return random.choice(REALS) if random.random() < 0.4 else random.gauss(0, 10)
+        return random.randint(-9, 9) if random.random() < 0.8 else random.choice([2**63 - 1, -(2**63), 2**53 + 1])
+
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [{name: value(SCHEMA.field(name).type) for name in SCHEMA.names} for _ in range(number)]
+    return [{**row, "id": number if number % 7 else None, "at": at} for number, row in enumerate(rows)]
+
+
+def expected(rows: list[dict[str, Any]]) -> ViewMeasure:
+    """The same, said in Python."""
+
+    def column(name: str) -> ColumnMeasure:
+        values = [row[name] for row in rows]
+        there = [one for one in values if one is not None and (not isinstance(one, float) or math.isfinite(one))]
+        missing = len(values) - len(there)
+        if name == "id":
+            return ColumnMeasure(missing)
+        if name in ("text", "flag"):
+            texts = Counter(str(one).lower() if isinstance(one, bool) else one[:200] for one in there)
+            most = sorted(texts.items(), key=lambda pair: (-pair[1], pair[0].encode()))[:50]
+            return ColumnMeasure(missing, frequent=tuple(most))
+        ordered = sorted(there)
+        ranks = [math.ceil(Decimal(number) * len(ordered) / 20) for number in range(1, 20)]
+        return ColumnMeasure(missing, quantiles=tuple(float(ordered[rank - 1]) for rank in ranks) if ordered else ())
+
+    return ViewMeasure(len(rows), {name: column(name) for name in SCHEMA.names if name != "at"})
+
+
+def frame(executor: Executed, rows: list[dict[str, Any]]) -> Any:
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    return ArrowFrame(table) if executor.spark is None else executor.spark.createDataFrame(table)
+
+
+@on_both
+def test_measures_are_those_of_plain_python(executor: Executed) -> None:
+    sizes = [0, 1, 19, 20, 21, 400] if executor.spark is None else [0, 150]  # each takes Spark 20 jobs
+    for seed, number in enumerate(sizes):
+        rows = random_rows(seed, number)
+        assert measured(frame(executor, rows), number, CHECKS) == expected(rows), f"seed {seed}"
+
+
+@on_both
+@pytest.mark.parametrize(
+    ("blamed", "holds"),
+    [
+        (BlamedRows("real", Blamed.MISSING), lambda row: row["real"] is None or not math.isfinite(row["real"])),
+        (BlamedRows("text", Blamed.TEXT, "z" * 200), lambda row: (row["text"] or "").startswith("zz")),
+        (BlamedRows("flag", Blamed.TEXT, "true"), lambda row: row["flag"] is True),
+        (BlamedRows("exact", Blamed.ABOVE, 0.5), lambda row: row["exact"] is not None and row["exact"] > 0.5),
+        (BlamedRows("real", Blamed.BELOW, 0.0), lambda row: row["real"] is not None and -math.inf < row["real"] < 0),
+    ],
+    ids=lambda value: f"{value.column}-{value.blamed}" if isinstance(value, BlamedRows) else "",
+)
+def test_the_first_rows_to_blame_are_named_by_what_identifies_them(
+    executor: Executed, blamed: BlamedRows, holds: Any
+) -> None:
+    rows = [{**row, "id": place} for place, row in enumerate(random_rows(7, 200))]
+    found = rows_to_blame(frame(executor, rows[::-1]), blamed, ["at", "id"])
+    first = [row["id"] for row in rows if holds(row)][:5]
+    assert [row["id"] for row in found] == first
+    assert all(row["at"] == "2026-01-01T00:00:00Z" for row in found)
+    assert all({*row} == {"at", "id", blamed.column} for row in found)
