@@ -79,15 +79,18 @@ class AirflowApi:
     def wait_for_run(self, dag_id: str, run_id: str, seconds: float) -> EndedRun:
         """Wait until a run ended, well or badly. Raises NotReadyError after ``seconds``."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}"
-        for attempt in _until(seconds):
-            with attempt:
-                state = self._get(path)["state"]
-                tasks = {
-                    one["task_id"]: str(one["state"]) for one in self._get(f"{path}/taskInstances")["task_instances"]
-                }
-                if state not in _ENDED:
-                    raise NotReadyError(f"{dag_id} {run_id} is {state} after {seconds} s: {tasks}")
-        return EndedRun(dag_id, run_id, state, tasks)
+        ended = None
+        try:
+            for attempt in _until(seconds):
+                with attempt:
+                    state = str(self._get(path)["state"])
+                    if state not in _ENDED:
+                        raise NotReadyError(f"{dag_id} {run_id} is {state} after {seconds} s")
+                    ended = EndedRun(dag_id, run_id, state, self.task_states(dag_id, run_id))
+        except NotReadyError as error:
+            raise NotReadyError(f"{error}: {self.task_states(dag_id, run_id)}") from error
+        assert ended is not None
+        return ended
 
     def task_state(self, dag_id: str, run_id: str, task_id: str) -> str:
         """The state that a task is in."""

@@ -1,5 +1,6 @@
 """Fixtures that several folders of tests share: one Spark session per process, the executor of a run."""
 
+import atexit
 import gc
 import os
 from collections.abc import Iterator
@@ -87,14 +88,12 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected lives to the end: without this the collector looks through it in every other test."""
+    """What was collected lives to the end: without this the collector looks through it in every other test, and pytest
+    ten times at the end. Libraries count what was not let go of when a process ends: then it is looked through.
+    """
     gc.freeze()
     gc.enable()
-
-
-def pytest_sessionfinish() -> None:
-    """Libraries count what was not let go of when a process ends."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(scope="session")

@@ -81,6 +81,7 @@ def test_all_ways_of_giving_a_secret_are_left_out() -> None:
     assert isolation.without_secrets({**kept, **secret}) == kept
 
 
+@pytest.mark.slow  # it imports Airflow
 def test_functions_within_functions_are_found_again() -> None:
     assert isolation._entry("os", "getcwd", ())() == str(Path.cwd())
     assert isolation._entry(__name__, "made.<locals>.inner", ["kept"])() == "kept"

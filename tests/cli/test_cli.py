@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from headrace import Pipeline
 from headrace.cli.main import app
-from headrace.distribute.watermark_inputs import lags
+from headrace.distribute.watermark_inputs import lags_of
 from headrace.model.time import Duration, Instant
 from headrace.observe.history import EpochFigures
 from headrace.observe.lateness import behind, quantiles
@@ -312,7 +312,7 @@ def test_how_far_behind_counts_the_elements_of_all_epochs() -> None:
 
 
 def test_lags_are_counted_by_their_first_two_digits_and_never_too_small() -> None:
-    told = lags(np.array([-5, 0, 1, 9, 10, 99, 100, 101, 60_000_000, 60_000_001, 2**62]))
+    told = lags_of(np.array([-5, 0, 1, 9, 10, 99, 100, 101, 60_000_000, 60_000_001, 2**62]))
     assert told.tolist()[:10] == [0, 0, 1, 9, 10, 99, 100, 110, 60_000_000, 61_000_000]
     assert 2**62 <= told[10] <= 1.1 * 2**62
 

@@ -127,7 +127,8 @@ def test_nobody_touches_another_bucket_or_what_has_landed_or_makes_buckets(serve
             one.remove_bucket(bucket)
     with pytest.raises(S3Error, match="Access Denied"):
         one.make_bucket("mine")
-    assert {bucket.name for bucket in owner.list_buckets()} == {BUCKET, "elsewhere"}
+    listed = {bucket.name for bucket in owner.list_buckets()}
+    assert listed - {minio_server.PROBE} == {BUCKET, "elsewhere"}  # a busy MinIO may still list what its start removed
 
 
 def test_the_reader_writes_nothing(server: Server) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
+from functools import cache
 from typing import Any, Final
 
 os.environ["GX_ANALYTICS_ENABLED"] = "false"
@@ -18,9 +19,10 @@ logging.getLogger("great_expectations").setLevel(logging.WARNING)  # before the 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
-from headrace.audit.lazy_import import imported_later  # noqa: E402
+from headrace.audit.lazy_import import imported_later, without_collection  # noqa: E402
 
-with imported_later("altair", "scipy.stats"):  # a third of the import, for a few expectations and a picture
+# the two are a third of the import, for a few expectations and a picture
+with without_collection(), imported_later("altair", "scipy.stats"):
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
     from great_expectations.expectations import registry
@@ -220,5 +222,11 @@ def _page(result: Any) -> bytes:
         if "unexpected_percent" not in entry.result:  # its template takes for granted that the count has one
             entry.result.pop("unexpected_count", None)
     document = ValidationResultsPageRenderer().render(result)
-    html: str = DefaultJinjaPageView().render(document, show_how_to_buttons=False)
+    html: str = _page_view().render(document, show_how_to_buttons=False)
     return html.encode()
+
+
+@cache
+def _page_view() -> DefaultJinjaPageView:
+    """The one view of a process: it compiles its templates, which takes longer than a page."""
+    return DefaultJinjaPageView()
