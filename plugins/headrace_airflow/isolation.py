@@ -127,12 +127,16 @@ def _start_over(requests: socket, child_stdout: socket, child_stderr: socket, lo
 def _entry(module: str, name: str, kept: Sequence[object]) -> Entry:
     """The function of that qualified name; one that stands in another function has ``kept`` as its variables."""
     outer, _, inner = name.partition(".<locals>.")
-    found: Any = reduce(getattr, outer.split("."), import_module(module))
+    outermost: Any = reduce(getattr, outer.split("."), import_module(module))
     if not inner:
-        entry: Entry = found
+        entry: Entry = outermost
         return entry
-    (code,) = (one for one in found.__code__.co_consts if isinstance(one, CodeType) and one.co_name == inner)
-    return FunctionType(code, found.__globals__, inner, None, tuple(map(CellType, kept)))
+    (code,) = (
+        constant
+        for constant in outermost.__code__.co_consts
+        if isinstance(constant, CodeType) and constant.co_name == inner
+    )
+    return FunctionType(code, outermost.__globals__, inner, None, tuple(map(CellType, kept)))
 
 
 def _version() -> int:

@@ -53,7 +53,7 @@ def _since(catalog: Catalog, branch: str, before: int) -> list[Manifest]:
     head = catalog.head().refs.get(branch)
     if head is None:
         return []
-    newer = takewhile(lambda one: one.branch == branch and one.generation > before, catalog.ancestry(head))
+    newer = takewhile(lambda link: link.branch == branch and link.generation > before, catalog.ancestry(head))
     return [manifest for manifest in newer if not manifest.is_patch][::-1]
 
 

@@ -68,8 +68,8 @@ def ensure_pool(pool: str) -> bool:
             answer = _checked(api.get(f"/api/v2/pools/{quote(pool, safe='')}"), f"reading pool {pool}", _MISSING)
             if answer.status_code == _MISSING:
                 new = {"name": pool, "slots": _SLOTS, "description": _ABOUT, "include_deferred": True}
-                made = _checked(api.post("/api/v2/pools", json=new), f"making pool {pool}", _THERE_ALREADY)
-                return made.status_code != _THERE_ALREADY  # another pipeline run may have been quicker
+                response = _checked(api.post("/api/v2/pools", json=new), f"making pool {pool}", _THERE_ALREADY)
+                return response.status_code != _THERE_ALREADY  # another pipeline run may have been quicker
     except httpx.TransportError as error:
         raise ApiUnavailableError(f"Airflow's REST API at {address} did not answer: {error}") from error
     if (slots := answer.json()["slots"]) != _SLOTS:

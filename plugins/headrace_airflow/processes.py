@@ -80,7 +80,7 @@ class OwnProcess:
         try:
             if self._stopped:  # while it started
                 self.stop()
-            said = self._followed(process.pid, process.stdout.fileno(), tell)
+            last_line = self._followed(process.pid, process.stdout.fileno(), tell)
         finally:
             self.stop()
             process.stdin.close()
@@ -92,7 +92,7 @@ class OwnProcess:
                 "it, or let an epoch take less input (bytes per epoch at most), or choose the executor spark, whose "
                 "state spills to disk. What the run committed stays"
             )
-        return Ended(process.returncode == 0, process.returncode, said)
+        return Ended(process.returncode == 0, process.returncode, last_line)
 
     def stop(self) -> None:
         """Kill the group, and wait until nothing of it runs. May be called by a signal's handler at any moment.
@@ -114,7 +114,7 @@ class OwnProcess:
         It never waits for long: a signal that comes just before a call that waits is seen after it. (A limit of the
         kernel's for a process counts what is reserved and never used, and native code that gets no more may hang.)
         """
-        said, rest, is_open = "", b"", True
+        last_line, rest, is_open = "", b"", True
         while True:
             if os.getppid() != self._supervisor:
                 raise OrphanedError(_ORPHANED)
@@ -127,14 +127,14 @@ class OwnProcess:
             is_open = is_open and (bool(chunk) or not is_ready)
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                said = line.decode(errors="backslashreplace")
-                tell(said)
+                last_line = line.decode(errors="backslashreplace")
+                tell(last_line)
             if has_ended and not chunk:
                 break
         if rest:
-            said = rest.decode(errors="backslashreplace")
-            tell(said)
-        return said
+            last_line = rest.decode(errors="backslashreplace")
+            tell(last_line)
+        return last_line
 
 
 class Supervised:

@@ -42,12 +42,12 @@ def _defaults(file: str) -> AirflowOptions:
     if not file:
         return AirflowOptions()
     try:
-        found = run_path(file).get(_NAME)
+        options = run_path(file).get(_NAME)
     except Exception as error:  # code of a user's own
         raise AirflowDefaultsError(f"{DEFAULTS} names {file}: {type(error).__name__}: {error}") from error
-    if not isinstance(found, AirflowOptions):
+    if not isinstance(options, AirflowOptions):
         raise AirflowDefaultsError(f"{DEFAULTS} names {file}, which must hold {_NAME} = hr.airflow(...)")
-    return found
+    return options
 
 
 def timetable(schedule: Schedule | None) -> Any:
@@ -76,7 +76,7 @@ def run_types(schedule: Schedule | None) -> list[DagRunType]:
 
 def task_arguments(options: AirflowOptions) -> dict[str, Any]:
     """What every task of a pipeline's DAGs is given, unless it says otherwise itself."""
-    said = {
+    arguments = {
         "owner": options.owner,
         "retries": options.retries,
         "retry_delay": _length(options.retry_delay),
@@ -85,17 +85,17 @@ def task_arguments(options: AirflowOptions) -> dict[str, Any]:
         "queue": options.queue,
         "on_failure_callback": None if options.on_failure is None else partial(call, options.on_failure),
     }
-    return {name: value for name, value in said.items() if value is not None} | dict(options.default_args)
+    return {name: value for name, value in arguments.items() if value is not None} | dict(options.default_args)
 
 
 def deadline(options: AirflowOptions) -> DeadlineAlert | None:
     """When a run should have ended, and whom that is told to."""
     if options.deadline is None or options.on_deadline is None:
         return None
-    told = SyncCallback(options.on_deadline.replace(":", "."))
+    callback = SyncCallback(options.on_deadline.replace(":", "."))
     interval = _length(options.deadline)
     assert interval is not None
-    return DeadlineAlert(reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=interval, callback=told)
+    return DeadlineAlert(reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=interval, callback=callback)
 
 
 def _length(duration: Duration | None) -> timedelta | None:

@@ -53,7 +53,7 @@ class PipelinePage:
         head = snapshot_at(self._catalog, at).manifest
         if head is None:
             return []
-        newest_first = [EpochLine.of(each) for each in islice(self._catalog.ancestry(head.snapshot_id), limit)]
+        newest_first = [EpochLine.of(manifest) for manifest in islice(self._catalog.ancestry(head.snapshot_id), limit)]
         return [msgspec.to_builtins(line) for line in reversed(newest_first)]
 
     def graph(self, at: str, *, with_values: bool) -> dict[str, Any] | None:
@@ -67,16 +67,16 @@ class PipelinePage:
 
     def audits(self, limit: int, *, with_values: bool) -> list[dict[str, Any]]:
         """The newest audits, newest first: of what is not published, and of each range that was."""
-        found: list[dict[str, Any]] = []
+        audits: list[dict[str, Any]] = []
         for after, until in islice(self._audited_ranges(), limit):
             try:
                 outcome = read_audit(self._catalog.store, self._catalog.pipeline, after, until)
             except HeadraceError as error:
-                found.append({"after": after, "until": until, "problem": f"{error.code}: {error}"})
+                audits.append({"after": after, "until": until, "problem": f"{error.code}: {error}"})
                 continue
             if outcome is not None:
-                found.append(_audit(outcome, with_values=with_values))
-        return found
+                audits.append(_audit(outcome, with_values=with_values))
+        return audits
 
     def rows(self, view: str, at: str, where: str | None, limit: int) -> dict[str, Any]:
         """The first rows of a view, how many there are, and its columns."""
@@ -90,8 +90,8 @@ class PipelinePage:
 
     def rollback(self, to: str, branch: str) -> dict[str, Any]:
         """What a rollback of ``branch`` would move, and what would be lost by it; nothing moves."""
-        found: dict[str, Any] = PipelineHandle(self._catalog).rollback(to=to, branch=branch, dry_run=True).to_json()
-        return found
+        given_up: dict[str, Any] = PipelineHandle(self._catalog).rollback(to=to, branch=branch, dry_run=True).to_json()
+        return given_up
 
     def recovery_targets(self, limit: int) -> list[Any]:
         """The newest snapshots of main to which a recovery can go back, newest first."""
@@ -102,16 +102,16 @@ class PipelinePage:
         if self._catalog.known_head().refs.get(MAIN) == to:
             return {"moves": {}, "patches": [], "told": ["main is there already: nothing is given up"]}
         given_up = PipelineHandle(self._catalog).rollback(to=to, dry_run=True)
-        found: dict[str, Any] = with_epochs(self._catalog, given_up).to_json()
-        return found
+        figures: dict[str, Any] = with_epochs(self._catalog, given_up).to_json()
+        return figures
 
     def promotion(self, branch: str, limit: int, *, patch: bool, with_values: bool) -> dict[str, Any]:
         """What readers would see change if ``branch`` were promoted, and what is against it; nothing moves."""
         handle, limit = PipelineHandle(self._catalog), limit if with_values else 0
         if patch:
             return handle.promote(branch, patch=True, dry_run=True, limit=limit).to_json()
-        found = handle.promote(branch, dry_run=True, limit=limit).to_json()
-        return {"output": found["diff"]["output"], "refusals": found["refusals"]}
+        rehearsal = handle.promote(branch, dry_run=True, limit=limit).to_json()
+        return {"output": rehearsal["diff"]["output"], "refusals": rehearsal["refusals"]}
 
     def snapshot(self, at: str) -> dict[str, Any]:
         """A snapshot: its manifest's figures, files by table and log, costs."""
@@ -140,8 +140,8 @@ class PipelinePage:
         store = self._catalog.store
         begin = run_id_begin(dag_id, run_id)
         listed = store.list(f"{folder(self._catalog.pipeline, ObjectKind.RUNS)}{begin}")
-        found = [from_json(store.read(info.path)) for info in listed]
-        return [result.to_json() for result in sorted(found, key=lambda result: result.finished_at)]
+        results = [from_json(store.read(info.path)) for info in listed]
+        return [result.to_json() for result in sorted(results, key=lambda result: result.finished_at)]
 
     def _audited_ranges(self) -> Iterator[tuple[str | None, str]]:
         """The range that is to be audited next, then each that was published, newest first."""

@@ -76,8 +76,8 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
         waiting = with_dags(user, opened.root.name) - cached.summaries.keys()
         rows = [cached.summaries[name] for name in seen] + [_never_ran(name) for name in waiting]
         now = instant(datetime.now(UTC))
-        listed = urgent_first(one.as_of(now) for one in rows)
-        return _Answer({"age": round(cached.age, 1), "pipelines": [one.line_to_json() for one in listed]})
+        listed = urgent_first(summary.as_of(now) for summary in rows)
+        return _Answer({"age": round(cached.age, 1), "pipelines": [summary.line_to_json() for summary in listed]})
 
     @app.get("/api/dags/{dag_id}", dependencies=readers)
     def pipeline(dag_id: str, user: GetUserDep) -> Any:
@@ -136,8 +136,8 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
 
     @app.get("/api/dags/{dag_id}/rehearsals/promote", dependencies=readers)
     def promotion(dag_id: str, branch: At, user: GetUserDep, limit: Limit = 20, *, patch: bool = False) -> Any:
-        found = _page(dag_id).promotion(branch, limit, patch=patch, with_values=may_edit(dag_id, user))
-        return _Answer(found)
+        changes = _page(dag_id).promotion(branch, limit, patch=patch, with_values=may_edit(dag_id, user))
+        return _Answer(changes)
 
     @app.get("/api/dags/{dag_id}/snapshots/{at}", dependencies=readers)
     def snapshot(dag_id: str, at: str) -> Any:
@@ -168,5 +168,5 @@ def _refused(_: Request, error: Exception) -> Response:
     """What went wrong, as a page shows it: code, remedy, message."""
     assert isinstance(error, HeadraceError)
     codes = (code for kind, code in _STATUS.items() if isinstance(error, kind))
-    told = {"code": error.code, "remedy": error.remedy, "message": redacted(str(error))}
-    return _Answer({"error": told}, next(codes, status.HTTP_500_INTERNAL_SERVER_ERROR))
+    problem = {"code": error.code, "remedy": error.remedy, "message": redacted(str(error))}
+    return _Answer({"error": problem}, next(codes, status.HTTP_500_INTERNAL_SERVER_ERROR))

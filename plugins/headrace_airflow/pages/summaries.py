@@ -66,8 +66,8 @@ class SummaryCache:
             changed = [info for name, info in listed.items() if self._etags.get(name) != info.etag]
             with ThreadPoolExecutor(_READERS) as readers:
                 read = dict(zip(map(_name, changed), readers.map(self._read, changed), strict=True))
-            kept = {name: one for name, one in self._summaries.items() if name in listed}
-            self._summaries = kept | {name: one for name, one in read.items() if one is not None}
+            kept = {name: summary for name, summary in self._summaries.items() if name in listed}
+            self._summaries = kept | {name: summary for name, summary in read.items() if summary is not None}
             self._etags = {name: info.etag for name, info in listed.items()}
             self._looked = looked
 
@@ -79,6 +79,6 @@ class SummaryCache:
 
 
 def _name(info: ObjectInfo) -> str:
-    found = summarized(info.path)
-    assert found is not None
-    return found
+    name = summarized(info.path)
+    assert name is not None
+    return name

@@ -106,9 +106,9 @@ def variables_of(connection: Connection) -> StoreVariables:
 
 def _extra(text: str | None, where: str) -> dict[str, Any]:
     try:
-        found = json.loads(text or "{}")
+        extra = json.loads(text or "{}")
     except ValueError:
-        found = None
-    if not isinstance(found, dict):  # outside, without what was caught: that quotes the text
+        extra = None
+    if not isinstance(extra, dict):  # outside, without what was caught: that quotes the text
         raise StoreConnectionError(f"{where} has no JSON object in extra: correct it")
-    return found
+    return extra
