@@ -3,6 +3,7 @@
 * A room (a folder of modules) has at most 15 files, ``__init__.py`` apart.
 * A public class name means one thing. The reference interpreter may call an idea as the program does: it is the same.
 * A docstring begins with a subject or a verb: not with Of, That, Those, It, or As (but As-of may).
+* A local or a parameter is called for what it holds: ``EMPTY_NAMES`` say nothing of it.
 * Sentences of documents, docstrings and messages are short, and without the habits that ``sentences`` lists.
 """
 
@@ -19,6 +20,7 @@ ROOMS = ("jobs/headrace", "lab/headrace_lab", "snapshots/headrace_snapshots", "p
 MOST_FILES = 15
 ORACLE = "jobs/headrace/reference/"
 HAS_NO_SUBJECT = re.compile(r"(?:Of|That|Those|It|As)\b(?!-of\b)")
+EMPTY_NAMES = frozenset({"came", "each", "found", "said", "some", "told"})
 
 Modules = dict[str, ast.Module]
 
@@ -63,6 +65,23 @@ def docstrings_without_subject(trees: Modules) -> Iterator[str]:
                     yield f"{file}:{line}: a docstring begins with a subject or a verb: {text.splitlines()[0]!r}"
 
 
+def empty_names(trees: Modules) -> Iterator[str]:
+    """Names each local and parameter whose name says nothing of what it holds. Fields may be stored under theirs."""
+    for file, tree in trees.items():
+        fields = {
+            id(statement.target)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef)
+            for statement in node.body
+            if isinstance(statement, ast.AnnAssign)
+        }
+        for node in ast.walk(tree):
+            match node:
+                case ast.arg(arg=name, lineno=line) | ast.Name(id=name, ctx=ast.Store(), lineno=line):
+                    if name in EMPTY_NAMES and id(node) not in fields:
+                        yield f"{file}:{line}: {name!r} says nothing of what it holds: call it by that"
+
+
 def broken_rules(root: Path) -> list[str]:
     """All that breaks a rule, each with its place."""
     rooms = modules(root, ROOMS)
@@ -70,6 +89,7 @@ def broken_rules(root: Path) -> list[str]:
         *crowded_rooms(rooms),
         *ambiguous_classes(rooms),
         *docstrings_without_subject(rooms | modules(root, ("scripts", "dags"))),
+        *empty_names(rooms),
         *bad_sentences(root, rooms),
     ]
 

@@ -52,7 +52,7 @@ class EntryPointGroup(Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         """Whether somebody has a part called ``name``; it is not loaded."""
-        return name in self.built_in or any(each.name == name for each in _installed(self.group))
+        return name in self.built_in or any(entry.name == name for entry in _installed(self.group))
 
     def __getitem__(self, name: str) -> T:
         """The part called ``name``. Raises NotRegisteredError, BrokenEntryPointError."""

@@ -85,16 +85,16 @@ def boxes(points: Sequence[Point], emissions: Sequence[EmittedPane]) -> list[Box
 
     One begins at the last pane of its window, or of a window that was merged into it, or else at the first element.
     """
-    found: list[Box] = []
+    boxes: list[Box] = []
     for emission in emissions:
         window = emission.pane.window
         if emission.pane.is_retraction:
             continue
-        before = [box.until for box in found if window.start <= box.window.start and box.window.end <= window.end]
+        before = [box.until for box in boxes if window.start <= box.window.start and box.window.end <= window.end]
         arrivals = [p.arrival for p in points if window.start <= p.event_time < window.end]
         since = max(before) if before else min(arrivals, default=emission.at)
-        found.append(Box(window, since, emission.at, emission.pane.timing))
-    return found
+        boxes.append(Box(window, since, emission.at, emission.pane.timing))
+    return boxes
 
 
 def svg(picture: Picture) -> str:
@@ -320,13 +320,13 @@ def _harmonic(before: float, after: float) -> float:
 
 def _along(path: Path) -> list[tuple[float, float]]:
     """Places on ``path``, close to each other."""
-    found: list[tuple[float, float]] = []
+    points: list[tuple[float, float]] = []
     segments: Iterator[Any] = path.iter_bezier()  # its stubs miss that these are pairs
     for segment, _ in segments:
         (x0, y0), (x1, y1) = segment(0), segment(1)
         steps = int((abs(x1 - x0) + abs(y1 - y0)) / 2) + 1
-        found += [tuple(segment(step / steps)) for step in range(steps + 1)]
-    return found
+        points += [tuple(segment(step / steps)) for step in range(steps + 1)]
+    return points
 
 
 def _distance(shift: tuple[int, int]) -> int:

@@ -22,6 +22,11 @@ ROOM = Path("jobs/headrace/room")
             "jobs/headrace/room/a.py:3: a docstring begins",
         ),
         ({"a.py": '"""It is a module."""\n'}, "jobs/headrace/room/a.py:1: a docstring begins"),
+        (
+            {"a.py": "def f(rows):\n    return [each for each in rows]\n"},
+            "jobs/headrace/room/a.py:2: 'each' says nothing",
+        ),
+        ({"a.py": "f = lambda told: told\n"}, "jobs/headrace/room/a.py:1: 'told' says nothing"),
         ({"a.py": '\nraise ValueError(f"decide {1} anew")\n'}, "jobs/headrace/room/a.py:2: 'anew' (write: again)"),
         ({"a.py": f'"""{"word " * 46}."""\n'}, "jobs/headrace/room/a.py:1: a sentence of 47 words"),
         ({"../../../docs/a.md": "# A\n\n* Whoever\n  reads.\n"}, "docs/a.md:3: 'Whoever' (write: name the reader"),
@@ -43,7 +48,7 @@ def test_what_keeps_the_rules_is_not_named(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "node.py").write_text('class Node:\n    """As-of joins have one."""\n')
     for number in range(14):
-        (tmp_path / ROOM / f"m{number}.py").write_text("class _Part:\n    pass\n")
+        (tmp_path / ROOM / f"m{number}.py").write_text("class _Part:\n    said: str\n")
     (tmp_path / ROOM / "__init__.py").write_text(f"QUERY = 'select {'a, ' * 50}'\n")
     (tmp_path / "README.md").write_text(f"# A\n\n```text\nanew\n```\n\n`of now`: {'word ' * 40}; {'word ' * 40}.\n")
     assert broken_rules(tmp_path) == []

@@ -124,12 +124,12 @@ def _guarded(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def _click_command(function: Callable[P, None], callback: Callable[P, None], example: str) -> click.Command:
-    said = cleandoc(function.__doc__ or "")
+    text = cleandoc(function.__doc__ or "")
     return click.Command(
         function.__name__.replace("_", "-"),
         callback=callback,
         params=[*parameters(function)],
-        help=said,
-        short_help=said.partition(". ")[0].partition("\n")[0].rstrip(".") + ".",
+        help=text,
+        short_help=text.partition(". ")[0].partition("\n")[0].rstrip(".") + ".",
         epilog=f"\b\nExample:\n  {example}",
     )

@@ -59,7 +59,7 @@ def _visible_errors() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        said = error.format_message()
-        if said == visible(said):
+        message = error.format_message()
+        if message == visible(message):
             raise
-        raise click.UsageError(visible(said), error.ctx) from error
+        raise click.UsageError(visible(message), error.ctx) from error

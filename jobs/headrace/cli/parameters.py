@@ -52,11 +52,11 @@ class Option:
 def parameters(function: Callable[..., object]) -> Iterator[click.Parameter]:
     """The parameters of Click's that give ``function`` what it takes."""
     for name, parameter in signature(function).parameters.items():
-        kind, said = get_args(parameter.annotation)
+        kind, declared = get_args(parameter.annotation)
         yield (
-            _argument(name, said, kind, parameter)
-            if isinstance(said, Argument)
-            else _option(name, said, kind, parameter)
+            _argument(name, declared, kind, parameter)
+            if isinstance(declared, Argument)
+            else _option(name, declared, kind, parameter)
         )
 
 
@@ -84,31 +84,33 @@ class _Name(click.Choice[str]):
         return super().convert(str(value), param, ctx)
 
 
-def _argument(name: str, said: Argument, kind: Any, parameter: Parameter) -> click.Argument:
+def _argument(name: str, declared: Argument, kind: Any, parameter: Parameter) -> click.Argument:
     return click.Argument(
         [name],
-        help=said.help,
-        metavar=said.metavar,
+        help=declared.help,
+        metavar=declared.metavar,
         type=_type(kind),
-        shell_complete=said.complete,
+        shell_complete=declared.complete,
         **_given(parameter),
     )
 
 
-def _option(name: str, said: Option, kind: Any, parameter: Parameter) -> click.Option:
+def _option(name: str, declared: Option, kind: Any, parameter: Parameter) -> click.Option:
     is_list = get_origin(_one(kind)) is list
     return click.Option(
-        [name, said.name or f"--{name.replace('_', '-')}"],
-        help=said.help,
-        metavar=said.metavar,
-        type=_type(kind, said.min, said.max) if said.group is None else _Name(said.words, said.group),
+        [name, declared.name or f"--{name.replace('_', '-')}"],
+        help=declared.help,
+        metavar=declared.metavar,
+        type=_type(kind, declared.min, declared.max)
+        if declared.group is None
+        else _Name(declared.words, declared.group),
         is_flag=_one(kind) is bool,
         multiple=is_list,
         callback=_listed if is_list else None,
-        envvar=said.envvar,
-        show_envvar=said.envvar is not None,
-        show_default=said.default_text or parameter.default != "",
-        shell_complete=said.complete,
+        envvar=declared.envvar,
+        show_envvar=declared.envvar is not None,
+        show_default=declared.default_text or parameter.default != "",
+        shell_complete=declared.complete,
         **_given(parameter),
     )
 

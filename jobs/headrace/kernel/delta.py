@@ -153,11 +153,11 @@ def _account(
     accepted = placed.standing(None)
     nowhere = rows.pop(Disposition.ACCEPTED, 0) - int(accepted.sum())
     withdrawn = judged[c.SIGN].to_numpy() < 0 if c.SIGN in judged else np.zeros(len(fates), np.bool_)
-    came, went = placed.number(~withdrawn), placed.number(withdrawn)
+    arrived, retracted = placed.number(~withdrawn), placed.number(withdrawn)
     numbers = {
-        Disposition.ACCEPTED: (came + went) * ~is_late,
-        Disposition.LATE: came * is_late,
-        Disposition.LATE_RETRACTION: went * is_late,
+        Disposition.ACCEPTED: (arrived + retracted) * ~is_late,
+        Disposition.LATE: arrived * is_late,
+        Disposition.LATE_RETRACTION: retracted * is_late,
     }
     for fate, number in numbers.items():
         if number.any():

@@ -175,11 +175,11 @@ def _begins(hashed: Words, numbers: list[Ints]) -> Flags | None:
     """Where groups begin if the rows stand in their order already."""
     ties = hashed[1:] == hashed[:-1]
     rises = hashed[1:] > hashed[:-1]
-    for some in numbers:
+    for column in numbers:
         if not (ties | rises).all():
             return None
-        rises |= ties & (some[1:] > some[:-1])
-        ties &= some[1:] == some[:-1]
+        rises |= ties & (column[1:] > column[:-1])
+        ties &= column[1:] == column[:-1]
     return _with_first(~ties, len(hashed)) if (ties | rises).all() else None
 
 
@@ -199,14 +199,14 @@ def _order(hashed: Words, numbers: list[Ints]) -> tuple[Ints, Flags]:
     bits = np.uint64(len(hashed).bit_length())
     order = _by_hash(hashed, bits)
     begins = _changes(hashed[order])
-    for some in numbers:
-        arranged = some[order]
+    for column in numbers:
+        arranged = column[order]
         falls = np.flatnonzero((arranged[1:] < arranged[:-1]) & ~begins[1:])
         if len(falls):
             if not _reordered(order, arranged, begins, falls, bits):
                 order = np.lexsort([*numbers[::-1], hashed])
                 return order, np.logical_or.reduce([_changes(values[order]) for values in (hashed, *numbers)])
-            arranged = some[order]
+            arranged = column[order]
         begins |= _changes(arranged)
     return order, begins
 

@@ -54,8 +54,8 @@ def event_time(
     """What ``FileSource.event_time`` was given. Raises PipelineError."""
     given = Arguments("event_time")
     ahead = None if max_ahead is None else given.duration("max_ahead", max_ahead)
-    each = None if split is None else read(given, "split", split)
-    return EventTime(read(given, "at", at), _strategy(given, bound, watermark, idle), each, ahead)
+    split_expr = None if split is None else read(given, "split", split)
+    return EventTime(read(given, "at", at), _strategy(given, bound, watermark, idle), split_expr, ahead)
 
 
 def _strategy(

@@ -126,8 +126,8 @@ def _columns(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> li
     return None
 
 
-def _input(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    (described,) = [given for given in said["inputs"] if given["name"] == name]
+def _input(stored: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    (described,) = [given for given in stored["inputs"] if given["name"] == name]
     return dict(described)
 
 

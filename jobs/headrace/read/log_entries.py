@@ -30,9 +30,9 @@ class LogEntries(tuple[Entry | LostEntry, ...]):
         return html_table(COLUMNS, (dict(zip(COLUMNS, row, strict=True)) for row in self.rows()), "log")
 
 
-def moves(some: Mapping[str, tuple[str | None, str | None]]) -> str:
+def moves(refs: Mapping[str, tuple[str | None, str | None]]) -> str:
     """From where to where each ref is moved."""
-    return ", ".join(f"{ref}: {old or '-'} → {new or '-'}" for ref, (old, new) in some.items())
+    return ", ".join(f"{ref}: {old or '-'} → {new or '-'}" for ref, (old, new) in refs.items())
 
 
 def _row(entry: Entry | LostEntry) -> tuple[int, str, str, str, str]:

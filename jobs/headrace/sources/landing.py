@@ -98,7 +98,7 @@ class Landing:
 
     def taken(self, files: ByInput) -> dict[str, list[LandedFile]]:
         """``files`` with what will tell whether they have changed. Raises VanishedFileError, ChangingFileError."""
-        return {name: [taken_in(self.places[name].store, file) for file in some] for name, some in files.items()}
+        return {name: [taken_in(self.places[name].store, file) for file in landed] for name, landed in files.items()}
 
     def reading(self, files: ByInput, read: Callable[[ByInput], Read]) -> tuple[ByInput, Read]:
         """What ``read`` makes of ``files``, and these: where some changed before they were read, as they became then.
@@ -112,11 +112,11 @@ class Landing:
             except ChangedFileError:
                 now = self.taken(
                     {
-                        name: listed_again(self.places[name].store, self.places[name].prefix, some)
-                        for name, some in files.items()
+                        name: listed_again(self.places[name].store, self.places[name].prefix, landed)
+                        for name, landed in files.items()
                     }
                 )
-                pairs = [pair for name, some in now.items() for pair in zip(files[name], some, strict=True)]
+                pairs = [pair for name, landed in now.items() for pair in zip(files[name], landed, strict=True)]
                 changing |= {file.path: None for before, file in pairs if file != before}
                 files = now
         raise ChangingFileError([*changing])
@@ -127,7 +127,7 @@ class Landing:
 
     def gone(self, read: Iterable[stored.InputFile], listed: ByInput) -> list[str]:
         """The paths of the files that were ``read`` and are not in ``listed`` with the content that they had."""
-        there = {(name, file.path): file for name, some in listed.items() for file in some}
+        there = {(name, file.path): file for name, landed in listed.items() for file in landed}
 
         def is_there(was: stored.InputFile) -> bool:
             now = there.get((was.input, was.path))
@@ -139,4 +139,4 @@ class Landing:
 
 def counted(files: ByInput) -> int:
     """How many files these are."""
-    return sum(len(some) for some in files.values())
+    return sum(len(landed) for landed in files.values())

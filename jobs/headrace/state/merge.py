@@ -96,7 +96,7 @@ def _bounds(runs: Sequence[_Ordered]) -> Iterator[_Place | None]:
     width = sum(run.rows.nbytes for run in runs) / max(total, 1)
     step = max(int(RANGE_BYTES / max(width, 1)) // _SAMPLES, 1)
     samples = [run.sampled(step) for run in runs]
-    hashes, within = (np.concatenate(some) for some in zip(*samples, strict=True)) if samples else ((), ())
+    hashes, within = (np.concatenate(arrays) for arrays in zip(*samples, strict=True)) if samples else ((), ())
     order = np.lexsort([within, hashes])
     for place in order[_SAMPLES - 1 :: _SAMPLES]:
         yield hashes[place], within[place]

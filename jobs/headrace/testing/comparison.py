@@ -85,16 +85,16 @@ class _ViewRow:
 class _ViewRows:
     """How rows of views are compared and written."""
 
-    def unequal(self, expected: Mapping[str, Any], found: _ViewRow) -> list[str]:
+    def unequal(self, expected: Mapping[str, Any], actual: _ViewRow) -> list[str]:
         """The columns that differ; a row that does not say so is no retraction."""
-        wrong = [name for name, value in expected.items() if not equal(value, found.values.get(name), name)]
-        if "is_retraction" not in expected and found.values.get("is_retraction"):
+        wrong = [name for name, value in expected.items() if not equal(value, actual.values.get(name), name)]
+        if "is_retraction" not in expected and actual.values.get("is_retraction"):
             wrong.append("is_retraction")
         return wrong
 
-    def both(self, column: str, expected: Mapping[str, Any], found: _ViewRow) -> tuple[str, str]:
+    def both(self, column: str, expected: Mapping[str, Any], actual: _ViewRow) -> tuple[str, str]:
         """Both values of a column."""
-        return shown(expected.get(column, False)), shown(found.values.get(column))
+        return shown(expected.get(column, False)), shown(actual.values.get(column))
 
     def expected(self, row: Mapping[str, Any]) -> str:
         """The columns that a test wrote."""
@@ -124,40 +124,40 @@ def _check_columns(known: Sequence[str], view: str, expected: Expected) -> None:
                 raise UnitTestError(f"{view} have no column {name!r}; {hint}they have {', '.join(known)}")
 
 
-def equal(expected: Any, found: Any, column: str) -> bool:
-    """Whether ``found`` is what a test wrote: times as text too, floats to a relative error of 1e-9."""
-    match found:
+def equal(expected: Any, actual: Any, column: str) -> bool:
+    """Whether ``actual`` is what a test wrote: times as text too, floats to a relative error of 1e-9."""
+    match actual:
         case None:
             same = expected is None
         case _ if expected is None:
             same = False
         case TimeSpan():
-            same = _equal_windows(expected, found)
+            same = _equal_windows(expected, actual)
         case datetime():
-            same = real(moment(expected, f"the expected {column}")) == found
+            same = real(moment(expected, f"the expected {column}")) == actual
         case list() | tuple():
-            same = _equal_lists(expected, found, column)
+            same = _equal_lists(expected, actual, column)
         case bool():
-            same = expected is found
+            same = expected is actual
         case float():
-            same = _is_number(expected) and matching.equal_numbers(expected, found)
+            same = _is_number(expected) and matching.equal_numbers(expected, actual)
         case date():
-            same = expected in (found, found.isoformat())
+            same = expected in (actual, actual.isoformat())
         case Decimal():
-            same = _equal_decimals(expected, found)
+            same = _equal_decimals(expected, actual)
         case bytes():
-            same = expected in (found, constant_to_json(found))
+            same = expected in (actual, constant_to_json(actual))
         case _ if column == "timing":
-            same = _timing(expected) == found
+            same = _timing(expected) == actual
         case _:
-            same = not isinstance(expected, bool) and bool(expected == found)
+            same = not isinstance(expected, bool) and bool(expected == actual)
     return same
 
 
-def _equal_decimals(expected: Any, found: Decimal) -> bool:
+def _equal_decimals(expected: Any, actual: Decimal) -> bool:
     """A float stands for the number that it is written as."""
     try:
-        return not isinstance(expected, bool) and Decimal(str(expected)) == found
+        return not isinstance(expected, bool) and Decimal(str(expected)) == actual
     except InvalidOperation:
         return False
 
@@ -166,18 +166,23 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _equal_lists(expected: Any, found: Sequence[Any], column: str) -> bool:
-    if not isinstance(expected, list | tuple) or len(expected) != len(found):
+def _equal_lists(expected: Any, actual: Sequence[Any], column: str) -> bool:
+    if not isinstance(expected, list | tuple) or len(expected) != len(actual):
         return False
-    return all(equal(one, other, column) for one, other in zip(expected, found, strict=True))
+    return all(
+        equal(expected_value, actual_value, column)
+        for expected_value, actual_value in zip(expected, actual, strict=True)
+    )
 
 
-def _equal_windows(expected: Any, found: TimeSpan) -> bool:
+def _equal_windows(expected: Any, actual: TimeSpan) -> bool:
     if not isinstance(expected, list | tuple) or len(expected) != 2:
         raise UnitTestError(f'the expected window is {shown(expected)}; write both ends, such as ["13:00", "14:00"]')
     return all(
-        other is None if one is None else real(moment(one, "an end of the expected window")) == other
-        for one, other in zip(expected, found, strict=True)
+        actual_bound is None
+        if expected_bound is None
+        else real(moment(expected_bound, "an end of the expected window")) == actual_bound
+        for expected_bound, actual_bound in zip(expected, actual, strict=True)
     )
 
 

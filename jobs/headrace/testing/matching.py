@@ -24,10 +24,10 @@ ABSOLUTE_ERROR = 1e-12
 class RowKind(Protocol[Found_contra]):
     """Rows of one kind: what is equal in them, and how they are written."""
 
-    def unequal(self, expected: ExpectedRow, found: Found_contra) -> Sequence[str]:
-        """The columns in which ``found`` is not what is ``expected``."""
+    def unequal(self, expected: ExpectedRow, actual: Found_contra) -> Sequence[str]:
+        """The columns in which ``actual`` is not what is ``expected``."""
 
-    def both(self, column: str, expected: ExpectedRow, found: Found_contra) -> tuple[str, str]:
+    def both(self, column: str, expected: ExpectedRow, actual: Found_contra) -> tuple[str, str]:
         """What is expected and what was found in ``column``, in words."""
 
     def expected(self, row: ExpectedRow) -> str:
@@ -48,13 +48,13 @@ class Difference:
     lines: tuple[str, ...]
 
 
-def difference(kind: RowKind[T], expected: Sequence[ExpectedRow], found: Sequence[T]) -> Difference | None:
-    """How ``found`` differs from what is ``expected`` in any order; None if it does not."""
-    compared = _Compared(kind, expected, found)
+def difference(kind: RowKind[T], expected: Sequence[ExpectedRow], actual: Sequence[T]) -> Difference | None:
+    """How ``actual`` differs from what is ``expected`` in any order; None if it does not."""
+    compared = _Compared(kind, expected, actual)
     pairs = compared.pairs()
     missing = [number for number in range(len(expected)) if number not in pairs]
     taken = {*pairs.values()}
-    left = [number for number in range(len(found)) if number not in taken]
+    left = [number for number in range(len(actual)) if number not in taken]
     if not missing and not left:
         return None
     return Difference(len(missing), len(left), tuple(compared.lines(missing, left)))
@@ -71,8 +71,8 @@ class _Compared(Generic[T]):
         A greedy one would not do, since an expected row that lists few columns fits many.
         """
         fits = [
-            [number for number, row in enumerate(self.rows) if not self.kind.unequal(each, row)]
-            for each in self.expected
+            [number for number, row in enumerate(self.rows) if not self.kind.unequal(expected_row, row)]
+            for expected_row in self.expected
         ]
         owner: dict[int, int] = {}
 
@@ -113,7 +113,7 @@ class _Compared(Generic[T]):
         return lines
 
 
-def equal_numbers(expected: float, found: float) -> bool:
+def equal_numbers(expected: float, actual: float) -> bool:
     """Whether two numbers, one of them a float, are the same to the errors above; NaN is NaN."""
-    both_nan = expected != expected and found != found  # noqa: PLR0124 (also where an int is too large for a float)
-    return both_nan or math.isclose(expected, found, rel_tol=RELATIVE_ERROR, abs_tol=ABSOLUTE_ERROR)
+    both_nan = expected != expected and actual != actual  # noqa: PLR0124 (also where an int is too large for a float)
+    return both_nan or math.isclose(expected, actual, rel_tol=RELATIVE_ERROR, abs_tol=ABSOLUTE_ERROR)

@@ -122,16 +122,16 @@ def _detect(kind: "StableProperty", seed: int, processes: "Processes", output: F
     """Run them, say what came out, and exit."""
     from headrace_lab.simulation import detect
 
-    found: Detection = detect(processes)
+    detection: Detection = detect(processes)
     if output is Format.JSON:
-        print_json({"detected": [*found.detected], **_in_json(found.totals, found.properties)})
+        print_json({"detected": [*detection.detected], **_in_json(detection.totals, detection.properties)})
     else:
-        totals = found.totals
+        totals = detection.totals
         outcome = f"detected by {totals['detected']} of {totals['complete']} snapshots"
         if totals["detected"]:
             outcome += f", at last of {totals['processes_at_last']:,} processes"
-        _print(totals, found.properties, f"{kind}, {totals['processes']:,} processes, seed {seed}", outcome)
-    raise Exit(DONE if found.holds else FAILED_CASES)
+        _print(totals, detection.properties, f"{kind}, {totals['processes']:,} processes, seed {seed}", outcome)
+    raise Exit(DONE if detection.holds else FAILED_CASES)
 
 
 def _graph(file: Path | None, tasks: int, loops: int, seed: int, protocol: "Protocol") -> "Graph":
@@ -164,11 +164,11 @@ def _microseconds(milliseconds: float) -> int:
 
 
 def _in_json(totals: Mapping[str, int], properties: Sequence["Property"]) -> dict[str, Any]:
-    found = [
+    in_json = [
         {"name": property_.name, "holds": property_.holds, "problems": [*property_.problems]}
         for property_ in properties
     ]
-    return {"totals": dict(totals), "properties": found, "holds": all(property_.holds for property_ in properties)}
+    return {"totals": dict(totals), "properties": in_json, "holds": all(property_.holds for property_ in properties)}
 
 
 def _print(totals: Mapping[str, int], properties: Sequence["Property"], title: str, outcome: str) -> None:
@@ -177,7 +177,7 @@ def _print(totals: Mapping[str, int], properties: Sequence["Property"], title: s
         print_lines(
             [
                 f"{'holds ' if property_.holds else 'FAILED'} {property_.name}",
-                *(f"    {said}" for said in property_.problems),
+                *(f"    {problem}" for problem in property_.problems),
             ]
         )
     failed = [property_.name for property_ in properties if not property_.holds]

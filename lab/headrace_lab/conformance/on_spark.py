@@ -50,12 +50,12 @@ def representatives(cases: Sequence[Case]) -> list[Case]:
     """The cases that run through Spark's exchanges: for each kind of windows, accumulation and number of stages, that
     which expects the most panes of those with at most MOST_EPOCHS.
     """
-    found: dict[object, Case] = {}
+    by_kind: dict[object, Case] = {}
     for case in sorted(cases, key=_panes, reverse=True):
         first = case.stages[0]
         if _panes(case) and _epochs(case) <= MOST_EPOCHS:
-            found.setdefault((type(first.where), first.how.accumulation, len(case.stages)), case)
-    return list(found.values())
+            by_kind.setdefault((type(first.where), first.how.accumulation, len(case.stages)), case)
+    return list(by_kind.values())
 
 
 def _panes(case: Case) -> int:

@@ -14,11 +14,11 @@ from headrace_lab.conformance.schema import read_window
 
 def compare_panes(expect: Expect, panes: Sequence[Pane]) -> str | None:
     """How ``panes`` differ from what is expected; None if they do not."""
-    if (found := difference(PANES, expect.panes, panes)) is not None:
-        missing = f"Unmatched output: {found.missing} of {len(expect.panes)} expected panes"
-        more = f"Unexpected output: {found.unexpected} of {len(panes)} panes"
-        heads = [head for head, count in ((missing, found.missing), (more, found.unexpected)) if count]
-        return "\n".join([*heads, *found.lines])
+    if (differing := difference(PANES, expect.panes, panes)) is not None:
+        missing = f"Unmatched output: {differing.missing} of {len(expect.panes)} expected panes"
+        more = f"Unexpected output: {differing.unexpected} of {len(panes)} panes"
+        heads = [head for head, count in ((missing, differing.missing), (more, differing.unexpected)) if count]
+        return "\n".join([*heads, *differing.lines])
     if expect.ordered:
         return _in_order(expect.panes, panes)
     if expect.ordered_per_window:
@@ -49,15 +49,15 @@ def _list(title: str, lines: Iterable[str]) -> list[str]:
 class _Panes:
     """How panes are compared and written."""
 
-    def unequal(self, expected: Mapping[str, Any], found: Pane) -> list[str]:
-        """The attributes in which ``found`` is not what is ``expected``; one that does not say so is no retraction."""
-        attributes = _attributes(found)
+    def unequal(self, expected: Mapping[str, Any], actual: Pane) -> list[str]:
+        """The attributes in which ``actual`` is not what is ``expected``; one that does not say so is no retraction."""
+        attributes = _attributes(actual)
         wanted = {"retraction": False, **expected}
         return [name for name, value in wanted.items() if not _equal(name, value, attributes)]
 
-    def both(self, column: str, expected: Mapping[str, Any], found: Pane) -> tuple[str, str]:
+    def both(self, column: str, expected: Mapping[str, Any], actual: Pane) -> tuple[str, str]:
         """Both values of an attribute."""
-        there = found.timing if column == "timing_in" else _attributes(found)[column]
+        there = actual.timing if column == "timing_in" else _attributes(actual)[column]
         return _written(column, expected.get(column, False)), _written(column, there)
 
     def expected(self, row: Mapping[str, Any]) -> str:
@@ -66,9 +66,9 @@ class _Panes:
 
     def found(self, row: Pane) -> str:
         """All attributes of a pane."""
-        found = _attributes(row)
-        found.pop("values" if not isinstance(row.values[0], tuple) else "result")
-        return self.expected(found)
+        attributes = _attributes(row)
+        attributes.pop("values" if not isinstance(row.values[0], tuple) else "result")
+        return self.expected(attributes)
 
 
 PANES = _Panes()
@@ -94,28 +94,28 @@ def _attributes(pane: Pane) -> dict[str, Any]:
 def _equal(name: str, wanted: Any, attributes: Mapping[str, Any]) -> bool:
     if name == "timing_in":
         return attributes["timing"] in wanted
-    found = attributes[name]
+    actual = attributes[name]
     if name == "window":
-        return bool(read_window(wanted) == found)
+        return bool(read_window(wanted) == actual)
     if name == "key":
-        return str(wanted) == str(found)
+        return str(wanted) == str(actual)
     if name == "values":
-        return _equal_bags(wanted, found)
+        return _equal_bags(wanted, actual)
     if name == "timestamp" and isinstance(wanted, str):
-        return bool(found >= GLOBAL_WINDOW_END - 1 if wanted == "+inf" else found <= MIN_INSTANT)
-    return equal_values(wanted, found)
+        return bool(actual >= GLOBAL_WINDOW_END - 1 if wanted == "+inf" else actual <= MIN_INSTANT)
+    return equal_values(wanted, actual)
 
 
-def equal_values(wanted: Any, found: Any) -> bool:
+def equal_values(wanted: Any, actual: Any) -> bool:
     """Whether a value is the expected one; floats to an error."""
     numbers = (int, float)
-    if isinstance(wanted, float) or isinstance(found, float):
-        return isinstance(wanted, numbers) and isinstance(found, numbers) and equal_numbers(wanted, found)
-    return bool(wanted == found)
+    if isinstance(wanted, float) or isinstance(actual, float):
+        return isinstance(wanted, numbers) and isinstance(actual, numbers) and equal_numbers(wanted, actual)
+    return bool(wanted == actual)
 
 
-def _equal_bags(wanted: Sequence[Any], found: Sequence[Any]) -> bool:
-    left = list(found)
+def _equal_bags(wanted: Sequence[Any], actual: Sequence[Any]) -> bool:
+    left = list(actual)
     for value in wanted:
         at = next((i for i, other in enumerate(left) if equal_values(value, other)), None)
         if at is None:

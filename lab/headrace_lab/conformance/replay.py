@@ -76,8 +76,8 @@ def check(case: Case, outcomes: Sequence[StepOutcome]) -> str | None:
 def _check_answer(step: Step, outcome: StepOutcome) -> str | None:
     match step:
         case ExpectDropped(counts):
-            found = {cause: outcome.dropped.get(cause, 0) for cause in counts}
-            return None if found == counts else f"expected drops {dict(counts)}, found {found}"
+            dropped = {cause: outcome.dropped.get(cause, 0) for cause in counts}
+            return None if dropped == counts else f"expected drops {dict(counts)}, found {dropped}"
         case ExpectOutputWatermark(stages):
             marks = {stage: mark for stage, mark in enumerate(outcome.output_watermarks) if stage in stages}
             return None if marks == stages else f"expected output watermarks {dict(stages)}, found {marks}"

@@ -87,12 +87,12 @@ def watched(replays: Iterable[CaseReplay], total: int) -> Iterator[CaseReplay]:
         with bar:
             yield from bar.track(replays, total, description="cases")
         return
-    said = time.monotonic()
+    last_line_at = time.monotonic()
     for number, replay in enumerate(replays, start=1):
         yield replay
-        if time.monotonic() - said >= SECONDS_BETWEEN_LINES:
+        if time.monotonic() - last_line_at >= SECONDS_BETWEEN_LINES:
             print(f"{number} of {total} cases", file=sys.stderr)
-            said = time.monotonic()
+            last_line_at = time.monotonic()
 
 
 def run_file(path: Path, executor: CaseExecutor, only: str | None = None) -> list[CaseResult]:

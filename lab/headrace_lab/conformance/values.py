@@ -37,12 +37,12 @@ def stored_panes(files: Iterable[pa.Table], columns: ViewColumns) -> list[Pane]:
     """The panes of the last stage in an epoch, of which each file has those of some windows: retractions included,
     ordered by the emitting window's (end, start), then key, as a step's output is (semantics 3.2).
     """
-    found = [rows for file in files for rows in _by_window(file)]
+    windows = [rows for file in files for rows in _by_window(file)]
 
     def place(rows: Sequence[Row]) -> Any:  # the window that emitted them is as wide as they are together
         return max(map(_end, rows)), min(map(_start, rows)), tuple(rows[0][name] for name in columns.keys)
 
-    return [_pane(row, columns) for rows in sorted(found, key=place) for row in rows]
+    return [_pane(row, columns) for rows in sorted(windows, key=place) for row in rows]
 
 
 def _by_window(panes: pa.Table) -> list[list[Row]]:
@@ -54,7 +54,7 @@ def _by_window(panes: pa.Table) -> list[list[Row]]:
     for row in panes.to_pylist():
         begun += row["sequence"] == 0
         numbered.append((begun, row))
-    return [[row for _, row in rows] for _, rows in groupby(numbered, key=lambda each: each[0])]
+    return [[row for _, row in rows] for _, rows in groupby(numbered, key=lambda numbered_row: numbered_row[0])]
 
 
 def _pane(row: Row, columns: ViewColumns) -> Pane:

@@ -78,16 +78,16 @@ _VALUES: Mapping[Any, _Read] = {
 def _value(hint: Any) -> _Read | None:
     """How a part of type ``hint`` is read; None if JSON cannot say it."""
     if get_origin(hint) in (Union, type(int | None)):
-        hint, *_ = (each for each in get_args(hint) if each is not type(None))
+        hint, *_ = (argument for argument in get_args(hint) if argument is not type(None))
     return _VALUES.get(hint)
 
 
 def _parts(kind: type) -> dict[str, _Read] | None:
     """The parts of ``kind`` that cases can say; None if that is not enough."""
     hints = get_type_hints(kind)
-    found = {name: read for name in WORDS[kind].parts if (read := _value(hints[name])) is not None}
-    missing = WORDS[kind].parts.keys() - found.keys()
-    return None if any(WORDS[kind].parts[name] is REQUIRED for name in missing) else found
+    readers = {name: read for name in WORDS[kind].parts if (read := _value(hints[name])) is not None}
+    missing = WORDS[kind].parts.keys() - readers.keys()
+    return None if any(WORDS[kind].parts[name] is REQUIRED for name in missing) else readers
 
 
 def _reader(kind: type[_T], parts: Mapping[str, _Read]) -> Callable[[Json], _T]:
@@ -126,9 +126,9 @@ _SPELLED_FIELDS = {"delay", "align", "bytes", "attribute"}
 
 def _called(kind: type[_T]) -> Iterator[tuple[str, type[_T], dict[str, _Read]]]:
     """The classes of ``kind`` that cases can say: by which word, and with which parts."""
-    for name, each in words(kind).items():
-        if (parts := _parts(each)) is not None:
-            yield name.replace(" ", "_"), each, parts
+    for name, subclass in words(kind).items():
+        if (parts := _parts(subclass)) is not None:
+            yield name.replace(" ", "_"), subclass, parts
 
 
 def _fields(kinds: Iterable[tuple[str, type, Mapping[str, _Read]]]) -> frozenset[str]:
@@ -142,7 +142,7 @@ TRIGGERS: Mapping[str, Callable[[Json], Trigger]] = {
     **{name: _reader(kind, parts) for name, kind, parts in _called(Trigger)},
     **_SPELLED,
 }
-COMBINERS = frozenset(each.value for each, its in TRAITS.items() if not its.options and not its.timed) - {"collect"}
+COMBINERS = frozenset(kind.value for kind, its in TRAITS.items() if not its.options and not its.timed) - {"collect"}
 """Combiners of single values, whenever they came. Cases that collect name no combiner."""
 
 WINDOW_FIELDS = _fields(_called(WindowFn)) | {"transformed_output_time"}

@@ -59,8 +59,8 @@ class Detection:
 def detect(processes: Processes) -> Detection:
     """Run, and judge what every snapshot recorded."""
     processes.run()
-    found = [_judged(processes.behaviour, snapshot) for snapshot in processes.snapshots]
-    detected = [len(judged.recorded) for judged in found]
+    judgements = [_judged(processes.behaviour, snapshot) for snapshot in processes.snapshots]
+    detected = [len(judged.recorded) for judged in judgements]
     return Detection(
         detected,
         {
@@ -68,16 +68,18 @@ def detect(processes: Processes) -> Detection:
             "channels": len(processes.graph.channels),
             "events": len(processes.events),
             "begun": processes.begun,
-            "complete": len(found),
+            "complete": len(judgements),
             "detected": sum(map(bool, detected)),
             "processes_at_last": detected[-1] if detected else 0,
-            "logged": sum(len(log) for each in processes.snapshots for log in each.recorded.channels),
+            "logged": sum(len(log) for snapshot in processes.snapshots for log in snapshot.recorded.channels),
         },
         [
-            _property("completion", [] if found else ["no snapshot became complete"]),
-            _property("reachability", (problem for each in found for problem in _unreachable(each.snapshot))),
-            _property("stability", (problem for each in found for problem in each.without_stability())),
-            _property("detection", (problem for each in found for problem in each.missed())),
+            _property("completion", [] if judgements else ["no snapshot became complete"]),
+            _property(
+                "reachability", (problem for judgement in judgements for problem in _unreachable(judgement.snapshot))
+            ),
+            _property("stability", (problem for judgement in judgements for problem in judgement.without_stability())),
+            _property("detection", (problem for judgement in judgements for problem in judgement.missed())),
         ],
     )
 

@@ -69,12 +69,12 @@ def graph_in(file: Path) -> Graph:
     Tasks may be a number too, and are then called 0, 1 and so on; starts may be left out. Raises GraphError.
     """
     try:
-        found: Any = json.loads(file.read_text(encoding="utf-8"))
-        tasks = found["tasks"]
+        document: Any = json.loads(file.read_text(encoding="utf-8"))
+        tasks = document["tasks"]
         names = range(tasks) if isinstance(tasks, int) else tasks
         number = {name: place for place, name in enumerate(names)}
-        channels = tuple((number[start], number[end]) for start, end in found["channels"])
-        return Graph(len(names), channels, tuple(number[name] for name in found.get("starts", ())))
+        channels = tuple((number[start], number[end]) for start, end in document["channels"])
+        return Graph(len(names), channels, tuple(number[name] for name in document.get("starts", ())))
     except OSError as error:
         raise GraphError(f"{file} cannot be read: {error.strerror}") from error
     except KeyError as error:

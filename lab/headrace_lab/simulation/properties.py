@@ -41,8 +41,8 @@ def properties(world: World) -> list[Property]:
 
 
 def _property(name: str, problems: Iterator[str]) -> Property:
-    found = [problem for _, problem in zip(range(SHOWN), problems, strict=False)]
-    return Property(name, found)
+    shown = [problem for _, problem in zip(range(SHOWN), problems, strict=False)]
+    return Property(name, shown)
 
 
 def _unfinished(world: World) -> Iterator[str]:
@@ -87,9 +87,9 @@ def _restored(world: World, expected: Sequence[tuple[int, int]], once: bool) -> 
 
 
 def _differences(
-    what: str, expected: Sequence[tuple[int, int]], found: Sequence[tuple[int, int]], once: bool
+    what: str, expected: Sequence[tuple[int, int]], actual: Sequence[tuple[int, int]], once: bool
 ) -> Iterator[str]:
-    for task, (right, ours) in enumerate(zip(expected, found, strict=True)):
+    for task, (right, ours) in enumerate(zip(expected, actual, strict=True)):
         if right != ours if once else ours[0] < right[0]:
             yield f"{what}, task {task}: {ours[0]} records (sum {ours[1]:x}) instead of {right[0]} (sum {right[1]:x})"
 

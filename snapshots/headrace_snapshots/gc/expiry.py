@@ -338,8 +338,8 @@ class _Expiry:
         store = self._catalog.store
         with ThreadPoolExecutor(_DELETERS) as pool:
             for is_manifest in (True, False):
-                some = [path for path in paths if (self._kind(path) is ObjectKind.MANIFESTS) is is_manifest]
-                for _ in pool.map(store.delete, some):
+                batch = [path for path in paths if (self._kind(path) is ObjectKind.MANIFESTS) is is_manifest]
+                for _ in pool.map(store.delete, batch):
                     pass
 
     def _report(

@@ -99,9 +99,9 @@ class Lineages:
         main = [*self._line(head, head.refs.get(MAIN))]
         line = self._published(main, head.refs.get(PUBLISHED), 0, keep, cutoff)
         lines = self._replaced(head, main, keep, cutoff)
-        replaced = tuple(before for before, some in lines.items() if some)
+        replaced = tuple(before for before, line_positions in lines.items() if line_positions)
         given_up = self._given_up(head, keep, {position.id for position in main}, replaced)
-        kept = {position.id: position for some in (line, *lines.values()) for position in some}
+        kept = {position.id: position for line_positions in (line, *lines.values()) for position in line_positions}
         had = {*given_up, *(position.id for position in main)}
         had |= {position.id for before in lines for position in self._line(head, before.main)}
         for branch in sorted({*head.generations} - {MAIN}):

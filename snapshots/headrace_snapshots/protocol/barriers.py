@@ -353,7 +353,7 @@ class Task:
         part.state, effects = TASK_TABLE.step(part.state, event, _At(self, part, channel))
         if part.state is PartState.CLOSED:
             self._parts.pop(part.snapshot, None)
-            self._given_up = {each for each in (*self._given_up, part.snapshot) if each > self.taken}
+            self._given_up = {snapshot for snapshot in (*self._given_up, part.snapshot) if snapshot > self.taken}
         elif part.state is not PartState.EXPECTED:
             self._parts[part.snapshot] = part
         return effects

@@ -45,8 +45,8 @@ def scheme_of(uri: str) -> StoreScheme:
     """What kind of store ``uri`` is the root of. Raises FixConfigError when nobody has that kind."""
     # No URL parser: a path or key may hold any character, '#' and '?' too.
     scheme, separator, _ = uri.partition("://")
-    found = SCHEMES.get(scheme) if separator else None
-    if found is None:
-        forms = [found.form for name in SCHEMES.names() if (found := SCHEMES.get(name)) is not None]
+    store_scheme = SCHEMES.get(scheme) if separator else None
+    if store_scheme is None:
+        forms = [listed.form for name in SCHEMES.names() if (listed := SCHEMES.get(name)) is not None]
         raise FixConfigError(f"{shown(uri)!r} is not a root of a store: use {', '.join(forms[:-1])} or {forms[-1]}")
-    return found
+    return store_scheme

@@ -74,12 +74,12 @@ class LocalStore:
         return self._find("get", info.path, lambda file: _same(file, info))
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        def some(file: Path) -> bytes:
+        def read_part(file: Path) -> bytes:
             with file.open("rb") as content:
                 content.seek(start)
                 return content.read(length)
 
-        return self._find("get", path, some)
+        return self._find("get", path, read_part)
 
     def stat(self, path: str) -> ObjectInfo:
         return self._find("stat", path, lambda file: _info(path, file.stat()))
@@ -259,8 +259,8 @@ def _xxh3(hasher: xxhash.xxh3_64) -> str:
 
 def _sha256(file: Path) -> tuple[int, str]:
     with file.open("rb", buffering=0) as content:
-        found = hashlib.file_digest(content, "sha256").hexdigest()
-        return content.tell(), found
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+        return content.tell(), digest
 
 
 def _info(path: str, status: os.stat_result) -> ObjectInfo:

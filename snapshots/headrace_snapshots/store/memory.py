@@ -44,8 +44,8 @@ class _Shelf:
         begin = max(
             bisect_left(self.order, (sort_key(prefix),)), bisect_right(self.order, (sort_key(start_after), start_after))
         )
-        found = takewhile(lambda path: path.startswith(prefix), (path for _, path in islice(self.order, begin, None)))
-        return [(path, self.objects[path]) for path in found]
+        paths = takewhile(lambda path: path.startswith(prefix), (path for _, path in islice(self.order, begin, None)))
+        return [(path, self.objects[path]) for path in paths]
 
 
 _shelves: dict[str, _Shelf] = {}
@@ -104,9 +104,9 @@ class MemoryStore:
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         with self._shelf.lock:
-            found = self._shelf.find(prefix, start_after)
+            objects = self._shelf.find(prefix, start_after)
         self.requests.add("list")
-        for position, (path, data) in enumerate(found):
+        for position, (path, data) in enumerate(objects):
             if position and position % PAGE == 0:
                 self.requests.add("list")
             yield _info(path, data)

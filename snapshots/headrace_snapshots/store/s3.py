@@ -146,8 +146,8 @@ class S3Store:
         return self._repeat(path, lambda key: self._get_range(key, start, length)) if length else b""
 
     def stat(self, path: str) -> ObjectInfo:
-        found = self._repeat(path, lambda key: self._client.stat_object(self._bucket, key))
-        return ObjectInfo(path, found.size or 0, _etag(found.etag))
+        stat = self._repeat(path, lambda key: self._client.stat_object(self._bucket, key))
+        return ObjectInfo(path, stat.size or 0, _etag(stat.etag))
 
     def digested(self, path: str) -> None:
         return None
@@ -230,7 +230,7 @@ class S3Store:
 
     def _page(self, start_after: str, key_prefix: str) -> tuple[ObjectInfo, ...]:
         after = self._base + start_after if start_after else None
-        found = self._client.list_objects(self._bucket, prefix=key_prefix, recursive=True, start_after=after)
+        objects = self._client.list_objects(self._bucket, prefix=key_prefix, recursive=True, start_after=after)
         return tuple(
             ObjectInfo(
                 (o.object_name or "").removeprefix(self._base),
@@ -238,7 +238,7 @@ class S3Store:
                 _etag(o.etag),
                 modified=None if o.last_modified is None else int(o.last_modified.timestamp() * 1_000_000),
             )
-            for o in islice(found, PAGE)
+            for o in islice(objects, PAGE)
         )
 
     def _repeat(self, path: str, operation: Callable[[str], Result], *, conditional: bool = False) -> Result:

@@ -85,15 +85,15 @@ class ProfileKeys(Provider):
 
     def retrieve(self) -> Credentials:
         """The keys. Raises S3KeysError."""
-        found = profile_of(self._variables)
-        access, secret = found.get("aws_access_key_id"), found.get("aws_secret_access_key")
+        profile = profile_of(self._variables)
+        access, secret = profile.get("aws_access_key_id"), profile.get("aws_secret_access_key")
         if not access or not secret:
             raise S3KeysError(
                 f"profile {self._variables.get('AWS_PROFILE') or 'default'} has no aws_access_key_id and "
                 "aws_secret_access_key in ~/.aws/credentials (or AWS_SHARED_CREDENTIALS_FILE): add them. Headrace "
                 "takes a role from HEADRACE_S3_ROLE_ARN, not from a profile"
             )
-        return Credentials(access, secret, found.get("aws_session_token"))
+        return Credentials(access, secret, profile.get("aws_session_token"))
 
 
 def keys_of(variables: Mapping[str, str]) -> Provider:
@@ -112,7 +112,7 @@ def profile_of(variables: Mapping[str, str]) -> Mapping[str, str]:
     """What the files of profiles say of the chosen one, nothing if there is none. Raises S3KeysError."""
     name = variables.get("AWS_PROFILE") or "default"
     home = Path(variables.get("HOME") or Path.home())
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for variable, usual, section in (
         ("AWS_CONFIG_FILE", "config", name if name == "default" else f"profile {name}"),
         ("AWS_SHARED_CREDENTIALS_FILE", "credentials", name),
@@ -127,8 +127,8 @@ def profile_of(variables: Mapping[str, str]) -> Mapping[str, str]:
         if not readable:
             raise S3KeysError(f"{file} is no file of AWS profiles that can be read: correct it, or name another")
         if parser.has_section(section):
-            found |= parser.items(section)
-    return found
+            settings |= parser.items(section)
+    return settings
 
 
 def _source(variables: Mapping[str, str]) -> Provider:
@@ -206,9 +206,9 @@ def _from_sts(variables: Mapping[str, str], form: Mapping[str, str], asker: Cred
     answer = _http().request("POST", url.geturl(), body=body, headers=sent)
     if answer.status != 200:
         raise ValueError(f"status code {answer.status}")
-    found = {part.tag.rpartition("}")[2]: part.text or "" for part in ElementTree.fromstring(answer.data).iter()}  # noqa: S314
+    fields = {part.tag.rpartition("}")[2]: part.text or "" for part in ElementTree.fromstring(answer.data).iter()}  # noqa: S314
     return Credentials(
-        found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"], from_iso8601utc(found["Expiration"])
+        fields["AccessKeyId"], fields["SecretAccessKey"], fields["SessionToken"], from_iso8601utc(fields["Expiration"])
     )
 
 

@@ -262,5 +262,5 @@ def _late(late: int | None, records: int) -> str:
         return "records of windows that have expired by then are late"
     if not late:
         return "behind the watermark of main none of them is late"
-    some = "all" if late == records else f"{late:,}"
-    return f"behind the watermark of main {some} of them are late, since their windows have expired"
+    how_many = "all" if late == records else f"{late:,}"
+    return f"behind the watermark of main {how_many} of them are late, since their windows have expired"

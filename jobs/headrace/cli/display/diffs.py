@@ -17,8 +17,8 @@ def print_diff(diff: "SnapshotDiff") -> None:
     """What differs; what is the same in both is left out, but for numbers of rows."""
     names = {"before": diff.snapshots.before, "after": diff.snapshots.after, "common ancestor": diff.ancestor}
     print_fields({side: _named(name) for side, name in names.items()}, diff.pipeline)
-    if said := [*_said(diff)]:
-        print_table(["", "before", "after"], said)
+    if table_rows := [*_said(diff)]:
+        print_table(["", "before", "after"], table_rows)
     if inputs := [*_inputs(diff.inputs)]:
         print_table(["input", "files", "number", "such as"], inputs)
     tables = {**{stage.table: stage.state for stage in diff.stages}, IDS: diff.ids}

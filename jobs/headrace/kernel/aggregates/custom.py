@@ -107,11 +107,11 @@ class CustomPart(AccumulatorPart):
         values = _to_own(known.value)
         if known.sign is None:
             return self.calls.fold(to_lists(values, known.groups))
-        came, went = (
+        arrived, withdrawn = (
             to_lists(values.filter(pa.array(chosen)), known.groups.within(chosen))
             for chosen in (known.sign > 0, known.sign < 0)
         )
-        return self.calls.fold_both(came, went)
+        return self.calls.fold_both(arrived, withdrawn)
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
         return self.calls.gather(to_lists(parts, groups))

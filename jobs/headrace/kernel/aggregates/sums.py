@@ -62,8 +62,10 @@ class IntegerSumPart(AccumulatorPart):
         if not len(values) or values.min() > np.iinfo(np.int64).min:
             return integers.total(values * sign, groups)
         # the smallest integer has no opposite
-        came, went = (integers.total(np.where(one, values, 0), groups) for one in (sign > 0, sign < 0))
-        return integers.as_wide(came) - integers.as_wide(went)
+        arrived, withdrawn = (
+            integers.total(np.where(has_sign, values, 0), groups) for has_sign in (sign > 0, sign < 0)
+        )
+        return integers.as_wide(arrived) - integers.as_wide(withdrawn)
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
         return self._stored(integers.total_of_stored(parts, groups), groups)
@@ -86,11 +88,11 @@ class DecimalSumPart(AccumulatorPart):
         if known.sign is None:
             return self.gathered(known.value, known.groups)
         nothing = pa.scalar(0, known.value.type)
-        came, went = (
+        arrived, withdrawn = (
             integers.total_of_stored(pc.if_else(pa.array(chosen), known.value, nothing), known.groups)
             for chosen in (known.sign > 0, known.sign < 0)
         )
-        return integers.stored(integers.as_wide(came) - integers.as_wide(went), self.type, known.groups)
+        return integers.stored(integers.as_wide(arrived) - integers.as_wide(withdrawn), self.type, known.groups)
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
         return integers.stored(integers.total_of_stored(parts, groups), self.type, groups)

@@ -53,13 +53,13 @@ class TriggerBatches:
         """Tell it of signals."""
         names = sorted({*self.trigger.signals})
 
-        def told(progress: Progress, moment: TriggerMoment, *came: bool) -> Progress:
+        def after_signals(progress: Progress, moment: TriggerMoment, *has_come: bool) -> Progress:
             state, finished = progress
-            for name in compress(names, came):
+            for name in compress(names, has_come):
                 state = self.trigger.on_signal(state, name, moment)
             return Progress(checked_state(self.trigger, state), finished)
 
-        return self._changed("take a signal", told, columns)
+        return self._changed("take a signal", after_signals, columns)
 
     def on_fire(self, *columns: pa.Array) -> pa.Array:
         """Its window fires."""

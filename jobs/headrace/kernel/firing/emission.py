@@ -144,13 +144,13 @@ class _Joined:
 
 
 def _joined(records: "list[_Records]", stage: CompiledStage) -> _Joined:
-    sizes = [len(some.row) for some in records]
+    sizes = [len(part.row) for part in records]
     return _Joined(
-        row=np.concatenate([some.row for some in records]),
-        moment=np.repeat([some.moment for some in records], sizes),
-        place=np.concatenate([some.place for some in records]),
-        is_retraction=np.repeat([some.is_retraction for some in records], sizes),
-        panes=pa.concat_arrays([some.panes.cast(stage.pane_type) for some in records]),
+        row=np.concatenate([part.row for part in records]),
+        moment=np.repeat([part.moment for part in records], sizes),
+        place=np.concatenate([part.place for part in records]),
+        is_retraction=np.repeat([part.is_retraction for part in records], sizes),
+        panes=pa.concat_arrays([part.panes.cast(stage.pane_type) for part in records]),
     )
 
 

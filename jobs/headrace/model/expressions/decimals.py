@@ -26,8 +26,8 @@ def billionths(value: Decimal | int) -> int | None:
         return 0
     if shift > PRECISION or -shift > len(digits):
         return None
-    found, rest = divmod(whole * 10 ** max(shift, 0), 10 ** max(-shift, 0))
-    return None if rest or not fits(found) else (-found if sign else found)
+    units, rest = divmod(whole * 10 ** max(shift, 0), 10 ** max(-shift, 0))
+    return None if rest or not fits(units) else (-units if sign else units)
 
 
 def fits(billionths: int) -> bool:

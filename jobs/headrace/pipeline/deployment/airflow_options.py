@@ -41,13 +41,13 @@ class AirflowOptions:
     def over(self, defaults: "AirflowOptions") -> "AirflowOptions":
         """These options, and where they say nothing ``defaults``; tags, arguments and environment are put together."""
         given = {part.name: getattr(self, part.name) for part in fields(self)}
-        said = {name: value for name, value in given.items() if value not in (None, (), {})}
+        stated = {name: value for name, value in given.items() if value not in (None, (), {})}
         both = {
             "tags": tuple(dict.fromkeys((*defaults.tags, *self.tags))),
             "default_args": {**defaults.default_args, **self.default_args},
             "env": {**defaults.env, **self.env},
         }
-        return replace(defaults, **{**said, **both})
+        return replace(defaults, **{**stated, **both})
 
 
 @keywords
@@ -116,23 +116,23 @@ def _start(given: Arguments, start: object) -> datetime:
         if start.tzinfo is None:
             raise given.wrong("start_date", start, "give its time zone, such as tzinfo=UTC")
         return start
-    found: date = given.instance("start_date", start, date, "date(2026, 1, 1)")
-    return datetime(found.year, found.month, found.day, tzinfo=UTC)
+    day: date = given.instance("start_date", start, date, "date(2026, 1, 1)")
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def _function(given: Arguments, name: str, value: object) -> str | None:
     if value is None:
         return None
-    found = given.text(name, value, _CALLBACK)
-    if not _REFERENCE.fullmatch(found):
+    reference = given.text(name, value, _CALLBACK)
+    if not _REFERENCE.fullmatch(reference):
         raise given.wrong(name, value, f"write module:function, such as {_CALLBACK!r}")
-    return found
+    return reference
 
 
 def _mapping(given: Arguments, name: str, value: object, of: type[Any], example: str) -> Mapping[str, Any]:
     if value is None:
         return {}
-    found: Mapping[str, Any] = given.instance(name, value, Mapping, example)  # type: ignore[type-abstract]
-    if not all(isinstance(key, str) and isinstance(each, of) for key, each in found.items()):
+    mapping: Mapping[str, Any] = given.instance(name, value, Mapping, example)  # type: ignore[type-abstract]
+    if not all(isinstance(key, str) and isinstance(item, of) for key, item in mapping.items()):
         raise given.wrong(name, value, f"give {'text' if of is str else 'values'} by name, such as {example}")
-    return dict(found)
+    return dict(mapping)

@@ -82,10 +82,10 @@ def on_assets(uris: Sequence[str], *, or_at: Times | None = None) -> AssetSchedu
 
 def at_times(given: Arguments, schedule: object, *, name: str = "schedule") -> Times:
     """The argument ``name`` of ``given``, which is a schedule by times alone. Raises PipelineError."""
-    found = scheduled(given, schedule, name=name)
-    if found is None or isinstance(found, AssetSchedule):
+    times = scheduled(given, schedule, name=name)
+    if times is None or isinstance(times, AssetSchedule):
         raise given.wrong(name, schedule, _TIMES)
-    return found
+    return times
 
 
 def scheduled(given: Arguments, schedule: object, *, name: str = "schedule") -> Schedule | None:

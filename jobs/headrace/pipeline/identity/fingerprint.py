@@ -40,16 +40,16 @@ def definition(pipeline: Pipeline) -> dict[str, Any]:
     return meant
 
 
-def parts(said: Mapping[str, Any]) -> dict[str, str]:
+def parts(stored: Mapping[str, Any]) -> dict[str, str]:
     """Digests of the parts of a ``definition``, by their names: they say which part of a pipeline has changed where its
     fingerprint has.
     """
-    named: dict[str, Any] = {"format": said["format"], "inputs": [given["name"] for given in said["inputs"]]}
-    for given in said["inputs"]:
+    named: dict[str, Any] = {"format": stored["format"], "inputs": [given["name"] for given in stored["inputs"]]}
+    for given in stored["inputs"]:
         named |= {f"inputs/{given['name']}/{part}": value for part, value in given.items() if part != "name"}
-    if "deduplicate" in said:
-        named["deduplicate"] = said["deduplicate"]
-    for number, stage in enumerate(said["stages"], start=1):
+    if "deduplicate" in stored:
+        named["deduplicate"] = stored["deduplicate"]
+    for number, stage in enumerate(stored["stages"], start=1):
         named |= {f"stages/{number}/{part}": value for part, value in stage.items()}
         named |= {f"stages/{number}/what/{name}": value for name, value in stage["what"]}
         named[f"stages/{number}/what"] = [name for name, _ in stage["what"]]

@@ -40,15 +40,15 @@ class Renamed:
 
 def renamed(pipeline: Pipeline, before: Mapping[str, Any]) -> Renamed:
     """The definition ``before`` (``fingerprint.definition``) with the names that ``pipeline`` declares."""
-    said: list[dict[str, Any]] = [*before["stages"]]
+    stored_stages: list[dict[str, Any]] = [*before["stages"]]
     stages: list[Formerly] = []
     above: Mapping[str, str] = {}
     for number, (stage, old) in enumerate(zip(pipeline.stages, before["stages"], strict=False)):
         formerly = _formerly(stage, old)
-        said[number] = _stage_renamed(old, formerly, above)
+        stored_stages[number] = _stage_renamed(old, formerly, above)
         stages.append(formerly)
         above = formerly.renamed
-    return Renamed({**before, "stages": said}, stages)
+    return Renamed({**before, "stages": stored_stages}, stages)
 
 
 def _formerly(stage: Stage, old: Mapping[str, Any]) -> Formerly:
@@ -58,7 +58,7 @@ def _formerly(stage: Stage, old: Mapping[str, Any]) -> Formerly:
     declared = {a: b for a, b in stage.aggregation.renamed.items() if a in then and b not in then}
     claims = Counter(declared.values())  # two columns cannot both be the same one: neither is
     names = {a: b for a, b in declared.items() if claims[b] == 1 and _is_same_kind(stage, b, is_key=a in keys)}
-    return Formerly(*({names.get(name, name): name for name in some} for some in (keys, values)))
+    return Formerly(*({names.get(name, name): name for name in columns} for columns in (keys, values)))
 
 
 def _is_same_kind(stage: Stage, name: str, *, is_key: bool) -> bool:
@@ -66,19 +66,19 @@ def _is_same_kind(stage: Stage, name: str, *, is_key: bool) -> bool:
 
 
 def _stage_renamed(old: Mapping[str, Any], formerly: Formerly, above: Mapping[str, str]) -> dict[str, Any]:
-    said = {part: _reading(value, above) for part, value in old.items()}
+    stage_then = {part: _reading(value, above) for part, value in old.items()}
     for part, columns in (("key", formerly.keys), ("what", formerly.values)):
-        said[part] = [[name, value] for name, (_, value) in zip(columns, said[part], strict=True)]
-    return said
+        stage_then[part] = [[name, value] for name, (_, value) in zip(columns, stage_then[part], strict=True)]
+    return stage_then
 
 
-def _reading(said: Any, names: Mapping[str, str]) -> Any:
+def _reading(value: Any, names: Mapping[str, str]) -> Any:
     """A part of a definition that reads columns by these ``names``, which are old ones."""
-    match said:
+    match value:
         case ["column", str(name)]:
             return ["column", names.get(name, name)]
         case list():
-            return [_reading(part, names) for part in said]
+            return [_reading(part, names) for part in value]
         case dict():
-            return {part: _reading(each, names) for part, each in said.items()}
-    return said
+            return {part: _reading(item, names) for part, item in value.items()}
+    return value

@@ -93,8 +93,8 @@ class _Reached:
         inner = [node for node in ast.walk(statement) if isinstance(node, ast.Import | ast.ImportFrom)]
         for name, attributes in _reads(statement):
             self._reach(module, name, attributes)
-            for each in inner:
-                self._follow(module, each, name, attributes)
+            for inner_statement in inner:
+                self._follow(module, inner_statement, name, attributes)
 
     def _follow(
         self, module: str, statement: ast.Import | ast.ImportFrom, name: str, attributes: tuple[str, ...]

@@ -129,14 +129,14 @@ class Limits:
 
     def given(self) -> Iterator[tuple[str, Limit[Any]]]:
         """The limits that there are, by name."""
-        for each in fields(self):
-            if (found := getattr(self, each.name)) is not None:
-                yield each.name, found
+        for limit_field in fields(self):
+            if (limit := getattr(self, limit_field.name)) is not None:
+                yield limit_field.name, limit
 
     def lines(self) -> Iterator[str]:
         """For people: a line for each."""
-        for name, found in self.given():
-            yield f"{WORDS[name]}: {found.describe()}"
+        for name, limit in self.given():
+            yield f"{WORDS[name]}: {limit.describe()}"
 
 
 def bound_text(bound: Amount | Duration) -> str:
@@ -155,19 +155,19 @@ def _of_records(given: Arguments, name: str, value: object) -> Limit[Amount] | N
     if value is None:
         return None
     warn, fail = (value.warn, value.fail) if isinstance(value, Limit) else (None, value)
-    found: Limit[Amount] = Limit(_amount(given, name, warn), _amount(given, name, fail))
-    if type(found.warn) is type(found.fail):
-        _check_order(given, name, value, _size(found.warn), _size(found.fail))
-    return found
+    limit: Limit[Amount] = Limit(_amount(given, name, warn), _amount(given, name, fail))
+    if type(limit.warn) is type(limit.fail):
+        _check_order(given, name, value, _size(limit.warn), _size(limit.fail))
+    return limit
 
 
 def _of_age(given: Arguments, name: str, value: object) -> Limit[Duration] | None:
     if value is None:
         return None
     warn, fail = (value.warn, value.fail) if isinstance(value, Limit) else (value, None)
-    found = Limit(_age(given, name, warn), _age(given, name, fail))
-    _check_order(given, name, value, found.warn, found.fail)
-    return found
+    limit = Limit(_age(given, name, warn), _age(given, name, fail))
+    _check_order(given, name, value, limit.warn, limit.fail)
+    return limit
 
 
 def _amount(given: Arguments, name: str, value: object) -> Amount | None:

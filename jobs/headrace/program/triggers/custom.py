@@ -65,8 +65,8 @@ class CustomNode(Node):
     def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         elements = Column(self._elements)
         state = self._changed(program, "on_element", state, bundle.arrived, moment, elements)
-        came = [bundle.heard.get(name, FALSE) for name in self.own_signals]
-        return self._changed(program, "on_signals", state, any_of(*came), moment, *came)
+        has_come = [bundle.heard.get(name, FALSE) for name in self.own_signals]
+        return self._changed(program, "on_signals", state, any_of(*has_come), moment, *has_come)
 
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return program.let("ready", coalesce(self._call("ready", state, Literal(True), moment), False))

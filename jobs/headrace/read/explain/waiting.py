@@ -132,8 +132,8 @@ class Readiness:
         window_facts = self.facts(
             rows.select([*self._decisive, c.NEW]).take(pa.array([*first.values()], pa.int64())), clocks
         )
-        said = dict(zip(first, (waits_for(self.condition(facts)) for facts in window_facts), strict=True))
-        return [said[decisive] for decisive in alike]
+        reasons = dict(zip(first, (waits_for(self.condition(facts)) for facts in window_facts), strict=True))
+        return [reasons[decisive] for decisive in alike]
 
     def facts(self, rows: pa.RecordBatch, clocks: StageClocks, held: str = "") -> Iterator[WindowFacts]:
         """What is known of each of ``rows``, which are state of open windows, under ``clocks``."""

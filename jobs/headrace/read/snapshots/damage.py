@@ -35,10 +35,10 @@ def ways_out(catalog: Catalog, ref: str | None) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        said = None if _COMMAND in str(error) else advice(catalog, ref, str(error))
-        if said is None:
+        way_out = None if _COMMAND in str(error) else advice(catalog, ref, str(error))
+        if way_out is None:
             raise
-        raise type(error)(f"{error}. {said}") from error
+        raise type(error)(f"{error}. {way_out}") from error
 
 
 def advice(catalog: Catalog, ref: str | None, message: str) -> str | None:

@@ -137,11 +137,11 @@ def without_copies(
     on_unknown: Callable[[Set[str]], None] = lambda paths: None,
 ) -> dict[str, list[LandedFile]]:
     """``files`` without copies of records whose original files a run that continues from ``manifest`` reads."""
-    copies = left_out(catalog, manifest, (file.path for some in files.values() for file in some))
+    copies = left_out(catalog, manifest, (file.path for landed in files.values() for file in landed))
     if copies.unknown:
         on_unknown(copies.unknown)
-    rest = {name: [file for file in some if file.path not in copies] for name, some in files.items()}
-    return {name: some for name, some in rest.items() if some}
+    rest = {name: [file for file in landed if file.path not in copies] for name, landed in files.items()}
+    return {name: landed for name, landed in rest.items() if landed}
 
 
 def input_file(file: stored.InputFile) -> LandedFile:

@@ -36,13 +36,13 @@ def damage_under(catalog: Catalog, manifest: Manifest) -> list[str]:
         *_found(partial(_node_problem, catalog), _turn(nodes, NODES, manifest.epoch)),
     ]
     advised = ((problem, advice(catalog, MAIN, problem)) for problem in problems)
-    return [f"{problem}. {said}" if said is not None else problem for problem, said in advised]
+    return [f"{problem}. {way_out}" if way_out is not None else problem for problem, way_out in advised]
 
 
-def _turn(all_: Sequence[Looked], some: int, epoch: int) -> list[Looked]:
+def _turn(all_: Sequence[Looked], count: int, epoch: int) -> list[Looked]:
     """So many of them, from where that epoch's turn begins."""
-    begin = epoch * some % max(len(all_), 1)
-    return [*all_[begin : begin + some], *all_[: max(0, min(begin, begin + some - len(all_)))]]
+    begin = epoch * count % max(len(all_), 1)
+    return [*all_[begin : begin + count], *all_[: max(0, min(begin, begin + count - len(all_)))]]
 
 
 def _found(problem: "partial[str | None]", objects: Sequence[Looked]) -> Iterator[str]:

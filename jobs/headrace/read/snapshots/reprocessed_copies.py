@@ -86,9 +86,9 @@ def left_out(catalog: Catalog, manifest: Manifest | None, paths: Iterable[str]) 
     """The input files among ``paths`` that a run from ``manifest`` leaves out (None: from the beginning)."""
     copies: set[str] = set()
     unknown: set[str] = set()
-    some = [path for path in paths if PurePosixPath(path).name.startswith(AGAIN)]
+    named_again = [path for path in paths if PurePosixPath(path).name.startswith(AGAIN)]
     for view in (View.LATE, View.REJECTED):
-        named = {path: of for path in some if (of := landed_from(path, view)) is not None}
+        named = {path: of for path in named_again if (of := landed_from(path, view)) is not None}
         known = dropped(catalog, manifest, view) if named else {}
         out = {path: of for path, of in named.items() if of not in known}
         if manifest is not None and any(_epoch(of) <= manifest.epoch for of in out.values()):

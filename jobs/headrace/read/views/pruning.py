@@ -78,17 +78,17 @@ class Needed:
 ALL: Final = Needed()
 
 
-def needed(said: Iterable[ColumnBounds], keys: Mapping[str, DataType]) -> Needed:
-    """Where rows are for which all is true that is ``said``; ``keys`` are the columns of the key, in order."""
-    bounds = list(said)
+def needed(stated: Iterable[ColumnBounds], keys: Mapping[str, DataType]) -> Needed:
+    """Where rows are for which all ``stated`` bounds hold; ``keys`` are the columns of the key, in order."""
+    bounds = list(stated)
     windows = [_interval(bound) for bound in bounds if bound.column in (WINDOW_START, WINDOW_END)]
     epochs = [_interval(bound) for bound in bounds if bound.column == _EPOCH]
     return Needed(_groups(bounds, keys), reduce(_narrower, windows, _ANY), reduce(_narrower, epochs, _ANY))
 
 
-def _groups(said: Sequence[ColumnBounds], keys: Mapping[str, DataType]) -> frozenset[int] | None:
+def _groups(bounds: Sequence[ColumnBounds], keys: Mapping[str, DataType]) -> frozenset[int] | None:
     values = [
-        min((bound.values for bound in said if bound.column == name and not bound.is_range), key=len, default=None)
+        min((bound.values for bound in bounds if bound.column == name and not bound.is_range), key=len, default=None)
         for name in keys
     ]
     known = [of_column for of_column in values if of_column is not None]
@@ -109,10 +109,10 @@ def _groups(said: Sequence[ColumnBounds], keys: Mapping[str, DataType]) -> froze
     return frozenset(group_of(hashes(columns)).tolist())
 
 
-def _interval(said: ColumnBounds) -> Pair:
-    if not said.values:
+def _interval(bounds: ColumnBounds) -> Pair:
+    if not bounds.values:
         return _GREATEST, _LEAST
-    low, high = (said.values[0], said.values[-1]) if said.is_range else (min(said.values), max(said.values))
+    low, high = (bounds.values[0], bounds.values[-1]) if bounds.is_range else (min(bounds.values), max(bounds.values))
     return _LEAST if low is None else low, _GREATEST if high is None else high
 
 

@@ -100,7 +100,7 @@ class PipelineHandle(PipelineReader):
         from headrace.runs.modes import Mode
         from headrace.runs.options import RunOptions, parse_clock
 
-        options_given = checked(
+        opts = checked(
             "run",
             max_epochs=max_epochs,
             files_per_epoch=files_per_epoch,
@@ -115,10 +115,10 @@ class PipelineHandle(PipelineReader):
         )
         replayed = checked("run", from_branch=from_branch, clock=clock, clock_step=clock_step)
         if publish is None:
-            options_given["publish"] = options_given["branch"] == MAIN and options_given["mode"] is not Mode.REPLAY
+            opts["publish"] = opts["branch"] == MAIN and opts["mode"] is not Mode.REPLAY
         options = RunOptions(
             self._new_run_id(),
-            **options_given,
+            **opts,
             from_branch=replayed["from_branch"],
             clock=parse_clock(replayed["clock"], replayed["clock_step"]),
             allow_new_aggregates=Arguments("run").flag("allow_new_aggregates", allow_new_aggregates),
@@ -149,16 +149,14 @@ class PipelineHandle(PipelineReader):
         from headrace.runs.client.recording import backfill_recorded
         from headrace.runs.options import RunOptions, parse_span
 
-        options_given = checked(
-            "backfill", files_per_epoch=files_per_epoch, bytes_per_epoch=bytes_per_epoch, executor=executor
-        )
+        opts = checked("backfill", files_per_epoch=files_per_epoch, bytes_per_epoch=bytes_per_epoch, executor=executor)
         range_and_branch = checked("backfill", start=start, end=end, branch=branch, promote=promote)
         options = RunOptions(
             self._new_run_id(),
             branch=range_and_branch["branch"] or MAIN,
             span=parse_span(range_and_branch["start"], range_and_branch["end"]),
             promotes=bool(range_and_branch["promote"]),
-            **options_given,
+            **opts,
         )
         definition = self._needed_definition(pipeline, "backfill")
         return backfill_recorded(definition, self.root, options, told_to(listener), started_by=self._started_by)
@@ -180,10 +178,10 @@ class PipelineHandle(PipelineReader):
         from headrace.runs.client.recording import run_recorded
         from headrace.runs.options import RunOptions
 
-        options_given = checked("recover", executor=executor, publish=publish)
+        opts = checked("recover", executor=executor, publish=publish)
         to = self._id_of(Arguments("recover").text("snapshot", snapshot, "3f0c9a7be2d14c55"))
         definition = self._needed_definition(pipeline, "recover")
-        options = RunOptions(self._new_run_id(), snapshot=to, **options_given)
+        options = RunOptions(self._new_run_id(), snapshot=to, **opts)
         return run_recorded("recover", definition, self.root, options, told_to(listener))
 
     def replay_late(

@@ -66,8 +66,8 @@ def put_rows(
 ) -> tuple[DataFile, ...]:
     """``rows`` as ``ParquetWriter`` stores them."""
     putting = ParquetWriter(store, name, hashed)
-    for some in rows:
-        putting.add(some)
+    for batch in rows:
+        putting.add(batch)
     return putting.done()
 
 
@@ -119,8 +119,8 @@ class _Parquet:
         if self._hashed is not None:
             rows, hashed = in_order(rows, self._hashed(rows))
         for at in range(0, rows.num_rows, CHUNK_ROWS):
-            some = slice(at, at + CHUNK_ROWS)
-            self._add_chunk(rows[some], None if hashed is None else hashed[some])
+            chunk = slice(at, at + CHUNK_ROWS)
+            self._add_chunk(rows[chunk], None if hashed is None else hashed[chunk])
         self._rows += rows.num_rows
 
     def _add_chunk(self, rows: pa.RecordBatch, hashed: Hashes | None) -> None:

@@ -181,8 +181,8 @@ def _with_pytest(files: Sequence[Path]) -> Iterator[Tested]:
         command += ["--continue-on-collection-errors"]
         done = subprocess.run([*command, *_plugin(), *map(str, files)], capture_output=True, text=True, check=False)
         if done.returncode not in _PYTEST_RAN or not report.is_file():
-            said = (done.stdout + done.stderr).strip()[-_SHOWN:]
-            raise UnitTestError(f"pytest did not run the tests (exit code {done.returncode}):\n{said}")
+            output = (done.stdout + done.stderr).strip()[-_SHOWN:]
+            raise UnitTestError(f"pytest did not run the tests (exit code {done.returncode}):\n{output}")
         cases = list(ElementTree.parse(report).iter("testcase"))  # noqa: S314 (pytest has just written it)
     for case in cases:
         yield _of_pytest(case)
