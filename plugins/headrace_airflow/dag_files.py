@@ -31,8 +31,8 @@ def asked_for() -> Mapping[str, DAG]:
         return {} if dag is None else {dag_id: dag}
     dags: dict[str, DAG] = {}
     for root in served_roots().roots:
-        found = built(root)
-        dags |= {**found.dags, **decision_dags(root, found.pipelines)}
+        of_root = built(root)
+        dags |= {**of_root.dags, **decision_dags(root, of_root.pipelines)}
     return dags
 
 

@@ -32,17 +32,17 @@ def built(root: Root) -> Built:
     """The DAGs of every registered pipeline of ``root`` of which there can be some. One of Headrace's own that cannot
     be built leaves its pipeline none; a family of others, only itself.
     """
-    found = root.files()
+    files = root.files()
     dags: dict[str, DAG] = {}
     names: list[str] = []
-    broken = dict(found.broken)
-    for each in root.rooted(found):
+    broken = dict(files.broken)
+    for rooted in root.rooted(files):
         for families in _families():
             try:
-                dags |= dags_of(each, families)
-                names.append(each.name)
+                dags |= dags_of(rooted, families)
+                names.append(rooted.name)
             except Exception as error:  # whatever Airflow says of this one, the others stay
-                broken[each.file] = _said(each, error)
+                broken[rooted.file] = _said(rooted, error)
     return Built(dags, [*dict.fromkeys(names)], broken)
 
 
@@ -50,24 +50,24 @@ def broken_files(root: Root) -> Mapping[Path, str]:
     """What ``built`` finds wrong with files. Of pipelines whose Headrace DAGs differ in nothing that Airflow could
     refuse, only one has them built.
     """
-    found = root.files()
-    broken = dict(found.broken)
+    files = root.files()
+    broken = dict(files.broken)
     accepted: list[DagSettings] = []
-    for each in root.rooted(found):
+    for rooted in root.rooted(files):
         own, *others = _families()
         try:
-            settings = DagSettings.of(each)
+            settings = DagSettings.of(rooted)
             if settings is None or settings not in accepted:
-                dags_of(each, own)
+                dags_of(rooted, own)
             if settings is not None and settings not in accepted:
                 accepted.append(settings)
         except Exception as error:  # as above
-            broken[each.file] = _said(each, error)
+            broken[rooted.file] = _said(rooted, error)
         for families in others:
             try:
-                dags_of(each, families)
+                dags_of(rooted, families)
             except Exception as error:  # as above
-                broken[each.file] = _said(each, error)
+                broken[rooted.file] = _said(rooted, error)
     return broken
 
 

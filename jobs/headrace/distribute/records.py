@@ -211,15 +211,15 @@ def _joined(parts: Sequence[JudgedRecords]) -> JudgedRecords:
         return parts[0]
     known: dict[tuple[int, ...], pa.Array] = {}
 
-    def joined(some: Sequence[Columns]) -> Columns:
-        columns = {name: [part[name] for part in some] for name in some[0]}
+    def joined(parts_of_chain: Sequence[Columns]) -> Columns:
+        columns = {name: [part[name] for part in parts_of_chain] for name in parts_of_chain[0]}
         places = {name: tuple(map(id, arrays)) for name, arrays in columns.items()}
         for name, place in places.items():
             if place not in known:
                 known[place] = pa.concat_arrays(columns[name])
         return {name: known[place] for name, place in places.items()}
 
-    chains = tuple(joined(some) for some in zip(*(part.chains for part in parts), strict=True))
+    chains = tuple(joined(parts_of_chain) for parts_of_chain in zip(*(part.chains for part in parts), strict=True))
     common = chains[0] if len(chains) == 1 else joined([part.common for part in parts])
     return JudgedRecords(common, chains)
 

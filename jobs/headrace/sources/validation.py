@@ -46,8 +46,8 @@ class JudgedRecords:
         first, *others = chains
         if not others:
             return cls(first, (first,))
-        rejects = reduce(pc.and_, (pc.is_valid(each[c.REJECT]) for each in chains))
-        admitted = (pc.and_(each[c.ADMITTED], each[c.REJECT].is_null()) for each in chains)
+        rejects = reduce(pc.and_, (pc.is_valid(chain[c.REJECT]) for chain in chains))
+        admitted = (pc.and_(chain[c.ADMITTED], chain[c.REJECT].is_null()) for chain in chains)
         common = {name: first[name] for name in _COMMON if name in first}
         common[c.REJECT] = pc.if_else(rejects, first[c.REJECT], None)
         common[c.ADMITTED] = reduce(pc.or_, admitted)

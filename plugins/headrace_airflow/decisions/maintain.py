@@ -23,8 +23,8 @@ class DamagedStoreError(RestoreError):
 
 
 class MaintainOperator(BaseOperator):
-    """Does for one pipeline, or for all, what the form says, one after the other. What is wrong with one keeps none of
-    the others from its turn.
+    """Does for one pipeline, or for all, what the form says, one after the other. An error in one does
+    not stop the others.
     """
 
     def __init__(self, *, root: Root, names: Collection[str], **kwargs: Any) -> None:
@@ -37,20 +37,20 @@ class MaintainOperator(BaseOperator):
         with reaching_store(self.root):
             check_names(context, self.names)
             _check(form)
-            said: dict[str, list[str]] = {}
+            lines_of: dict[str, list[str]] = {}
             errors: list[HeadraceError] = []
-            for one in self._asked(form):
-                lines = said[one.name] = []
+            for rooted in self._asked(form):
+                lines = lines_of[rooted.name] = []
                 try:
-                    for line in _maintained(one, form):
-                        self.log.info("%s: %s", one.name, line)
+                    for line in _maintained(rooted, form):
+                        self.log.info("%s: %s", rooted.name, line)
                         lines.append(line)
                 except HeadraceError as error:
-                    self.log.error("%s: %s: %s", one.name, error.code, error)
+                    self.log.error("%s: %s: %s", rooted.name, error.code, error)
                     errors.append(error)
             if errors:
                 raise errors[0]
-        return said
+        return lines_of
 
     def _asked(self, form: Form) -> list[RootedPipeline]:
         """The pipeline that the form names; else all whose files can be used."""
@@ -77,29 +77,29 @@ def _check(form: Form) -> None:
         raise FormError(str(error)) from error
 
 
-def _maintained(one: RootedPipeline, form: Form) -> Iterator[str]:
+def _maintained(rooted: RootedPipeline, form: Form) -> Iterator[str]:
     from headrace.read.roots import check_root
     from headrace.runs.client.handle import PipelineHandle
 
-    catalog = one.catalog()
+    catalog = rooted.catalog()
     check_root(catalog.store)
     handle = PipelineHandle(catalog)
     if not catalog.known_head().refs:
         yield "it has not run yet: nothing is stored"
         return
-    has_rule = one.pipeline.retention is not None or form["pipeline"] or form["keep_last"]
+    has_rule = rooted.pipeline.retention is not None or form["pipeline"] or form["keep_last"]
     if form["expire"] and not has_rule:
         yield "nothing expires: it has no retention. Name the pipeline, or say how many snapshots to keep"
     elif form["expire"]:
-        yield from _expired(handle, one, form)
+        yield from _expired(handle, rooted, form)
     if form["check"]:
         yield from _checked(handle, form)
 
 
-def _expired(handle: "PipelineHandle", one: RootedPipeline, form: Form) -> Iterator[str]:
+def _expired(handle: "PipelineHandle", rooted: RootedPipeline, form: Form) -> Iterator[str]:
     tags = {"yes": True, "no": False}.get(form["keep_tags"])
     expired = handle.expire(
-        one.pipeline,
+        rooted.pipeline,
         keep_last=form["keep_last"],
         keep_for=form["keep_for"] or None,
         keep_tags=tags,

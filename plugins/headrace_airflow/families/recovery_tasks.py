@@ -41,10 +41,10 @@ class RehearseRecoveryOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """The id of the snapshot, and what is given up, in lines. Raises why the recovery would be refused."""
         with reaching_store(self.rooted.root):
-            found = self._looked(context)
-        for line in found["said"]:
+            rehearsal = self._looked(context)
+        for line in rehearsal["said"]:
             self.log.info("%s", line)
-        return found
+        return rehearsal
 
     def _looked(self, context: Context) -> dict[str, Any]:
         from headrace.read.snapshots.snapshot_refs import named_id
@@ -56,12 +56,12 @@ class RehearseRecoveryOperator(BaseOperator):
         head = handle.catalog.known_head()
         to = named_id(handle.catalog, head, context["params"]["snapshot"])
         files = check_whole(handle.catalog, to)
-        said = [f"snapshot {to} is whole: all of its {files:,} files are as they were written"]
+        lines = [f"snapshot {to} is whole: all of its {files:,} files are as they were written"]
         if head.refs.get(MAIN) == to:
-            return {"snapshot": to, "said": [*said, "main is there already: nothing is given up"]}
+            return {"snapshot": to, "said": [*lines, "main is there already: nothing is given up"]}
         given_up = with_epochs(handle.catalog, handle.rollback(to=to, dry_run=True))
         moves = [f"{ref} moves from {before} to {after}" for ref, (before, after) in given_up.moves.items()]
-        return {"snapshot": to, "said": [*said, *moves, *given_up.told]}
+        return {"snapshot": to, "said": [*lines, *moves, *given_up.told]}
 
 
 class ApproveRecoveryOperator(AskingOperator):
@@ -183,10 +183,10 @@ def start_once(dag: str, run_id: str, conf: dict[str, Any]) -> bool:
 
 def _rehearsed(context: Context) -> dict[str, Any]:
     """What the rehearsal of this run has left. Raises NotRehearsedError."""
-    found = context["ti"].xcom_pull(task_ids=REHEARSE)
-    if not found:
+    rehearsal = context["ti"].xcom_pull(task_ids=REHEARSE)
+    if not rehearsal:
         raise NotRehearsedError(f"the task {REHEARSE} of this run has not said what is given up: clear it")
-    return dict(found)
+    return dict(rehearsal)
 
 
 def _done(catalog: Catalog, context: Context) -> Entry | None:

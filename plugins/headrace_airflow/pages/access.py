@@ -13,10 +13,10 @@ from headrace.pipeline.schedules import DagOwner, dag_id, owner_of
 
 def owner_behind(dag_id: str) -> DagOwner:
     """Root and pipeline of the DAG of that id. Raises HTTPException (404) for a DAG that is none of Headrace's."""
-    found = owner_of(dag_id)
-    if found is None:
+    owner = owner_of(dag_id)
+    if owner is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"{dag_id} is no DAG of a Headrace pipeline")
-    return found
+    return owner
 
 
 def may_edit(dag_id: str, user: BaseUser) -> bool:
@@ -29,10 +29,10 @@ def visible_to(user: BaseUser, root: str, pipelines: Collection[str]) -> set[str
     """Keep the ``pipelines`` under a root whose process DAG ``user`` may read."""
     names = {dag_id(name, "process", root): name for name in pipelines}
     allowed = get_auth_manager().filter_authorized_dag_ids(dag_ids={*names}, user=user)
-    return {names[found] for found in allowed}
+    return {names[allowed_id] for allowed_id in allowed}
 
 
 def with_dags(user: BaseUser, root: str) -> set[str]:
     """The pipelines under a root whose process DAG is there, and may be read by ``user``."""
-    owners = (owner_of(found) for found in get_auth_manager().get_authorized_dag_ids(user=user))
-    return {each.pipeline for each in owners if each is not None and (each.root, each.family) == (root, "process")}
+    owners = (owner_of(allowed_id) for allowed_id in get_auth_manager().get_authorized_dag_ids(user=user))
+    return {owner.pipeline for owner in owners if owner is not None and (owner.root, owner.family) == (root, "process")}

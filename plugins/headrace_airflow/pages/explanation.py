@@ -74,8 +74,8 @@ def _explain(asked: dict[str, Any]) -> dict[str, Any]:
 
     definition = registered(asked["pipeline"], PipelineFolders(tuple(map(Path, asked["folders"])))).pipeline
     reader = PipelineReader(Catalog(open_store(asked["uri"]), definition.name))
-    found = reader.explain(_key(asked["key"]), window=asked["window"] or None, pipeline=definition)
-    return {"lines": [*found.lines()], **found.to_json()}
+    explanation = reader.explain(_key(asked["key"]), window=asked["window"] or None, pipeline=definition)
+    return {"lines": [*explanation.lines()], **explanation.to_json()}
 
 
 def _key(text: str) -> Any:
@@ -90,7 +90,7 @@ def _key(text: str) -> Any:
 
 if __name__ == "__main__":
     try:
-        told = _explain(json.load(sys.stdin))
+        result = _explain(json.load(sys.stdin))
     except HeadraceError as error:
-        told = {"error": vars(RunError.of(error))}
-    sys.stdout.write(f"\n{json.dumps(told, default=as_json)}\n")
+        result = {"error": vars(RunError.of(error))}
+    sys.stdout.write(f"\n{json.dumps(result, default=as_json)}\n")

@@ -42,7 +42,9 @@ class EpochOutcome:
         """What became of each chain of aggregations."""
         bundles = [share.chains for share in self.shares] + [part.chains for part in self.id_parts]
         return tuple(
-            ChainOutcome(chain, state, self.plan, self._levels_of(number), [each[number] for each in bundles if each])
+            ChainOutcome(
+                chain, state, self.plan, self._levels_of(number), [by_chain[number] for by_chain in bundles if by_chain]
+            )
             for number, (chain, state) in enumerate(zip(self.work.chains, self.plan.states, strict=True))
         )
 

@@ -26,7 +26,9 @@ def parts_of(plan: EpochPlan, chains: Sequence[Chain], stage: int) -> list[Chain
 
 def of_chain(plan: EpochPlan, chains: Sequence[Chain], stage: int, chain: int, level: Sequence[T]) -> tuple[T, ...]:
     """What tasks of the ``level`` of a stage said for that ``chain``."""
-    return tuple(each for own, each in zip(parts_of(plan, chains, stage), level, strict=False) if own.chain == chain)
+    return tuple(
+        result for own, result in zip(parts_of(plan, chains, stage), level, strict=False) if own.chain == chain
+    )
 
 
 def addressed(

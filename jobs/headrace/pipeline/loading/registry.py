@@ -109,8 +109,8 @@ def registered_files(folders: PipelineFolders | None = None) -> RegisteredFiles:
     Raises ImportLimitError.
     """
     broken: dict[Path, str] = {}
-    found = (PipelineFolders.of_environment() if folders is None else folders).files(broken)
-    loaded = dict(_usable(found, broken))
+    candidates = (PipelineFolders.of_environment() if folders is None else folders).files(broken)
+    loaded = dict(_usable(candidates, broken))
     defining: dict[str, list[Path]] = defaultdict(list)
     for file, pipelines in loaded.items():
         for pipeline in pipelines:

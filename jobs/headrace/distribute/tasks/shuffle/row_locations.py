@@ -68,11 +68,13 @@ class ShippedRecords:
         columns = {name: rows.column(name) for name in rows.schema.names}
         place = {name: columns.pop(name) for name in PLACE}
         begins = tuple(map(_OF_CHAIN.format, range(len(task.work.chains))))
-        own = [{name.removeprefix(b): each for name, each in columns.items() if name.startswith(b)} for b in begins]
+        chains = [
+            {name.removeprefix(b): column for name, column in columns.items() if name.startswith(b)} for b in begins
+        ]
         common = {name: values for name, values in columns.items() if not name.startswith(begins)}
         common[c.REJECT] = pa.nulls(rows.num_rows, pa.string())
         common[c.ADMITTED] = pa.repeat(pa.scalar(True), rows.num_rows)
-        return cls(task, JudgedRecords(common, tuple({**common, **each} for each in own)), place)
+        return cls(task, JudgedRecords(common, tuple({**common, **chain_columns} for chain_columns in chains)), place)
 
     def having(self, columns: Columns) -> "ShippedRecords":
         """These with further columns."""
