@@ -98,8 +98,8 @@ def run_audit(
 
                 report = evaluate(view, expected, looked_at, audited.identity)
         if checked is not None:
-            found = beside_history[view]
-            beside_history[view] = _usual_without_released(view, checked, found, rows[view], audited)
+            with_all_rows = beside_history[view]
+            beside_history[view] = _usual_without_released(view, checked, with_all_rows, rows[view], audited)
         if expected:
             by_view[view] = _without_released(view, report.findings, rows[view], audited)
             store.write(f"{audit_folder(pipeline, from_snapshot, to_snapshot)}/docs/{view}.html", report.page)
@@ -155,22 +155,20 @@ def _without_released(
 
 
 def _usual_without_released(
-    view: ExpectationView, usual: UsualAudit, found: ViewFindings, rows: int, audited: Audited
+    view: ExpectationView, usual: UsualAudit, with_all_rows: ViewFindings, rows: int, audited: Audited
 ) -> ViewFindings:
-    """What was ``found`` on so many ``rows``; what is not as usual, as it is without the rows that a person has
-    released.
-    """
-    is_far = any(finding.severity is not None for finding in found.findings.values())
+    """The findings ``with_all_rows``; what is not as usual, as it is without the rows that a person has released."""
+    is_far = any(finding.severity is not None for finding in with_all_rows.findings.values())
     released = audited.released if is_far else ()
     if not released:
-        return found
+        return with_all_rows
     with _held(audited.frame(view, released)) as undecided:
         left = undecided.count()
         if left == rows:
-            return found
+            return with_all_rows
         again = usual.look_at(view, undecided, left, audited.identity)
     entries = tuple(release.release.entry for release in released)
-    return found.where_far(lambda check: again.findings[check].replace(released=entries))
+    return with_all_rows.where_far(lambda check: again.findings[check].replace(released=entries))
 
 
 def _as_declared(

@@ -41,9 +41,9 @@ class ArrowColumns:
     def rows(self, condition: BlamedRows, order: Sequence[str], number: int) -> pa.Table:
         """The first rows in ``order`` that fulfil ``condition``: the columns of both."""
         names = [*dict.fromkeys((*order, condition.column))]
-        found = self.table.select(names).filter(_fulfils(self.table.column(condition.column), condition))
-        first = pc.sort_indices(found, [(name, "ascending") for name in order])
-        return found.take(first.slice(0, number))
+        blamed = self.table.select(names).filter(_fulfils(self.table.column(condition.column), condition))
+        first = pc.sort_indices(blamed, [(name, "ascending") for name in order])
+        return blamed.take(first.slice(0, number))
 
 
 def _is_missing(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -85,7 +85,7 @@ class UsualAudit:
 
     def outcome(self, views: Mapping[ExpectationView, ViewFindings]) -> UsualOutcome:
         """All that was found."""
-        version = self.version.replace(views={view: found.measure for view, found in views.items()})
+        version = self.version.replace(views={view: view_findings.measure for view, view_findings in views.items()})
         findings = (
             self._volume(check) if check.view is None else views[check.view].findings[check] for check in self.checks
         )

@@ -56,5 +56,5 @@ def rows_to_blame(frame: Frame, condition: BlamedRows, identity: Sequence[str]) 
 
     order = [*identity, *(name for name in _ORDER if name in frame.columns)]
     shown = [*dict.fromkeys((*identity, condition.column))]
-    found = zoneless_rows(column_reader(frame).rows(condition, order, FAILING_ROWS))
-    return tuple({name: shown_value(row[name]) for name in shown} for row in found)
+    rows = zoneless_rows(column_reader(frame).rows(condition, order, FAILING_ROWS))
+    return tuple({name: shown_value(row[name]) for name in shown} for row in rows)

@@ -62,9 +62,9 @@ def compare(check: UsualCheck, version: VersionMeasure, history: Sequence[Versio
     return ComparedVersion(finding, distance.blamed if distance.is_far else None)
 
 
-def _unjudged(check: UsualCheck, known: Sequence[Figure], said: str, figure: Figure | None = None) -> ComparedVersion:
+def _unjudged(check: UsualCheck, known: Sequence[Figure], reason: str, figure: Figure | None = None) -> ComparedVersion:
     observed = float(figure) if isinstance(figure, Fraction) else None
-    return ComparedVersion(UsualFinding(check, None, observed, None, len(known), said, is_judged=False))
+    return ComparedVersion(UsualFinding(check, None, observed, None, len(known), reason, is_judged=False))
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
@@ -130,14 +130,14 @@ def _distance(check: UsualCheck, figure: Figure, known: Sequence[Figure]) -> _Di
             is_far, rule = figure * bound < usual or figure > usual * bound, f"a factor of {check.bound:g}"
         else:
             is_far, rule = figure - usual > bound / 100, f"{check.bound:g} points more"
-        said = f"{_measured(check, figure)}, usually {_shown(check, usual)} ({versions})"
+        sentence = f"{_measured(check, figure)}, usually {_shown(check, usual)} ({versions})"
         blamed = None if check.column is None else BlamedRows(check.column, Blamed.MISSING)
     else:
         usual, rule = None, f"{check.bound:g}"
         figure, blamed = _moved(check, figure, known)
         is_far = figure > bound
-        said = f"{_subject(check)}: {float(figure):.3f} from the usual ({versions})"
-    return _Distance(figure, usual, is_far, f"{said}; the limit is {rule}" if is_far else said, blamed)
+        sentence = f"{_subject(check)}: {float(figure):.3f} from the usual ({versions})"
+    return _Distance(figure, usual, is_far, f"{sentence}; the limit is {rule}" if is_far else sentence, blamed)
 
 
 def _moved(check: UsualCheck, figure: Figure, known: Sequence[Figure]) -> tuple[Fraction, BlamedRows | None]:

@@ -49,14 +49,14 @@ def history_before(catalog: Catalog, snapshot: str | None, warn: Callable[[str],
     """
     if snapshot is None:
         return VersionHistory()
-    if (found := _readable(catalog, snapshot, warn)) is not None:
-        return found
+    if (history := _readable(catalog, snapshot, warn)) is not None:
+        return history
     known = {*_kept(catalog)} - {snapshot}
     if not known:
         return VersionHistory()
     for link in islice(catalog.lineage(snapshot), _LOOKED_BACK):
-        if link.snapshot_id in known and (found := _readable(catalog, link.snapshot_id, warn)) is not None:
-            return found
+        if link.snapshot_id in known and (history := _readable(catalog, link.snapshot_id, warn)) is not None:
+            return history
     return VersionHistory()
 
 

@@ -52,8 +52,8 @@ class VersionMeasure(JsonRecord, frozen=True, omit_defaults=True):
     def column(self, view: ExpectationView, column: str) -> tuple[ViewMeasure, ColumnMeasure] | None:
         """What was measured of a column, if anything was."""
         rows = self.views.get(view)
-        found = None if rows is None else rows.columns.get(column)
-        return None if rows is None or found is None else (rows, found)
+        measure = None if rows is None else rows.columns.get(column)
+        return None if rows is None or measure is None else (rows, measure)
 
     @property
     def rate(self) -> Fraction | None:
@@ -69,9 +69,9 @@ def ranks(values: int) -> list[int]:
     return sorted({_rank(number, values) for number in range(1, QUANTILES)}) if values else []
 
 
-def quantiles(values: int, found: Mapping[int, float]) -> tuple[float, ...]:
-    """The quantiles of so many ``values``, those at ``ranks`` being ``found``."""
-    return tuple(found[_rank(number, values)] for number in range(1, QUANTILES)) if values else ()
+def quantiles(values: int, at_ranks: Mapping[int, float]) -> tuple[float, ...]:
+    """The quantiles of so many ``values``, those at ``ranks`` being ``at_ranks``."""
+    return tuple(at_ranks[_rank(number, values)] for number in range(1, QUANTILES)) if values else ()
 
 
 def _rank(number: int, values: int) -> int:

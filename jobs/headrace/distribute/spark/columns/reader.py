@@ -52,16 +52,16 @@ class SparkColumns:
         ending = counted.withColumn("last", so_far)
         wanted = f.array(*map(f.lit, places))
         here = f.filter(wanted, lambda place: (place <= f.col("last")) & (place > f.col("last") - f.col("number")))
-        found = ending.withColumn("places", here).where(f.size("places") > 0).select("value", "places").collect()
-        return {place: float(row.value) + 0.0 for row in found for place in row.places}  # no negative zero
+        ranked = ending.withColumn("places", here).where(f.size("places") > 0).select("value", "places").collect()
+        return {place: float(row.value) + 0.0 for row in ranked for place in row.places}  # no negative zero
 
     def rows(self, condition: BlamedRows, order: Sequence[str], number: int) -> pa.Table:
         """The first rows in ``order`` that fulfil ``condition``: the columns of both."""
         names = [*dict.fromkeys((*order, condition.column))]
-        found = self._frame.where(self._fulfils(condition)).orderBy(
+        fulfilling = self._frame.where(self._fulfils(condition)).orderBy(
             *(column_named(name).asc_nulls_last() for name in order)
         )
-        table: pa.Table = found.limit(number).select(*map(column_named, names)).toArrow()
+        table: pa.Table = fulfilling.limit(number).select(*map(column_named, names)).toArrow()
         return table
 
     def _is_missing(self, column: str) -> SparkColumn:
