@@ -136,9 +136,23 @@ class AirflowApi:
         path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}/-1/hitlDetails"
         self._authorised().patch(path, json={"chosen_options": ["Approve"]}).raise_for_status()
 
-    def pause(self, dag_id: str) -> None:
-        """Let no more runs of a DAG begin."""
-        self._authorised().patch(f"/api/v2/dags/{dag_id}", json={"is_paused": True}).raise_for_status()
+    def pause(self, dag_id: str, *, is_paused: bool = True) -> None:
+        """Let no more runs of a DAG begin; or again, if not ``is_paused``."""
+        self._authorised().patch(f"/api/v2/dags/{dag_id}", json={"is_paused": is_paused}).raise_for_status()
+
+    def source(self, dag_id: str) -> str:
+        """What the tab "Code" of a DAG shows."""
+        return str(self._get(f"/api/v2/dagSources/{dag_id}")["content"])
+
+    def dag(self, dag_id: str) -> dict[str, Any]:
+        """A DAG as Airflow tells of it."""
+        return dict(self._get(f"/api/v2/dags/{dag_id}"))
+
+    def asset_state(self, uri: str) -> dict[str, Any]:
+        """What the state store of an asset holds, by key."""
+        (asset,) = self._get("/api/v2/assets", uri_pattern=uri)["assets"]
+        found = self._get(f"/api/v2/assets/{asset['id']}/state-store")["asset_state_store"]
+        return {one["key"]: one["value"] for one in found}
 
     def pools(self) -> dict[str, int]:
         """The slots of every pool, by name."""

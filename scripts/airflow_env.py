@@ -32,7 +32,7 @@ COMPONENTS = {
 }
 """What runs, and with which options."""
 TRIGGERER = {"triggerer": ("--skip-serve-logs",)}
-"""No task of Headrace waits in it; without it the UI shows people a component that is red."""
+"""Watchers of schedules by files run in it. No task waits in it; without it the UI shows a component that is red."""
 ADMIN = "admin"
 ADMIN_ONLY = {ADMIN: "admin"}
 _TASKS = "headrace"
@@ -60,7 +60,7 @@ class Running:
 class LocalAirflow:
     """One Airflow under ``home`` whose pipelines work under ``root`` (a URI).
 
-    ``users`` are the roles of people, by name; ``passwords`` are theirs. ``for_people``: with all that the UI shows.
+    ``users`` are the roles of people, by name; ``passwords`` are theirs. ``triggerer``: with one, for watchers.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class LocalAirflow:
         extra_environment: Mapping[str, str] | None = None,
         *,
         users: Mapping[str, str] = ADMIN_ONLY,
-        for_people: bool = False,
+        triggerer: bool = False,
     ) -> None:
         self.home = home.resolve()
         self.root = root
@@ -80,7 +80,7 @@ class LocalAirflow:
         self.passwords = {user: secrets.token_urlsafe(18) for user in self._users}
         self.api = self.api_as(ADMIN)
         self._mark = secrets.token_hex(16)
-        self._components = {**COMPONENTS, **(TRIGGERER if for_people else {})}
+        self._components = {**COMPONENTS, **(TRIGGERER if triggerer else {})}
         self._extra = dict(extra_environment or {})
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
 

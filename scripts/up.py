@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     if given.root == ROOT.as_uri():
         ROOT.mkdir(parents=True, exist_ok=True)  # a run that finds no input makes no root
-    airflow = LocalAirflow(given.home, given.root, for_people=True)
+    airflow = LocalAirflow(given.home, given.root, triggerer=True)
     try:
         airflow.start()
     except LocalAirflowError as error:

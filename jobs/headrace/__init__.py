@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.deduplicate import Deduplicate
     from headrace.pipeline.deployment.airflow_options import airflow
     from headrace.pipeline.deployment.regular_runs import Backfill, Retention
-    from headrace.pipeline.deployment.timetables import cron, on_assets
+    from headrace.pipeline.deployment.timetables import cron, on_assets, on_files
     from headrace.pipeline.expectations import Expectation, expect
     from headrace.pipeline.pipeline import Pipeline
     from headrace.pipeline.quality.limits import Limits, limit
@@ -155,6 +155,7 @@ _MODULES = {
     "pipeline.deployment.timetables": (
         "cron",
         "on_assets",
+        "on_files",
     ),
     "pipeline.expectations": (
         "Expectation",
@@ -259,6 +260,7 @@ __all__ = [
     "limit",
     "lit",
     "on_assets",
+    "on_files",
     "on_update",
     "on_window_close",
     "open",

@@ -1,16 +1,18 @@
-"""The asset of a pipeline: what its readers see. Its events carry {epoch, snapshot, rows, watermark}."""
+"""The assets of a pipeline: what its readers see, and where a watcher looks, what has landed for it."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from airflow.sdk import Asset, AssetAlias, Context
+from airflow.sdk import Asset, AssetAlias, AssetWatcher, Context
 
-from headrace_airflow.roots.root import Root
+from headrace.model.time import Duration
+from headrace_airflow.roots.root import Root, RootedPipeline
 
 
 @dataclass(frozen=True)
 class Published:
-    """What readers of ``pipeline`` under ``root`` see, as a task tells of it.
+    """What readers of ``pipeline`` under ``root`` see, as a task tells of it: events carry {epoch, snapshot, counts,
+    watermark}.
 
     Who asks Airflow to materialize an asset means the one DAG whose tasks have it as their outlet (``is_made_here``).
     Tasks of other DAGs give it events through an alias: for those downstream there is no difference.
@@ -40,3 +42,26 @@ class Published:
             events.extra = extra
         else:
             events.add(self.asset, extra=extra)
+
+
+def landed_name(root: Root, pipeline: str) -> str:
+    """The name of the asset whose events say that there is work for ``pipeline``."""
+    return f"{root.named(pipeline)}_landed"
+
+
+def landed(rooted: RootedPipeline, poll_interval: Duration) -> Asset:
+    """What has landed for a pipeline: a watcher gives it an event when a run would find something to do."""
+    from headrace.read.pending_work import watched_inputs  # not for pipelines without a watcher
+    from headrace_airflow.watching.trigger import PendingWorkTrigger
+
+    trigger = PendingWorkTrigger(
+        root=rooted.root.name,
+        pipeline=rooted.name,
+        inputs={name: [one.path, [*one.suffixes]] for name, one in watched_inputs(rooted.pipeline).items()},
+        poll_seconds=poll_interval / 1_000_000,
+    )
+    return Asset(
+        name=landed_name(rooted.root, rooted.name),
+        uri=f"headrace://{rooted.qualified}/landed",
+        watchers=[AssetWatcher(name="headrace", trigger=trigger)],
+    )

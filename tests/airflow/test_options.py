@@ -23,7 +23,7 @@ def about(dag):
         "start": dag.start_date.isoformat(), "run_types": sorted(dag.allowed_run_types),
         "owner": process.owner, "retries": process.retries, "timeout": str(process.execution_timeout),
         "queue": process.queue, "pools": {{task.task_id: task.pool for task in dag.tasks}},
-        "weight": process.priority_weight, "conn": process._conn_id, "env": process.env_vars,
+        "shown": dag.fileloc, "weight": process.priority_weight, "conn": process._conn_id, "env": process.env_vars,
         "deadline": [str(alert.interval) + " " + alert.callback.path for alert in dag.deadline or []],
         "fails": [callback.args[0] for callback in process.on_failure_callback or []],
     }}
@@ -55,8 +55,12 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
         "every": "schedule=__import__('datetime').timedelta(minutes=10)",
         "after": 'schedule=hr.on_assets(["headrace://plain/published"])',
         "either": 'schedule=hr.on_assets(["headrace://plain/published"], or_at="@hourly")',
+        "watched": 'schedule=hr.on_files("1m")',
+        "watched_too": 'schedule=hr.on_files("1m", or_at="@hourly")',
     }.items():
         write_pipeline(folder / "pipelines", name, options=options)
+    file = write_pipeline(folder / "pipelines", "accented")
+    file.write_bytes(b"# -*- coding: latin-1 -*-\n# caf\xe9\n" + file.read_bytes())
     (folder / "defaults.py").write_text(DEFAULTS)
     environment = {
         "HEADRACE_PIPELINES": str(folder / "pipelines"),
@@ -96,13 +100,20 @@ def test_tasks_that_write_state_keep_their_own_pool(parsed: Any) -> None:
         ("every", "DeltaTriggerTimetable"),
         ("after", "AssetTriggeredTimetable"),
         ("either", "AssetOrTimeSchedule"),
+        ("watched", "AssetTriggeredTimetable"),
+        ("watched_too", "AssetOrTimeSchedule"),
     ],
 )
 def test_a_schedule_becomes_a_timetable(parsed: Any, pipeline: str, timetable: str) -> None:
     dag = parsed[pipeline]
     assert dag["timetable"] == timetable
-    assert ("asset_triggered" in dag["run_types"]) is (pipeline in {"after", "either"})
+    assert ("asset_triggered" in dag["run_types"]) is (timetable.startswith("Asset"))
     assert ("scheduled" in dag["run_types"]) is (pipeline != "plain")
+
+
+def test_the_tab_code_shows_the_file_of_a_pipeline_if_airflow_can_read_it(parsed: Any) -> None:
+    assert Path(parsed["own"]["shown"]).name == "own.py"
+    assert Path(parsed["accented"]["shown"]).name == "headrace_pipelines.py"
 
 
 def test_a_backfill_follows_the_clock_of_a_zone(parsed: Any) -> None:

@@ -35,4 +35,4 @@ def look_at(folder: Path) -> LocalAirflow:
         if name == "clicks":
             hr.open(root)[registered.pipeline].backfill(start="2026-11-20", end="2026-11-21", branch="again")
     environment = {"HEADRACE_PIPELINES": str(pipelines)}
-    return LocalAirflow(folder / "home", root, environment, users=ROLES, for_people=True)
+    return LocalAirflow(folder / "home", root, environment, users=ROLES, triggerer=True)

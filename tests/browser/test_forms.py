@@ -57,7 +57,7 @@ def airflow(pipelines: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """An Airflow as ``make up`` starts it, with those files."""
     folder = tmp_path_factory.mktemp("airflow")
     environment = {"HEADRACE_PIPELINES": str(pipelines), "HEADRACE_IMPORT_LIMIT": "5s"}
-    local = LocalAirflow(folder / "home", (folder / "root").as_uri(), environment, for_people=True)
+    local = LocalAirflow(folder / "home", (folder / "root").as_uri(), environment, triggerer=True)
     try:
         local.start()
         for family in UNTOUCHED:

@@ -27,6 +27,8 @@ def pipeline(**parts: Any) -> hr.Pipeline:
         (hr.on_assets(["s3://a/b"]), "s3://a/b"),
         (hr.on_assets(["s3://a/b", "x://c"], or_at="@daily"), "s3://a/b and x://c, or @daily"),
         (hr.on_assets(["s3://a/b"], or_at=hr.cron("0 6 * * *", zone="UTC")), "s3://a/b, or 0 6 * * * in UTC"),
+        (hr.on_files(), "when files land (a look every 30s)"),
+        (hr.on_files("5m", or_at="@hourly"), "when files land (a look every 5m), or @hourly"),
     ],
 )
 def test_a_schedule_is_told_as_it_is_meant(schedule: Any, said: str) -> None:
@@ -62,6 +64,9 @@ def test_backfills_and_retention_have_schedules_in_zones_too() -> None:
         (lambda: hr.on_assets(["s3://a"], or_at="@continuous"), "give times"),
         (lambda: hr.on_assets(["s3://a"], or_at=hr.on_assets(["s3://b"])), "give times"),
         (lambda: hr.Backfill(hr.on_assets(["s3://a"]), last="7d"), "Backfill(schedule="),  # type: ignore[arg-type]
+        (lambda: hr.Backfill(hr.on_files(), last="7d"), "give times"),  # type: ignore[arg-type]
+        (lambda: hr.on_files("10ms"), "give an interval of a second or more"),
+        (lambda: hr.on_files(or_at="@once"), "give times"),
         (lambda: hr.Backfill("0 25 * * *", last="7d"), "hour 25 is not between 0 and 23"),
         (lambda: hr.Backfill("@daily", last="7d", promote="later"), "write 'at once', 'when approved', 'never'"),
         (lambda: hr.Retention(schedule=hr.on_assets(["s3://a"])), "give times"),  # type: ignore[arg-type]

@@ -75,6 +75,7 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "cron": {"expression": "0 6 * * *", "zone": "UTC"},
     "on_assets": {"uris": ["s3://a/b"], "or_at": None},
+    "on_files": {"poll_interval": "1m", "or_at": None},
     "discarding": {"allowed_lateness": "1h"},
     "retracting": {"allowed_lateness": "1h", "elide_unchanged": False},
     "coalesce": {"args": N},

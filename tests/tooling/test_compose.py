@@ -117,7 +117,7 @@ def test_the_keys_of_the_root_of_the_bucket_are_of_those_two_who_make_it(service
     writes = {name for name, service in services.items() if "BUCKET_USER_PASSWORD" in str(service.get("environment"))}
     assert writes == {"bucket", "spark-worker", "airflow-scheduler"}
     reads = {name for name, service in services.items() if "BUCKET_READER_PASSWORD" in str(service.get("environment"))}
-    assert reads == {"bucket", "airflow-api-server"}
+    assert reads == {"bucket", "airflow-api-server", "airflow-triggerer"}
 
 
 def test_own_pipelines_and_dags_are_folders_that_all_who_load_them_mount(services: dict[str, dict[str, Any]]) -> None:

@@ -50,9 +50,10 @@ class Pipeline:
     accumulating panes that feed another aggregation, where a pane and its refinements all count (7.6).
     ``expectations``, ``limits`` and ``usual`` say what must hold before readers see what a run computed; what is
     ``usual`` earlier versions know.
-    ``schedule`` is a cron expression in UTC, one of Airflow's presets, ``cron(...)`` in a time zone, ``on_assets(...)``
-    or a timedelta; None: runs are started by hand. ``airflow``: how its DAGs run. ``backfill``: what is
-    computed again on a schedule of its own, beside those runs. ``retention``: what of its history is kept.
+    ``schedule`` is a cron expression in UTC, one of Airflow's presets, ``cron(...)`` in a time zone, a timedelta,
+    ``on_files(...)`` or ``on_assets(...)``; None: runs are started by hand. ``airflow``: how its DAGs run.
+    ``backfill``: what is computed again on a schedule of its own, beside those runs. ``retention``: what of its history
+    is kept.
     ``executor`` is where epochs are computed unless a run is asked for another: "spark", "local", or "auto": without
     Spark while there is little to do.
     ``renamed`` is that of its first aggregation (see ``Aggregation``).

@@ -108,15 +108,18 @@ def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSour
     if it has none, those that end in ``.tmp``.
     Raises ChangedFileError if a file of ``offsets.recent`` has another content now.
     """
+    return [*unread(store, prefix, offsets, source.suffixes)]
+
+
+def unread(store: ObjectStore, prefix: str, offsets: Offsets, suffixes: tuple[str, ...]) -> Iterator[LandedFile]:
+    """What ``discover`` gives, one by one as they are listed, of a source with these ``suffixes``."""
     known = {file.path: file for file in offsets.recent}
-    new: list[LandedFile] = []
-    for file in _listed(store, prefix, offsets.mark, source):
+    for file in _listed(store, prefix, offsets.mark, suffixes):
         recorded = known.get(file.path)
         if recorded is None:
-            new.append(file)
+            yield file
         elif not is_unchanged(store, recorded, file):
             raise ChangedFileError(file.path, f"it was {_version(recorded)}, now it is {_version(file)}")
-    return new
 
 
 def newest_landed(store: ObjectStore, prefix: str, mark: str, source: FileSource) -> Instant | None:
@@ -124,7 +127,7 @@ def newest_landed(store: ObjectStore, prefix: str, mark: str, source: FileSource
 
     A listing, as ``discover`` makes one.
     """
-    times = (info.modified for info in _inputs(store, prefix, mark, source))
+    times = (info.modified for info in _inputs(store, prefix, mark, source.suffixes))
     return max((Instant(at) for at in times if at is not None), default=None)
 
 
@@ -185,7 +188,7 @@ def full_sweep(
     """
     read = frozenset(known)
     stragglers: list[LandedFile] = []
-    for file in _listed(store, prefix, "", source):
+    for file in _listed(store, prefix, "", source.suffixes):
         if file.path > offsets.mark:
             break
         if file.path not in read:
@@ -220,26 +223,26 @@ def advance(offsets: Offsets, batch: Sequence[LandedFile], look_back: int) -> Of
     )
 
 
-def _listed(store: ObjectStore, prefix: str, start_after: str, source: FileSource) -> Iterator[LandedFile]:
-    for info in _inputs(store, prefix, start_after, source):
+def _listed(store: ObjectStore, prefix: str, start_after: str, suffixes: tuple[str, ...]) -> Iterator[LandedFile]:
+    for info in _inputs(store, prefix, start_after, suffixes):
         yield LandedFile(info.path, info.size, info.etag)
 
 
-def _inputs(store: ObjectStore, prefix: str, start_after: str, source: FileSource) -> Iterator[ObjectInfo]:
+def _inputs(store: ObjectStore, prefix: str, start_after: str, suffixes: tuple[str, ...]) -> Iterator[ObjectInfo]:
     folder = _folder(prefix)
-    return (info for info in store.list(folder, start_after) if _is_input(info, folder, source))
+    return (info for info in store.list(folder, start_after) if _is_input(info, folder, suffixes))
 
 
 def _folder(prefix: str) -> str:
     return f"{prefix}/" if prefix else ""
 
 
-def _is_input(info: ObjectInfo, folder: str, source: FileSource) -> bool:
+def _is_input(info: ObjectInfo, folder: str, suffixes: tuple[str, ...]) -> bool:
     name = info.path.removeprefix(folder)
     # Spark and Hadoop skip these names too, so they could not be read even if they were listed.
     if any(part.startswith(("_", ".")) for part in name.split("/")) or name.endswith(("/", "._COPYING_")):
         return False
-    return name.endswith(source.suffixes) if source.suffixes else not name.endswith(_UNFINISHED)
+    return name.endswith(suffixes) if suffixes else not name.endswith(_UNFINISHED)
 
 
 _UNFINISHED = ".tmp"

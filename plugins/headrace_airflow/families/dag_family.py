@@ -17,6 +17,7 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 from headrace.describe.check import check
 from headrace.pipeline.deployment.timetables import Schedule
 from headrace_airflow.failures import RETRIES
+from headrace_airflow.families.code_tab import shows
 from headrace_airflow.families.form_of_dag import has_form
 from headrace_airflow.families.options import deadline, options_of, run_types, task_arguments, timetable
 from headrace_airflow.roots.root import RootedPipeline
@@ -57,7 +58,7 @@ def new_dag(
         dag_id=rooted.dag_id(family),
         description=pipeline.description or text.splitlines()[0],
         doc_md=_documented(rooted, family, text),
-        schedule=timetable(schedule),
+        schedule=timetable(schedule, rooted),
         start_date=options.start_date or _START,
         catchup=False,
         max_active_runs=1,
@@ -67,6 +68,7 @@ def new_dag(
         allowed_run_types=[*run_types(schedule), *by_hand],
         auto_register=False,  # the file in dags/ names them
     )
+    shows(dag, rooted.file)
     with has_form(dag, params):
         yield dag
 

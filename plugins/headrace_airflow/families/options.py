@@ -16,7 +16,8 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from headrace.errors import FixConfigError
 from headrace.model.time import Duration
 from headrace.pipeline.deployment.airflow_options import AirflowOptions
-from headrace.pipeline.deployment.timetables import AssetSchedule, CronSchedule, Schedule
+from headrace.pipeline.deployment.timetables import AssetSchedule, CronSchedule, FileSchedule, Schedule, Times
+from headrace_airflow.assets import landed
 from headrace_airflow.roots.root import RootedPipeline
 
 DEFAULTS: Final = "HEADRACE_AIRFLOW_DEFAULTS"
@@ -50,17 +51,23 @@ def _defaults(file: str) -> AirflowOptions:
     return options
 
 
-def timetable(schedule: Schedule | None) -> Any:
-    """What Airflow takes as the schedule of a DAG."""
-    if isinstance(schedule, AssetSchedule):
-        assets = [Asset(uri) for uri in schedule.uris]
-        if schedule.or_at is None:
-            return assets
-        return AssetOrTimeSchedule(assets=assets, timetable=_times(schedule.or_at))
-    return _times(schedule) if isinstance(schedule, CronSchedule | timedelta) else schedule
+def timetable(schedule: Schedule | None, rooted: RootedPipeline) -> Any:
+    """What Airflow takes as the schedule of a DAG of a pipeline."""
+    match schedule:
+        case AssetSchedule(uris, or_at):
+            return _events([Asset(uri) for uri in uris], or_at)
+        case FileSchedule(poll_interval, or_at):
+            return _events([landed(rooted, poll_interval)], or_at)
+        case CronSchedule() | timedelta():
+            return _times(schedule)
+    return schedule
 
 
-def _times(schedule: Schedule) -> Any:
+def _events(assets: list[Asset], or_at: Times | None) -> Any:
+    return assets if or_at is None else AssetOrTimeSchedule(assets=assets, timetable=_times(or_at))
+
+
+def _times(schedule: Times) -> Any:
     if isinstance(schedule, CronSchedule):
         return CronTriggerTimetable(schedule.expression, timezone=schedule.zone)
     if isinstance(schedule, timedelta):
@@ -70,7 +77,7 @@ def _times(schedule: Schedule) -> Any:
 
 def run_types(schedule: Schedule | None) -> list[DagRunType]:
     """How the runs of a schedule begin."""
-    by_event = [DagRunType.ASSET_TRIGGERED] if isinstance(schedule, AssetSchedule) else []
+    by_event = [DagRunType.ASSET_TRIGGERED] if isinstance(schedule, AssetSchedule | FileSchedule) else []
     return [] if schedule is None else [DagRunType.SCHEDULED, *by_event]
 
 

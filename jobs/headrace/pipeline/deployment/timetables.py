@@ -3,10 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
-from headrace.model.arguments import Arguments
+from headrace.model.arguments import Arguments, Length
 from headrace.model.suggestions import keywords
+from headrace.model.time import Duration, duration, render_duration
 from headrace.pipeline.schedules import check_cron, check_schedule
+
+POLL_INTERVAL: Final = "30s"
+"""How long a watcher waits from one look at the inputs of a pipeline to the next, unless the pipeline says so."""
 
 _LEAST = timedelta(seconds=1)
 _TIMES = "give times, such as '0 * * * *'"
@@ -36,11 +41,25 @@ class AssetSchedule:
         return f"{' and '.join(self.uris)}{'' if self.or_at is None else f', or {self.or_at}'}"
 
 
+@dataclass(frozen=True)
+class FileSchedule:
+    """Runs when files have landed that no run has read, or when a timer of the pipeline is due; and if there is a time,
+    also then. A watcher looks every ``poll_interval``.
+    """
+
+    poll_interval: Duration
+    or_at: "Times | None"
+
+    def __str__(self) -> str:
+        looks = f"when files land (a look every {render_duration(self.poll_interval)})"
+        return f"{looks}{'' if self.or_at is None else f', or {self.or_at}'}"
+
+
 Times = str | CronSchedule | timedelta
 """A cron expression in UTC or a preset, a cron expression in a zone, an interval."""
 
-Schedule = Times | AssetSchedule
-"""Times, or events of assets."""
+Schedule = Times | AssetSchedule | FileSchedule
+"""Times, events of assets, files that land."""
 
 
 @keywords
@@ -74,23 +93,45 @@ def on_assets(uris: Sequence[str], *, or_at: Times | None = None) -> AssetSchedu
     for text in texts:
         if "://" not in text:
             raise given.wrong("uris", text, "write a URI, such as headrace://orders/published")
+    return AssetSchedule(texts, _or_at(given, or_at))
+
+
+@keywords
+def on_files(poll_interval: Length = POLL_INTERVAL, *, or_at: Times | None = None) -> FileSchedule:
+    """A schedule by files that land: a watcher in Airflow's triggerer looks every ``poll_interval`` for files that no
+    run has read, and for timers that are due, and starts a run; also at ``or_at``, if that is given. Where to look from
+    is what the newest snapshot of main has read, so no file is missed or announced to a run that goes on. Raises
+    PipelineError.
+
+    >>> str(hr.on_files("1m", or_at="@daily"))
+    'when files land (a look every 1m), or @daily'
+    """
+    given = Arguments("on_files")
+    interval = given.duration("poll_interval", poll_interval)
+    if interval < duration(_LEAST):
+        raise given.wrong("poll_interval", poll_interval, "give an interval of a second or more")
+    return FileSchedule(interval, _or_at(given, or_at))
+
+
+def _or_at(given: Arguments, or_at: object) -> Times | None:
+    """The argument ``or_at``, which is a schedule by times that come again. Raises PipelineError."""
     at = None if or_at is None else at_times(given, or_at, name="or_at")
     if at in {"@once", "@continuous"}:
         raise given.wrong("or_at", or_at, _TIMES)
-    return AssetSchedule(texts, at)
+    return at
 
 
 def at_times(given: Arguments, schedule: object, *, name: str = "schedule") -> Times:
     """The argument ``name`` of ``given``, which is a schedule by times alone. Raises PipelineError."""
     times = scheduled(given, schedule, name=name)
-    if times is None or isinstance(times, AssetSchedule):
+    if times is None or isinstance(times, AssetSchedule | FileSchedule):
         raise given.wrong(name, schedule, _TIMES)
     return times
 
 
 def scheduled(given: Arguments, schedule: object, *, name: str = "schedule") -> Schedule | None:
     """The argument ``name`` of ``given``, checked. Raises PipelineError."""
-    if isinstance(schedule, CronSchedule | AssetSchedule):
+    if isinstance(schedule, CronSchedule | AssetSchedule | FileSchedule):
         return schedule
     if isinstance(schedule, timedelta):
         if schedule < _LEAST:

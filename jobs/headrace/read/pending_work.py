@@ -1,0 +1,114 @@
+"""What a run of a pipeline would find to do, seen from outside: files that no run has read, a timer that is due.
+
+A watcher asks again and again. What main has read is the position from which it looks, so it keeps none of its own.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from headrace.errors import FixDataError, RestoreError
+from headrace.model.time import Instant
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.snapshots.progress import progress_of, without_copies
+from headrace.sources.file_planning import LandedFile, Offsets, open_source, unread
+from headrace.sources.progress import PipelineProgress
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN
+from headrace_snapshots.store import ObjectStore
+
+ENOUGH: Final = 1_000
+"""So many files of an input are looked at at once: where that many are unread, more of them say nothing new."""
+
+
+@dataclass(frozen=True)
+class WatchedInput:
+    """Where an input lands, and which files there are input, as its source says."""
+
+    path: str
+    suffixes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class UnreadFiles:
+    """Files of one input that no run has read: their number (``ENOUGH`` or more if it is that), bytes, the last one."""
+
+    files: int
+    bytes: int
+    last: str
+
+
+@dataclass(frozen=True)
+class PendingWork:
+    """What a run that continues from ``snapshot`` (None: there is none) would find to do.
+
+    ``problem``: what stands against a run, and what it would say where people look for it. Two that are equal are
+    about the same work.
+    """
+
+    snapshot: str | None
+    files: Mapping[str, UnreadFiles] = field(default_factory=dict)
+    is_due: bool = False
+    problem: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object, for the event that announces it."""
+        about = {
+            "snapshot": self.snapshot,
+            "files": {name: one.files for name, one in self.files.items()},
+            "timer_is_due": self.is_due,
+        }
+        return about if self.problem is None else {**about, "problem": self.problem}
+
+
+def watched_inputs(pipeline: Pipeline) -> dict[str, WatchedInput]:
+    """The inputs of ``pipeline`` by name."""
+    return {one.name: WatchedInput(one.source.path, one.source.suffixes) for one in pipeline.inputs}
+
+
+class WorkFinder:
+    """Looks what there is to do for ``pipeline``, whose snapshots are in ``store``. For one thread.
+
+    A look costs a listing of the log, and of each input one from where main has read on; a manifest only where main has
+    moved.
+    """
+
+    def __init__(self, store: ObjectStore, pipeline: str, inputs: Mapping[str, WatchedInput]) -> None:
+        self._catalog = Catalog(store, pipeline)
+        self._places = {name: (*open_source(store, one.path), one.suffixes) for name, one in inputs.items()}
+        self._known: tuple[Manifest | None, PipelineProgress] = (None, PipelineProgress())
+
+    def find(self, now: Instant) -> PendingWork | None:
+        """What a run would find to do ``now``; None if nothing. Raises what the store raises, and FixConfigError."""
+        snapshot: str | None = None
+        try:
+            snapshot = self._catalog.head().refs.get(MAIN)
+            manifest, progress = self._at(snapshot)
+            files = {name: found for name in self._places if (found := self._unread(name, manifest, progress))}
+        except (FixDataError, RestoreError) as error:
+            return PendingWork(snapshot, problem=f"{error.code}: {error}")
+        is_due = snapshot is not None and progress.is_due(now)
+        return PendingWork(snapshot, files, is_due) if files or is_due else None
+
+    def _at(self, snapshot: str | None) -> tuple[Manifest | None, PipelineProgress]:
+        known = self._known[0]
+        if snapshot != (None if known is None else known.snapshot_id):
+            manifest = None if snapshot is None else self._catalog.manifest(snapshot)
+            progress = PipelineProgress() if manifest is None else progress_of(self._catalog, manifest)
+            self._known = manifest, progress
+        return self._known
+
+    def _unread(self, name: str, manifest: Manifest | None, progress: PipelineProgress) -> UnreadFiles | None:
+        store, prefix, suffixes = self._places[name]
+        listed = unread(store, prefix, progress.offsets.get(name, Offsets()), suffixes)
+        for some in _in_parts(listed):
+            if files := without_copies(self._catalog, manifest, {name: some}).get(name):
+                return UnreadFiles(len(files), sum(file.size for file in files), files[-1].path)
+        return None
+
+
+def _in_parts(files: Iterator[LandedFile]) -> Iterator[list[LandedFile]]:
+    while part := [*islice(files, ENOUGH)]:
+        yield part

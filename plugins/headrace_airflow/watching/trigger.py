@@ -1,0 +1,100 @@
+"""The trigger behind a schedule by files: it runs in Airflow's triggerer, which knows no pipelines and imports none.
+
+What it has to know of a pipeline stands in its arguments, without secrets: keys come from the environment of the
+triggerer, or from the Airflow connection.
+"""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from headrace.errors import HeadraceError
+from headrace.model.time import instant
+from headrace.pipeline.schedules import dag_id
+from headrace.read.pending_work import PendingWork, WatchedInput, WorkFinder
+from headrace_airflow.assets import landed_name
+from headrace_airflow.roots.connection import StoreVariables
+from headrace_airflow.roots.root import Root
+from headrace_airflow.roots.served import served_roots
+from headrace_airflow.roots.store import KeptVariables
+from headrace_airflow.watching.watch import Runs, Watch
+from headrace_snapshots.store import open_store
+from headrace_snapshots.store.scheme import reached_by
+
+STATE_KEY: Final = "headrace_watcher"
+"""Under which Airflow's state store of the asset says how the watcher is."""
+
+_UNDER_WAY: Final = ["queued", "running"]
+
+
+class PendingWorkTrigger(BaseEventTrigger):
+    """Fires when a run of ``pipeline`` would find something to do and none is queued or running. ``root`` is the name
+    of its root, ``inputs`` are its inputs by name: a path and suffixes each.
+    """
+
+    def __init__(self, *, root: str, pipeline: str, inputs: Mapping[str, list[Any]], poll_seconds: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.root = root
+        self.pipeline = pipeline
+        self.inputs = dict(inputs)
+        self.poll_seconds = poll_seconds
+        self._reached: tuple[Root, KeptVariables] | None = None
+        self._finder: tuple[Root, StoreVariables, WorkFinder] | None = None
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class and arguments, from which the triggerer makes it again."""
+        arguments = ("root", "pipeline", "inputs", "poll_seconds")
+        return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in arguments}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Events, for ever."""
+        watch = Watch(self._find, self._runs, self._failed, self.poll_seconds)
+        async for work in watch.announcements():
+            about = work.to_json()
+            self.log.info("pipeline %s has work: %s", self.pipeline, about)
+            await self._note({"state": "announced", **about})
+            yield TriggerEvent(about)  # type: ignore[no-untyped-call]
+
+    def _find(self) -> PendingWork | None:
+        root = served_roots().named(self.root)
+        if self._reached is None or self._reached[0] != root:
+            self._reached = root, KeptVariables(root)
+        variables = self._reached[1].get()
+        if self._finder is None or self._finder[:2] != (root, variables):
+            watched = {name: WatchedInput(path, tuple(suffixes)) for name, (path, suffixes) in self.inputs.items()}
+            with reached_by(variables.over(os.environ)):
+                self._finder = root, variables, WorkFinder(open_store(root.uri), self.pipeline, watched)
+        return self._finder[2].find(instant(datetime.now(UTC)))
+
+    def _runs(self) -> Runs:
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # not for who parses DAGs
+
+        count, dag = RuntimeTaskInstance.get_dr_count, dag_id(self.pipeline, "process", self.root)
+        made = count(dag)  # first: one that is made between the two questions is under way
+        return Runs(made, count(dag, states=_UNDER_WAY))
+
+    async def _failed(self, error: Exception | None) -> None:
+        if error is None:
+            self.log.info("pipeline %s can be watched again", self.pipeline)
+            await self._note({"state": "watching"})
+            return
+        code = error.code if isinstance(error, HeadraceError) else type(error).__name__
+        self.log.warning("pipeline %s cannot be watched, and is tried again: %s: %s", self.pipeline, code, error)
+        await self._note({"state": "failing", "error": f"{code}: {error}"})
+
+    async def _note(self, state: dict[str, Any]) -> None:
+        """Say how the watcher is where people can look; that this fails stops nothing.
+
+        Airflow 3.3 gives a trigger whose asset is new no ``asset_state_store``.
+        """
+        from airflow.sdk.execution_time.context import AssetStateStoreAccessor
+
+        try:
+            note = {**state, "since": datetime.now(UTC).isoformat()}
+            asset = landed_name(served_roots().named(self.root), self.pipeline)
+            await AssetStateStoreAccessor(name=asset).aset(STATE_KEY, note)
+        except Exception:
+            self.log.exception("the state of the watcher of pipeline %s could not be stored", self.pipeline)
