@@ -86,7 +86,7 @@ class WorkFinder:
         try:
             snapshot = self._catalog.head().refs.get(MAIN)
             manifest, progress = self._at(snapshot)
-            files = {name: found for name in self._places if (found := self._unread(name, manifest, progress))}
+            files = {name: new for name in self._places if (new := self._unread(name, manifest, progress))}
         except (FixDataError, RestoreError) as error:
             return PendingWork(snapshot, problem=f"{error.code}: {error}")
         is_due = snapshot is not None and progress.is_due(now)
@@ -103,12 +103,12 @@ class WorkFinder:
     def _unread(self, name: str, manifest: Manifest | None, progress: PipelineProgress) -> UnreadFiles | None:
         store, prefix, suffixes = self._places[name]
         listed = unread(store, prefix, progress.offsets.get(name, Offsets()), suffixes)
-        for some in _in_parts(listed):
-            if files := without_copies(self._catalog, manifest, {name: some}).get(name):
+        for page in _in_pages(listed):
+            if files := without_copies(self._catalog, manifest, {name: page}).get(name):
                 return UnreadFiles(len(files), sum(file.size for file in files), files[-1].path)
         return None
 
 
-def _in_parts(files: Iterator[LandedFile]) -> Iterator[list[LandedFile]]:
-    while part := [*islice(files, ENOUGH)]:
-        yield part
+def _in_pages(files: Iterator[LandedFile]) -> Iterator[list[LandedFile]]:
+    while page := [*islice(files, ENOUGH)]:
+        yield page
