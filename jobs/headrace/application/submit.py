@@ -13,8 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
+from headrace.application.fast_exit import exit_with
+from headrace.audit.gx_library import leave_out_spark
 from headrace.errors import HeadraceError
-from headrace.pipeline.executors import EXECUTORS, SPARK
+from headrace.pipeline.executors import EXECUTORS, LOCAL, SPARK
 from headrace.pipeline.loading.registry import resolve
 from headrace.read.roots import MissingRootError
 from headrace.runs.actions import ACTIONS
@@ -36,6 +38,8 @@ def main(arguments: list[str]) -> int:
         Thread(target=_end_with_input, daemon=True).start()
     started_at, listener = now(), watched(LineListener(_tell))
     executor = EXECUTORS.get(given.executor or SPARK)
+    if given.executor == LOCAL:
+        leave_out_spark()
     if executor is None or executor.is_submitted:
         listener.noted("::endgroup::")  # the task folds what Spark says while it starts
     failure: Exception | None = None
@@ -158,4 +162,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_with(main(sys.argv[1:]))

@@ -1,43 +1,26 @@
-"""Runs neutral expectations with Great Expectations over one DataFrame. Importing this takes seconds.
+"""Runs neutral expectations with Great Expectations over one DataFrame.
 
 The page shows counts and scalar aggregates, and no value of a row. A finding that failed has a few of the rows that are
 to blame.
 """
 
-import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
-from functools import cache
 from typing import Any, Final
 
-os.environ["GX_ANALYTICS_ENABLED"] = "false"
-logging.getLogger("great_expectations").setLevel(logging.WARNING)  # before the import: it logs 200 lines
+import numpy as np
+import pandas as pd
 
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
-
-from headrace.audit.lazy_import import imported_later, without_collection  # noqa: E402
-
-# the two are a third of the import, for a few expectations and a picture
-with without_collection(), imported_later("altair", "scipy.stats"):
-    import great_expectations as gx
-    from great_expectations.data_context.types.base import ProgressBarsConfig
-    from great_expectations.expectations import registry
-    from great_expectations.render.renderer import ValidationResultsPageRenderer
-    from great_expectations.render.view import DefaultJinjaPageView
-
-from headrace.audit.arrow_frames import ArrowFrame  # noqa: E402
-from headrace.audit.frames import Frame  # noqa: E402
-from headrace.audit.shown_rows import FAILING_ROWS, Row, shown_value  # noqa: E402
-from headrace.audit.store import Finding  # noqa: E402
-from headrace.errors import FixConfigError, PipelineError  # noqa: E402
-from headrace.model.expressions.data_types import Scalar  # noqa: E402
-from headrace.pipeline.expectations import Expectation, ExpectationView  # noqa: E402
-
-logging.getLogger("great_expectations.data_context.types.base").setLevel(logging.WARNING)  # its import says INFO
+from headrace.audit.arrow_frames import ArrowFrame
+from headrace.audit.frames import Frame
+from headrace.audit.gx_library import Library, library
+from headrace.audit.shown_rows import FAILING_ROWS, Row, shown_value
+from headrace.audit.store import Finding
+from headrace.errors import FixConfigError, PipelineError
+from headrace.model.expressions.data_types import Scalar
+from headrace.pipeline.expectations import Expectation, ExpectationView
 
 RESULT_FORMAT: Final = {"result_format": "BASIC", "partial_unexpected_count": 0}
 
@@ -56,15 +39,15 @@ class ExpectationReport:
     page: bytes
 
 
-def translate(expectations: Sequence[Expectation]) -> list[Any]:
+def translate(expectations: Sequence[Expectation], using: Library) -> list[Any]:
     """The Great Expectations objects for ``expectations``, each knowing its position.
 
     Raises PipelineError for a name that Great Expectations does not have, or arguments that do not fit it.
     """
-    return [_translate(expectation, position) for position, expectation in enumerate(expectations)]
+    return [_translate(expectation, position, using.registry) for position, expectation in enumerate(expectations)]
 
 
-def _translate(expectation: Expectation, position: int) -> Any:
+def _translate(expectation: Expectation, position: int, registry: Any) -> Any:
     if expectation.name not in registry.list_registered_expectation_implementations():
         raise PipelineError(f"the Great Expectations that is installed has no {expectation.name}; install a newer one")
     try:
@@ -78,7 +61,7 @@ def check(expectations: Sequence[Expectation], columns: Mapping[ExpectationView,
     """Raise PipelineError for the first of ``expectations`` that there is not, or whose arguments do not fit it, or
     that names none of the ``columns`` of its view.
     """
-    translate(expectations)
+    translate(expectations, library())
     for expectation in expectations:
         expectation.check_columns(columns[expectation.view])
 
@@ -93,19 +76,25 @@ def evaluate(
     """
     for expectation in expectations:
         expectation.check_columns(frame.columns)
-    result = _validate(view, translate(expectations), frame, RESULT_FORMAT)
+    using = library()
+    result = _validate(view, expectations, frame, RESULT_FORMAT, using)
     for entry in result.results:
         _check_evaluated(expectations[_position(entry)], entry.exception_info)
         entry.result = _without_values(entry.result)
     ordered = sorted(result.results, key=_position)
     findings = [_finding(expectations[_position(entry)], entry) for entry in ordered]
-    failing = _failing_rows(view, [f.expectation for f in findings if f.has_failing_rows], frame, identity)
+    failed = [finding.expectation for finding in findings if finding.has_failing_rows]
+    failing = _failing_rows(view, failed, frame, identity, using)
     named = tuple(replace(f, failing=next(failing)) if f.has_failing_rows else f for f in findings)
-    return ExpectationReport(named, _page(result))
+    return ExpectationReport(named, _page(result, using))
 
 
 def _failing_rows(
-    view: ExpectationView, expectations: Sequence[Expectation], frame: Frame, identity: Sequence[str]
+    view: ExpectationView,
+    expectations: Sequence[Expectation],
+    frame: Frame,
+    identity: Sequence[str],
+    using: Library,
 ) -> Iterator[tuple[Row, ...]]:
     """For each of ``expectations``, which look at rows and failed, the first rows that fail it."""
     if not expectations:
@@ -116,7 +105,7 @@ def _failing_rows(
         "unexpected_index_column_names": list(identity),
         "include_unexpected_rows": False,
     }
-    result = _validate(view, translate(expectations), frame, shown)
+    result = _validate(view, expectations, frame, shown, using)
     for entry in sorted(result.results, key=_position):
         yield _rows(entry.result, expectations[_position(entry)], identity)
 
@@ -153,16 +142,23 @@ def _shown(value: Any) -> str | int | float | bool | None:
     return shown_value(value)
 
 
-def _validate(view: ExpectationView, expectations: list[Any], frame: Frame, result_format: Mapping[str, Any]) -> Any:
+def _validate(
+    view: ExpectationView,
+    expectations: Sequence[Expectation],
+    frame: Frame,
+    result_format: Mapping[str, Any],
+    using: Library,
+) -> Any:
+    gx = using.gx
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    context.variables.progress_bars = using.progress_bars(globally=False)
     rows: Any = frame
     if isinstance(frame, ArrowFrame):
         rows, source = frame.to_pandas(), context.data_sources.add_pandas(view)
     else:
         source = context.data_sources.add_spark(view, persist=False)
     batch = source.add_dataframe_asset(view).add_batch_definition_whole_dataframe(view)
-    suite = context.suites.add(gx.ExpectationSuite(name=view, expectations=expectations))
+    suite = context.suites.add(gx.ExpectationSuite(name=view, expectations=translate(expectations, using)))
     validation = context.validation_definitions.add(gx.ValidationDefinition(name=view, data=batch, suite=suite))
     return validation.run(batch_parameters={"dataframe": rows}, result_format=result_format)
 
@@ -217,16 +213,10 @@ def _finding(expectation: Expectation, entry: Any) -> Finding:
     )
 
 
-def _page(result: Any) -> bytes:
+def _page(result: Any, using: Library) -> bytes:
     for entry in result.results:
         if "unexpected_percent" not in entry.result:  # its template takes for granted that the count has one
             entry.result.pop("unexpected_count", None)
-    document = ValidationResultsPageRenderer().render(result)
-    html: str = _page_view().render(document, show_how_to_buttons=False)
+    document = using.page_renderer().render(result)
+    html: str = using.page_view.render(document, show_how_to_buttons=False)
     return html.encode()
-
-
-@cache
-def _page_view() -> DefaultJinjaPageView:
-    """The one view of a process: it compiles its templates, which takes longer than a page."""
-    return DefaultJinjaPageView()

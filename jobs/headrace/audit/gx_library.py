@@ -1,0 +1,89 @@
+"""Great Expectations as an audit uses it: imported when it is first asked for, and no more of it than that needs.
+
+Its import takes seconds of CPU, more than half of them for sources of rows that an audit does not have. SQLAlchemy is
+left out, and pyspark where no frame of Spark's is looked at: Great Expectations does without what is not installed.
+"""
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+from typing import Any, Final
+
+from headrace.audit.lazy_import import imported_later, without_collection
+
+_NAME: Final = "great_expectations"
+_LATER: Final = ("altair", "scipy.stats")
+"""For a few expectations and a picture, which import them then."""
+
+_lock = threading.Lock()
+_left_out = ["sqlalchemy", "pyspark.sql.connect"]
+
+
+@dataclass(frozen=True)
+class Library:
+    """What an audit uses of it."""
+
+    gx: ModuleType
+    registry: ModuleType
+    progress_bars: type[Any]
+    page_renderer: type[Any]
+    page_view: Any  # one: it compiles its templates, which takes longer than a page
+
+
+def leave_out_spark() -> None:
+    """Say, before anything is audited, that this process will not look at frames of Spark's."""
+    _left_out.append("pyspark")
+
+
+def library() -> Library:
+    """Great Expectations, imported once."""
+    with _lock:  # an import that another thread has begun may have something refused
+        return _imported()
+
+
+@cache
+def _imported() -> Library:
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    logging.getLogger(_NAME).setLevel(logging.WARNING)  # before the import: it logs 200 lines
+    with imported_later(*_LATER), _refused(_left_out), without_collection():
+        base = import_module(f"{_NAME}.data_context.types.base")
+        used = Library(
+            gx=import_module(_NAME),
+            registry=import_module(f"{_NAME}.expectations.registry"),
+            progress_bars=base.ProgressBarsConfig,
+            page_renderer=import_module(f"{_NAME}.render.renderer").ValidationResultsPageRenderer,
+            page_view=import_module(f"{_NAME}.render.view").DefaultJinjaPageView(),
+        )
+    logging.getLogger(base.__name__).setLevel(logging.WARNING)  # its import says INFO
+    return used
+
+
+class _Refusing(MetaPathFinder):
+    """Finds nothing, and lets one thread believe that some modules are not installed."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names, self._thread = names, threading.get_ident()
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        """Raises ModuleNotFoundError for those modules."""
+        if name in self._names and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"{name} is left out of {_NAME}", name=name)
+
+
+@contextmanager
+def _refused(names: Sequence[str]) -> Iterator[None]:
+    """Inside, this thread cannot import those modules ``names`` that are not imported yet."""
+    finder = _Refusing(names)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
