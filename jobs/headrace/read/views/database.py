@@ -62,11 +62,11 @@ def database(folder: Path, files: Sequence[Path] = ()) -> "Iterator[duckdb.DuckD
 
 @contextmanager
 def without_rows() -> "Iterator[duckdb.DuckDBPyConnection]":
-    """A database for questions about SQL alone. It opens no file; a process makes one, since that takes as long as
-    twenty questions.
+    """A database for questions about SQL, and for rows that are in no file. It opens none; a process makes one, since
+    that takes as long as twenty questions.
     """
     with _empty(os.getpid()).cursor() as connection:
-        yield connection
+        yield in_utc(connection)
 
 
 @cache

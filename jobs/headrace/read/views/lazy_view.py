@@ -1,7 +1,8 @@
 """Views that are read when their rows are asked for, and never whole unless one asks for that."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.extras import require, require_library
@@ -228,11 +229,17 @@ class LazyView:
         source = self._source.where(self._condition) if source is None else source
         with working_folder() as folder:
             files = source.bring(folder)
-            with database(folder, files) as connection:
+            with self._database(folder, files) as connection:
                 rows = source.relation(connection, files)
                 with self._condition.explained():
                     kept = self._condition.applied(connection, rows)
                 yield kept
+
+    def _database(self, folder: Path, files: Sequence[Path]) -> "AbstractContextManager[duckdb.DuckDBPyConnection]":
+        """One of its own where there are files, or an expression, for which a database gets a function."""
+        if files or isinstance(self._condition.where, Expr):
+            return database(folder, files)
+        return without_rows()
 
     def _fetched(self, rows: "duckdb.DuckDBPyRelation", order: str | None, limit: int) -> list[dict[str, Any]]:
         fetched = self._ordered(rows, _zoneless(rows, self._columns), order, limit).fetchall()

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ValueType
-from headrace.read.views.database import in_utc, literal, without_rows
+from headrace.read.views.database import literal, without_rows
 from headrace.read.views.pruning import TURNED, ColumnBounds, among, compared, either, fitting
 
 _OPERATORS: Final = {
@@ -101,7 +101,7 @@ def _asked(constant: str) -> Any | None:
 
     with without_rows() as connection:
         try:
-            ((answer,),) = in_utc(connection).execute(f"select {constant}").fetchall()
+            ((answer,),) = connection.execute(f"select {constant}").fetchall()
         except duckdb.Error:
             return None  # the condition itself says what is wrong with it, when it is applied
     return answer
