@@ -52,8 +52,8 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("pipelines")
     write_pipeline(folder, "clicks")
-    write_pipeline(folder, "strict", source="max_rejected=0,", options='executor="local"')
-    write_pipeline(folder, "damaged", options='executor="local"')
+    write_pipeline(folder, "strict", source="max_rejected=0,", options='executor="local"', most=None)
+    write_pipeline(folder, "damaged", options='executor="local"', most=None)
     write_pipeline(folder, "modest", most=1, options='executor="auto"')
     waiting = write_pipeline(folder, "waiting", options='executor="local"')
     waiting.write_text(waiting.read_text() + WAITS.format(file=str(folder / "pids")))
@@ -280,7 +280,7 @@ def killed(airflow: LocalAirflow, pipelines: Path) -> tuple[str, list[int]]:
 @pytest.fixture(scope="module")
 def newcomer(pipelines: Path) -> None:
     """A pipeline that comes while Airflow is up."""
-    write_pipeline(pipelines, "newcomer")
+    write_pipeline(pipelines, "newcomer", most=None)
 
 
 @pytest.mark.usefixtures("killed", "newcomer")  # Airflow needs a minute to see that, in which others can be tested

@@ -29,6 +29,8 @@ if sys.argv[0].endswith("submit.py"):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
+NIGHTLY = 'executor="local", backfill=hr.Backfill("0 3 * * *", last="7d")'
+
 LIMITED = """
     executor="local",
     limits=hr.Limits(rejected="1%", watermark_age="1h", newest_file=hr.limit(fail="1us")),
@@ -95,12 +97,12 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each task of the story returned or raised, and how many applications it submitted."""
     folder = tmp_path_factory.mktemp("local")
     write_pipeline(folder, "quick", options='executor="auto", retention=hr.Retention(keep_last=1)')
-    write_pipeline(folder, "nightly", options='executor="local", backfill=hr.Backfill("0 3 * * *", last="7d")')
-    write_pipeline(folder, "early", options='executor="local", backfill=hr.Backfill("0 3 * * *", last="7d")')
-    write_pipeline(folder, "large", options='executor="auto"')
-    write_pipeline(folder, "exact", source="max_rejected=0,")
-    write_pipeline(folder, "limited", options=LIMITED)
-    shot = write_pipeline(folder, "shot", options='executor="local"')
+    write_pipeline(folder, "nightly", options=NIGHTLY, most=None)
+    write_pipeline(folder, "early", options=NIGHTLY, most=None)
+    write_pipeline(folder, "large", options='executor="auto"', most=None)
+    write_pipeline(folder, "exact", source="max_rejected=0,", most=None)
+    write_pipeline(folder, "limited", options=LIMITED, most=None)
+    shot = write_pipeline(folder, "shot", options='executor="local"', most=None)
     shot.write_text(shot.read_text() + SHOT)
     binary = folder / "bin" / "spark-submit"
     binary.parent.mkdir()

@@ -64,7 +64,7 @@ def lanes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lanes]:
     folder = tmp_path_factory.mktemp("lanes")
     for name in ("pipelines", "tills"):
         (folder / name).mkdir()
-    file = write_pipeline(folder / "pipelines", "clicks", options=_EVERY_MINUTE)
+    file = write_pipeline(folder / "pipelines", "clicks", options=_EVERY_MINUTE, most=None)
     tills = str(folder / "tills")  # of the reader of a page
     environment = {"HEADRACE_PIPELINES": f"{file.parent}{os.pathsep}{tills}", "PYTHONPATH": tills}
     local = LocalAirflow(folder / "home", (folder / ".headrace" / "root").as_uri(), environment)
@@ -111,10 +111,10 @@ def test_the_last_days_are_computed_anew_beside_the_live_lane(lanes: Lanes) -> N
 
 def test_a_backfill_by_hand_says_where_it_begins_and_may_stay_unpublished(lanes: Lanes) -> None:
     dag, api = "headrace_clicks_backfill", lanes.airflow.api
-    api.pause("headrace_clicks_process")  # nothing lands any more
+    patiently(api.pause, "headrace_clicks_process")  # nothing lands any more
     since_yesterday = (datetime.now(UTC) - timedelta(days=1)).isoformat()
-    whole = api.trigger(dag, {"promote": "never"})
-    ranged = api.trigger(dag, {"from": since_yesterday, "branch": "by-hand", "promote": "never"})
+    whole = patiently(api.trigger, dag, {"promote": "never"})
+    ranged = patiently(api.trigger, dag, {"from": since_yesterday, "branch": "by-hand", "promote": "never"})
     snapshot = lanes.published()[0].snapshot_id
     for run_id, beginning in (
         (whole, "nothing: all input is read again"),

@@ -44,7 +44,8 @@ UNTOUCHED = {
 def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a pipeline that waits for signals, a file that blocks, and one that raises what is no Exception."""
     folder = tmp_path_factory.mktemp("pipelines")
-    clicks = write_pipeline(folder, "clicks", options='executor="local", retention=hr.Retention(schedule="@yearly")')
+    options = 'executor="local", retention=hr.Retention(schedule="@yearly")'
+    clicks = write_pipeline(folder, "clicks", options=options, most=None)
     waits = 'hr.AfterAny(hr.AfterSignal("go"), hr.AfterSignal("ask"), hr.AfterCount(1))'
     clicks.write_text(clicks.read_text().replace("early=hr.AfterCount(1)", f"early={waits}"))
     (folder / "a_block.py").write_text("import time\n\ntime.sleep(300)\n")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST_FIRST
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = ["bash", "dirname", "sed", "head"]
 
@@ -21,6 +23,11 @@ def test_help_lists_every_target() -> None:
     listed = [line.split()[0] for line in make("help").stdout.splitlines()]
     assert sorted(listed) == sorted(targets)
     assert {"help", "setup", "demo", "test", "check", "up", "down", "fmt", "minio"} <= set(listed)
+
+
+def test_the_files_that_take_long_are_there() -> None:
+    """Else one that was moved runs last, and three processes of four wait for it."""
+    assert [file for file in LONGEST_FIRST if not (REPOSITORY / file).is_file()] == []
 
 
 def test_each_of_the_two_commands_of_the_readme_does_all_the_set_up(tmp_path: Path) -> None:
