@@ -9,6 +9,11 @@ from headrace.model.time import Duration
 from headrace_airflow.roots.root import Root, RootedPipeline
 
 
+def published_uri(root: Root, pipeline: str) -> str:
+    """What Airflow calls the asset."""
+    return f"headrace://{root.qualified(pipeline)}/published"
+
+
 @dataclass(frozen=True)
 class Published:
     """What readers of ``pipeline`` under ``root`` see, as a task tells of it: events carry {epoch, snapshot, counts,
@@ -25,9 +30,7 @@ class Published:
     @property
     def asset(self) -> Asset:
         """The asset itself."""
-        return Asset(
-            name=self.root.named(self.pipeline), uri=f"headrace://{self.root.qualified(self.pipeline)}/published"
-        )
+        return Asset(name=self.root.named(self.pipeline), uri=published_uri(self.root, self.pipeline))
 
     @property
     def outlet(self) -> Asset | AssetAlias:

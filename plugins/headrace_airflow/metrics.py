@@ -1,6 +1,7 @@
 """What epochs did, as metrics in Airflow's own channel: StatsD, Datadog or OpenTelemetry, as ``[metrics]`` says.
 
-Every metric has the tags ``pipeline`` and ``branch``. Their names are in docs/how-to/airflow.md.
+Every metric has the tags ``pipeline`` and ``branch``, and ``root`` where that has a name. Names are in
+docs/how-to/airflow.md.
 """
 
 import logging
@@ -13,7 +14,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.observability import stats
 
 from headrace.model.time import MIN_INSTANT, UNITS
-from headrace_airflow.roots.root import RootedPipeline
+from headrace_airflow.roots.root import Root, RootedPipeline
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 
@@ -39,7 +40,7 @@ def epochs_measured(rooted: RootedPipeline, branch: str) -> Iterator[None]:
     finally:
         try:
             for manifest in _since(catalog, branch, before):
-                _send(manifest)
+                _send(manifest, rooted.root)
         except Exception:  # whatever it is, the run is what it is
             _log.exception("no metrics of these epochs were sent")
 
@@ -57,11 +58,11 @@ def _since(catalog: Catalog, branch: str, before: int) -> list[Manifest]:
     return [manifest for manifest in newer if not manifest.is_patch][::-1]
 
 
-def _send(manifest: Manifest) -> None:
+def _send(manifest: Manifest, root: Root) -> None:
     from headrace.observe.history import EpochFigures
     from headrace.runs.reporting.summary import written_bytes
 
-    tags = {"pipeline": manifest.pipeline, "branch": manifest.branch}
+    tags = {"pipeline": manifest.pipeline, "branch": manifest.branch, **({"root": root.name} if root.name else {})}
     stats.incr("headrace.epochs", tags=tags)
     for name, counted in _COUNTS.items():
         stats.incr(f"headrace.{name}", manifest.counts.get(counted, 0), tags=tags)

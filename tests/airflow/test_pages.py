@@ -13,10 +13,22 @@ pytestmark = pytest.mark.airflow
 SCRIPT = (
     TWO_PIPELINES
     + """
+sales = os.environ["SALES"]
+land(open_store(sales), "clicks", "0.jsonl", range(5))
+hr.open(sales, create=True)[resolve(os.environ["SALES_CLICKS"])].run()
+
 import logging
 logging.disable(logging.CRITICAL)
 from airflow.utils.db import initdb
 initdb()
+from airflow.models.dag import DagModel
+from airflow.models.dagbundle import DagBundleModel
+from airflow.utils.session import create_session
+with create_session() as session:
+    session.add(DagBundleModel(name="dags"))
+    session.flush()
+    for name in ("clicks", "sales.clicks", "sales.waits", "risk.clicks", "gone.clicks"):
+        session.add(DagModel(dag_id=f"headrace_{name}_process", bundle_name="dags", fileloc="x", is_paused=False))
 from airflow.api_fastapi.app import create_app
 from fastapi.testclient import TestClient
 
@@ -44,6 +56,12 @@ with open(os.environ["ASKED"]) as file:
 
 DAG = "api/dags/headrace_orders_process"
 CLICKS = "api/dags/headrace_clicks_process"
+SAL = "sal"
+"""A user who may read one root (``per_root``)."""
+
+SALES = "api/dags/headrace_sales.clicks_process"
+RISK = "api/dags/headrace_risk.clicks_process"
+ONE_ROOT = ("api/pipelines", SALES, f"{SALES}/history", f"{SALES}/explain?key=ada", CLICKS, f"{CLICKS}/history", RISK)
 VALUES = (f"{DAG}/rows/current?at=main", f"{DAG}/explain?key=ada")
 OTHERS = (
     "api/pipelines",
@@ -88,13 +106,25 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
         write_pipeline(folder / "pipelines", name, options='executor="local"', most=most)
     users = (None, "vic", "ada")
     asked = [(user, path) for user in users for path in (*OTHERS, *VALUES)] + [("ada", path) for path in WRONG]
+    asked += [(SAL, path) for path in ONE_ROOT] + [("ada", path) for path in (CLICKS, SALES, RISK)]
     (folder / "asked.json").write_text(json.dumps(asked))
-    (folder / "passwords.json").write_text(json.dumps({"vic": "vic", "ada": "ada"}))
+    (folder / "passwords.json").write_text(json.dumps({"vic": "vic", "ada": "ada", SAL: SAL}))
+    (folder / "sales").mkdir()
+    write_pipeline(folder / "sales", "clicks", options='executor="local"')
+    sales = (folder / "sales-root").as_uri()
+    (folder / "roots.toml").write_text(
+        f'[[root]]\nname = "sales"\nuri = "{sales}"\npipelines = ["sales"]\n'
+        '[[root]]\nname = "risk"\nuri = "s3://risk/root"\npipelines = ["risk"]\nstore = "absent"\n'
+    )
     environment = {
         "HEADRACE_ROOT": (folder / "root").as_uri(),
         "HEADRACE_PIPELINES": str(folder / "pipelines"),
+        "HEADRACE_ROOTS": str(folder / "roots.toml"),
+        "SALES": sales,
+        "SALES_CLICKS": str(folder / "sales" / "clicks.py"),
         "ASKED": str(folder / "asked.json"),
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "vic:viewer,ada:user",
+        "AIRFLOW__CORE__AUTH_MANAGER": "tests.airflow.per_root.AuthManagerOfRoots",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"vic:viewer,ada:user,{SAL}:user",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(folder / "passwords.json"),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(Path(__file__).parents[2] / "plugins"),
@@ -137,13 +167,39 @@ def test_what_cannot_be_answered_says_why(answers: Answers, path: str, status: i
 def test_pipelines_that_need_a_person_come_first(answers: Answers) -> None:
     body = answers["vic", "api/pipelines"][1]
     assert [(one["pipeline"], one["state"]) for one in body["pipelines"]] == [
-        ("orders", "audit failed"), ("clicks", "published")
+        ("orders", "audit failed"), ("sales.waits", "empty"), ("clicks", "published"), ("sales.clicks", "published")
     ]  # fmt: skip
     assert body["age"] < 10
 
 
+def test_roots_that_cannot_be_read_are_named_above_the_others(answers: Answers) -> None:
+    gone, risk = answers["vic", "api/pipelines"][1]["problems"]
+    assert (gone["root"], risk["root"]) == ("gone", "risk")
+    assert "not declared any more" in gone["message"]
+    assert "there is no Airflow connection absent" in risk["message"]
+    assert "as the store of root risk" in risk["message"]
+    assert answers["ada", RISK][1]["error"]["code"] == "config.store_connection"
+
+
+def test_pipelines_of_one_name_have_pages_of_their_own(answers: Answers) -> None:
+    clicks, sales = answers["ada", CLICKS][1], answers["ada", SALES][1]
+    assert [(one["pipeline"], one["totals"]["records"]) for one in (clicks, sales)] == [
+        ("clicks", 33), ("sales.clicks", 5)
+    ]  # fmt: skip
+
+
+def test_who_may_read_one_root_sees_nothing_of_others(answers: Answers) -> None:
+    found = {path: answers[SAL, path] for path in ONE_ROOT}
+    statuses = [found[path][0] for path in ONE_ROOT]
+    assert statuses == [200, 200, 200, 200, 403, 403, 403]
+    body = found["api/pipelines"][1]
+    assert [one["pipeline"] for one in body["pipelines"]] == ["sales.waits", "sales.clicks"]
+    assert body["problems"] == []
+    assert "clicks at snapshot" in found[f"{SALES}/explain?key=ada"][1]["lines"][0]
+
+
 def test_a_summary_has_shares_clocks_and_the_audit(answers: Answers) -> None:
-    orders, clicks = answers["vic", "api/pipelines"][1]["pipelines"]
+    orders, _, clicks, _ = answers["vic", "api/pipelines"][1]["pipelines"]
     assert (orders["published_epoch"], orders["epoch"], orders["unpublished"]) == (0, 2, 2)
     assert orders["audit"]["success"] is False
     assert (orders["run"]["status"], orders["run"]["error_code"]) == ("failed", "data.audit_failed")

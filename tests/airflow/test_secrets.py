@@ -1,5 +1,5 @@
 """No secret is where it does not belong: runs on a real MinIO with a right key that becomes a wrong one, then a search
-everywhere.
+everywhere. Two roots have a pipeline of one name; the user of each may use its bucket alone.
 
 What is searched: all files of Airflow (the logs of tasks and of components, settings), its metadata database table by
 table (XCom and rendered templates among them), all objects of the root (manifests, results, audits), and what the
@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,8 +36,17 @@ pytestmark = [pytest.mark.airflow, pytest.mark.s3]
 
 _SECONDS = 900
 ODD = "odd/Secret+Key=of nobody 4711"
-BUCKET = "secrets"
-ROOT = f"s3://{BUCKET}/root"
+BUCKET, OTHER_BUCKET = "secrets", "others"
+ROOT, OTHER_ROOT = f"s3://{BUCKET}/root", f"s3://{OTHER_BUCKET}/root"
+KEYS = """
+import sys
+
+if sys.argv[0].endswith("submit.py"):
+    connections = sorted({{"AIRFLOW_CONN_KEYS", "AIRFLOW_CONN_OTHERS"}} & {{*os.environ}})
+    with open("{seen}", "a") as file:
+        file.write(f"{{os.environ['AWS_ACCESS_KEY_ID']}} {{connections}}\\n")
+"""
+"""What a run of a pipeline has of keys: the id of one, and names of connections to stores."""
 
 
 class Deployment:
@@ -54,14 +63,27 @@ class Deployment:
         self.right = server.environment()
         extra = {"endpoint_url": server.endpoint, "region_name": self.right.get("AWS_REGION", "us-east-1")}
         reached = {"conn_type": "aws", "login": "airflow", "password": ODD, "extra": extra}
+        others = {"conn_type": "aws", "login": "others", "password": secrets.token_hex(20), "extra": extra}
         self.wrong = {**self.right, "AWS_ACCESS_KEY_ID": "airflow", "AWS_SECRET_ACCESS_KEY": ODD}
-        self.airflows = {"HEADRACE_STORE_CONN": "keys", "AIRFLOW_CONN_KEYS": json.dumps(reached)}
+        self.airflows = {
+            "HEADRACE_STORE_CONN": "keys",
+            "HEADRACE_ROOTS": str(folder / "roots.toml"),
+            "AIRFLOW_CONN_KEYS": json.dumps(reached),
+            "AIRFLOW_CONN_OTHERS": json.dumps(others),
+        }
         self._new = secrets.token_hex(20)
-        self.secrets = [self.right["AWS_SECRET_ACCESS_KEY"], ODD, self._new]
+        self.secrets = [self.right["AWS_SECRET_ACCESS_KEY"], ODD, self._new, str(others["password"])]
         self.pipelines.mkdir()
         self.seen = folder / "seen"
         clicks = write_pipeline(self.pipelines, "clicks")
-        clicks.write_text(clicks.read_text() + NOSY.format(seen=self.seen))
+        clicks.write_text(clicks.read_text() + NOSY.format(seen=self.seen) + KEYS.format(seen=folder / "keys"))
+        self.keys = folder / "keys"
+        (folder / "others").mkdir()
+        theirs = write_pipeline(folder / "others", "clicks", options='executor="local"')
+        theirs.write_text("import os\n" + theirs.read_text() + KEYS.format(seen=self.keys))
+        (folder / "roots.toml").write_text(
+            f'[[root]]\nname = "others"\nuri = "{OTHER_ROOT}"\npipelines = ["others"]\nstore = "others"\n'
+        )
         marked = [f"confined-{secrets.token_hex(12)}" for _ in range(4)]
         (folder / marked[0]).mkdir()
         self._own = {
@@ -73,8 +95,10 @@ class Deployment:
         self.secrets += marked[1:]
         keys = StaticProvider(server.access_key, server.secret_key)
         self._admin = MinioAdmin(endpoint=server.endpoint.removeprefix("http://"), credentials=keys, secure=False)
-        self._admin.user_add("airflow", ODD)
-        self._admin.policy_set("readwrite", user="airflow")
+        for user, secret, bucket in (("airflow", ODD, BUCKET), ("others", others["password"], OTHER_BUCKET)):
+            self._admin.user_add(user, secret)
+            self._admin.policy_add(user, policy=_all_of(bucket))
+            self._admin.policy_set(user, user=user)
 
     def rotate(self) -> None:
         """Give Airflow's user another secret: the one that Airflow has is wrong from now on."""
@@ -106,19 +130,19 @@ class Deployment:
                 check=False,
             ).returncode
 
-    def store(self, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    def store(self, monkeypatch: pytest.MonkeyPatch, root: str = ROOT) -> ObjectStore:
         """The root, with the right keys, which the environment has no more then."""
         with monkeypatch.context() as set_for_now:
             for name, value in self.right.items():
                 set_for_now.setenv(name, value)
-            return open_store(ROOT)
+            return open_store(root)
 
-    def tell_tales(self, store: ObjectStore) -> set[str]:
+    def tell_tales(self, *stores: ObjectStore) -> set[str]:
         """Every place that has a secret, in any of the forms in which one may travel."""
         forms = {form for secret in self.secrets for form in _forms(secret)}
-        return {place for place, content in self._contents(store) if any(form in content for form in forms)}
+        return {place for place, content in self._contents(stores) if any(form in content for form in forms)}
 
-    def _contents(self, store: ObjectStore) -> Iterator[tuple[str, str]]:
+    def _contents(self, stores: Sequence[ObjectStore]) -> Iterator[tuple[str, str]]:
         yield "printed", self.printed.read_text(errors="replace")
         for file in self.home.rglob("*"):
             if file.is_file() and file.name != "passwords.json":  # where Airflow looks them up
@@ -126,15 +150,22 @@ class Deployment:
         with closing(sqlite3.connect(self.home / "airflow.db")) as database:
             for line in database.iterdump():
                 yield f"table {line.split()[2]}" if line.startswith("INSERT") else "schema", line
-        for found in store.list(""):
-            yield found.path, store.read(found.path).decode(errors="replace")
+        for store in stores:
+            for found in store.list(""):
+                yield found.path, store.read(found.path).decode(errors="replace")
 
 
-def run(api: AirflowApi, executor: str) -> tuple[EndedRun, str]:
-    """A run of the process DAG on ``executor``, and the log of its task."""
-    run_id = api.trigger("headrace_clicks_process", {"executor": executor})
-    ended = api.wait_for_run("headrace_clicks_process", run_id, _SECONDS)
+def run(api: AirflowApi, executor: str, dag_id: str = "headrace_clicks_process") -> tuple[EndedRun, str]:
+    """A run of a process DAG on ``executor``, and the log of its task."""
+    run_id = api.trigger(dag_id, {"executor": executor})
+    ended = api.wait_for_run(dag_id, run_id, _SECONDS)
     return ended, "\n".join(api.log(ended.dag_id, ended.run_id, "process"))
+
+
+def _all_of(bucket: str) -> dict[str, object]:
+    """A policy: everything with the objects of a bucket, and nothing with those of others."""
+    resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
+    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": resources}]}
 
 
 def _forms(secret: str) -> set[str]:
@@ -156,7 +187,8 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     folder = tmp_path_factory.mktemp("secrets")
     server = minio_server.start(folder / "minio")
     try:
-        minio_server.client(server).make_bucket(BUCKET)
+        for bucket in (BUCKET, OTHER_BUCKET):
+            minio_server.client(server).make_bucket(bucket)
         yield Deployment(folder, server)
     finally:
         minio_server.stop(server)
@@ -169,12 +201,21 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
     start = datetime(2026, 11, 20, tzinfo=UTC)
     clicks = [json.dumps({"user": "ada", "at": (start + timedelta(minutes=m)).isoformat()}) for m in range(5)]
     store.write("landing/clicks/a.jsonl", "\n".join([*clicks, "no JSON", ""]).encode())
+    others = deployment.store(monkeypatch, OTHER_ROOT)
+    others.write("landing/clicks/a.jsonl", f"{clicks[0]}\n".encode())
 
     with deployment.airflow() as airflow:
         succeeded, log = run(airflow.api, "spark")
         assert succeeded.state == "success", log
         page = airflow.api.page("api/dags/headrace_clicks_process")
         assert page["pipeline"] == "clicks", "the API server reaches the store, too"
+        succeeded, log = run(airflow.api, "local", "headrace_others.clicks_process")
+        assert succeeded.state == "success", log
+        records = {
+            name: airflow.api.page(f"api/dags/headrace_{name}_process")["totals"]["records"]
+            for name in ("clicks", "others.clicks")
+        }
+        assert records == {"clicks": 6, "others.clicks": 1}
         deployment.rotate()
         failed, log = run(airflow.api, "local")
         assert failed.tasks["process"] == "failed"
@@ -183,7 +224,10 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
     for command in (("log", "clicks"), ("read", "clicks"), ("run", "clicks")):
         assert deployment.command(deployment.wrong, *command) != 0
 
-    assert deployment.tell_tales(store) == set()
+    assert deployment.tell_tales(store, others) == set()
+    assert {*deployment.keys.read_text().splitlines()} == {
+        "airflow ['AIRFLOW_CONN_KEYS']", "others ['AIRFLOW_CONN_OTHERS']"
+    }  # fmt: skip
     if isolation.available():
         assert set(deployment.seen.read_text().splitlines()) == {"parses 0", "runs 0"}
 

@@ -34,6 +34,7 @@ FORMS = {
 
 ASK = f"""
 import json, os
+from dataclasses import replace
 from airflow.sdk import Connection
 from headrace.errors import HeadraceError
 from headrace_airflow.roots.connection import store_variables, variables_of
@@ -70,6 +71,19 @@ kept = KeptVariables(Root.of_environment()).get().over(os.environ)
 assert {{name: kept[name] for name in inside}} == inside
 assert aws() == before
 
+def at(endpoint):
+    return store_variables(replace(Root.of_environment(), name="sales", endpoint=endpoint))
+
+with_endpoint = at("http://s3.local")
+assert with_endpoint.values["AWS_SECRET_ACCESS_KEY"] == os.environ["WANTED"]
+os.environ["AIRFLOW_CONN_STORE"] = json.dumps({{"conn_type": "aws", "extra": {{"endpoint_url": "http://s3.local/"}}}})
+assert at("http://s3.local").values == {{"AWS_ENDPOINT_URL": "http://s3.local"}}
+try:
+    at("http://other")
+    raise AssertionError("two endpoints")
+except HeadraceError as error:
+    two_endpoints = str(error)
+
 os.environ["HEADRACE_STORE_CONN"] = "absent"
 try:
     with reaching_store(Root.of_environment()):
@@ -80,7 +94,8 @@ os.environ["HEADRACE_STORE_CONN"] = ""
 assert not store_variables(Root.of_environment()).values
 with reaching_store(Root.of_environment()):
     assert aws() == before
-print(json.dumps({{"forms": found, "inside": inside, "failed": failed, "absent": absent}}))
+print(json.dumps({{"forms": found, "inside": inside, "failed": failed, "absent": absent,
+                  "endpoint": [dict(with_endpoint.values), with_endpoint.without], "two endpoints": two_endpoints}}))
 """
 
 
@@ -90,6 +105,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder: Path = tmp_path_factory.mktemp("store-connection")
     environment = {
         "HEADRACE_STORE_CONN": "store",
+        "WANTED": SECRET,
         "AIRFLOW_CONN_STORE": json.dumps({"conn_type": "aws", "login": "id", "password": SECRET}),
         "AWS_PROFILE": "of-the-machine",
         "AWS_SESSION_TOKEN": "old",
@@ -139,6 +155,13 @@ def test_a_task_has_the_keys_while_it_runs_and_only_those(answers: Any) -> None:
     assert answers["inside"]["AWS_REGION"] == "eu-west-1"
     assert "<AWS_SECRET_ACCESS_KEY>" in answers["failed"]
     assert SECRET not in answers["failed"]
+
+
+def test_the_endpoint_of_a_root_is_reached_with_the_keys_of_its_connection(answers: Any) -> None:
+    values, without = answers["endpoint"]
+    assert values["AWS_ENDPOINT_URL"] == "http://s3.local"
+    assert {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_STS"} <= {*without}
+    assert "endpoint_url http://s3.local, and root sales the endpoint http://other" in answers["two endpoints"]
 
 
 def test_a_connection_that_is_not_there_is_named(answers: Any) -> None:

@@ -103,7 +103,7 @@ def check(pipeline: Pipeline | str | PathLike[str] | None = None) -> CheckReport
     False
     """
     if isinstance(pipeline, Pipeline):
-        return CheckReport([_checked(pipeline, None)])
+        return CheckReport([checked(pipeline)])
     if pipeline is None:
         registered = registered_files()
         return CheckReport([*map(_checked_file, registered.pipelines.values())], list(registered.broken.values()))
@@ -128,20 +128,22 @@ def _section(heading: str, lines: Sequence[str], indent: str = "  ") -> Iterator
 
 
 def _checked_file(registered: Registered) -> CheckedPipeline:
-    return _checked(registered.pipeline, registered.file)
+    return checked(registered.pipeline, registered.file)
 
 
-def _checked(pipeline: Pipeline, file: Path | None) -> CheckedPipeline:
-    """What there is to say of a pipeline. One that cannot be described does not keep the others from being checked."""
+def checked(pipeline: Pipeline, file: Path | None = None, root: str = "") -> CheckedPipeline:
+    """What there is to say of a pipeline under a ``root`` of that name. One that cannot be described does not keep the
+    others from being checked.
+    """
     try:
-        return _described(pipeline, file)
+        return _described(pipeline, file, root)
     except Exception as error:  # objects of a user's own may raise anything when they are asked what they are
         why = f"it cannot be described: {type(error).__name__}: {error}"
         executor = pipeline.executor
         return CheckedPipeline(pipeline.name, file, pipeline.description, executor, [], [], {}, [why], [])
 
 
-def _described(pipeline: Pipeline, file: Path | None) -> CheckedPipeline:
+def _described(pipeline: Pipeline, file: Path | None, root: str) -> CheckedPipeline:
     beside = {"backfill": pipeline.backfill, "expire": pipeline.retention}
     own = {family: regular.schedule for family, regular in beside.items() if regular is not None}
     schedules = {
@@ -155,7 +157,7 @@ def _described(pipeline: Pipeline, file: Path | None) -> CheckedPipeline:
         pipeline.executor,
         describe(pipeline),
         graph(pipeline),
-        {dag_id(pipeline.name, family): schedules.get(family) for family in families},
+        {dag_id(pipeline.name, family, root): schedules.get(family) for family in families},
         [*_problems(pipeline)],
         [*notes(pipeline)],
     )

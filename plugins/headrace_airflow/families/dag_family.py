@@ -14,13 +14,14 @@ from typing import Any, Final
 from airflow.sdk import DAG
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
-from headrace.describe.check import check
+from headrace.describe.check import CheckReport, checked
 from headrace.pipeline.deployment.timetables import Schedule
 from headrace_airflow.failures import RETRIES
 from headrace_airflow.families.code_tab import shows
 from headrace_airflow.families.form_of_dag import has_form
 from headrace_airflow.families.options import deadline, options_of, run_types, task_arguments, timetable
 from headrace_airflow.roots.root import RootedPipeline
+from headrace_snapshots.store.scheme import shown
 
 BY_HAND: Final = (DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED)
 """How a DAG without a schedule is run."""
@@ -76,8 +77,9 @@ def new_dag(
 def _documented(rooted: RootedPipeline, family: str, about: str) -> str:
     """What the UI says of a DAG in Markdown: what it does; for that which processes, the pipeline in words, too."""
     pipeline = rooted.pipeline
-    parts = [about, pipeline.description, f"Defined in `{rooted.file}`."]
+    root = f" Root `{rooted.root.name}`: `{shown(rooted.root.uri)}`." if rooted.root.name else ""
+    parts = [about, pipeline.description, f"Defined in `{rooted.file}`.{root}"]
     if family == "process":
-        words = "\n".join(check(pipeline).lines())
+        words = "\n".join(CheckReport([checked(pipeline, root=rooted.root.name)]).lines())
         parts.append(f"```text\n{words}\n```")
     return "\n\n".join(part for part in parts if part)

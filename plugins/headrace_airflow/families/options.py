@@ -1,9 +1,10 @@
 """What ``hr.airflow`` and schedules are in Airflow's own terms."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from functools import lru_cache, partial
+from functools import cache, partial
 from importlib import import_module
 from runpy import run_path
 from typing import Any, Final
@@ -17,12 +18,13 @@ from headrace.errors import FixConfigError
 from headrace.model.time import Duration
 from headrace.pipeline.deployment.airflow_options import AirflowOptions
 from headrace.pipeline.deployment.timetables import AssetSchedule, CronSchedule, FileSchedule, Schedule, Times
-from headrace_airflow.assets import landed
-from headrace_airflow.roots.root import RootedPipeline
+from headrace_airflow.assets import landed, published_uri
+from headrace_airflow.roots.root import Root, RootedPipeline
 
 DEFAULTS: Final = "HEADRACE_AIRFLOW_DEFAULTS"
 _NAME: Final = "airflow"
 _UTC: Final = "UTC"
+_PUBLISHED: Final = re.compile(r"^headrace://([a-z][a-z0-9_]*)/published$")
 
 
 class AirflowDefaultsError(FixConfigError):
@@ -32,22 +34,27 @@ class AirflowDefaultsError(FixConfigError):
 
 
 def options_of(rooted: RootedPipeline) -> AirflowOptions:
-    """How the DAGs of a pipeline run: as it says, else as the defaults of all say. Raises AirflowDefaultsError."""
-    defaults = _defaults(os.environ.get(DEFAULTS, ""))
-    own = rooted.pipeline.airflow
+    """How the DAGs of a pipeline run: as it says, else as the defaults of its root say, else as those of all say.
+
+    Raises AirflowDefaultsError.
+    """
+    root, own = rooted.root, rooted.pipeline.airflow
+    defaults = _defaults(os.environ.get(DEFAULTS, ""), DEFAULTS)
+    if root.defaults:
+        defaults = _defaults(root.defaults, root.folders.named_by).over(defaults)
     return defaults if own is None else own.over(defaults)
 
 
-@lru_cache(1)
-def _defaults(file: str) -> AirflowOptions:
+@cache
+def _defaults(file: str, named_by: str) -> AirflowOptions:
     if not file:
         return AirflowOptions()
     try:
         options = run_path(file).get(_NAME)
     except Exception as error:  # code of a user's own
-        raise AirflowDefaultsError(f"{DEFAULTS} names {file}: {type(error).__name__}: {error}") from error
+        raise AirflowDefaultsError(f"{named_by} names {file}: {type(error).__name__}: {error}") from error
     if not isinstance(options, AirflowOptions):
-        raise AirflowDefaultsError(f"{DEFAULTS} names {file}, which must hold {_NAME} = hr.airflow(...)")
+        raise AirflowDefaultsError(f"{named_by} names {file}, which must hold {_NAME} = hr.airflow(...)")
     return options
 
 
@@ -55,12 +62,19 @@ def timetable(schedule: Schedule | None, rooted: RootedPipeline) -> Any:
     """What Airflow takes as the schedule of a DAG of a pipeline."""
     match schedule:
         case AssetSchedule(uris, or_at):
-            return _events([Asset(uri) for uri in uris], or_at)
+            return _events([_asset(uri, rooted.root) for uri in uris], or_at)
         case FileSchedule(poll_interval, or_at):
             return _events([landed(rooted, poll_interval)], or_at)
         case CronSchedule() | timedelta():
             return _times(schedule)
     return schedule
+
+
+def _asset(uri: str, root: Root) -> Asset:
+    """The asset of a schedule. A pipeline's is that of the same ``root`` unless it names one: so staging and production
+    can have the same files.
+    """
+    return Asset(_PUBLISHED.sub(lambda match: published_uri(root, match[1]), uri))
 
 
 def _events(assets: list[Asset], or_at: Times | None) -> Any:

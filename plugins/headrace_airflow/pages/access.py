@@ -25,14 +25,18 @@ def may_edit(dag_id: str, user: BaseUser) -> bool:
     return bool(get_auth_manager().is_authorized_dag(method="PUT", details=details, user=user))
 
 
-def visible_to(user: BaseUser, root: str, pipelines: Collection[str]) -> set[str]:
-    """Keep the ``pipelines`` under a root whose process DAG ``user`` may read."""
-    names = {dag_id(name, "process", root): name for name in pipelines}
+Place = tuple[str, str]
+"""The names of a root and of a pipeline under it."""
+
+
+def visible_to(user: BaseUser, pipelines: Collection[Place]) -> set[Place]:
+    """Keep the ``pipelines`` whose process DAG ``user`` may read."""
+    names = {dag_id(name, "process", root): (root, name) for root, name in pipelines}
     allowed = get_auth_manager().filter_authorized_dag_ids(dag_ids={*names}, user=user)
     return {names[allowed_id] for allowed_id in allowed}
 
 
-def with_dags(user: BaseUser, root: str) -> set[str]:
-    """The pipelines under a root whose process DAG is there, and may be read by ``user``."""
+def with_dags(user: BaseUser) -> set[Place]:
+    """The pipelines whose process DAG is there, and may be read by ``user``."""
     owners = (owner_of(allowed_id) for allowed_id in get_auth_manager().get_authorized_dag_ids(user=user))
-    return {owner.pipeline for owner in owners if owner is not None and (owner.root, owner.family) == (root, "process")}
+    return {(owner.root, owner.pipeline) for owner in owners if owner is not None and owner.family == "process"}

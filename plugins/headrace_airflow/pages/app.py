@@ -5,7 +5,6 @@ Endpoints are plain functions, since they wait for the store: FastAPI runs them 
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -15,13 +14,12 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from headrace.errors import FixConfigError, FixDataError, HeadraceError, RestoreError, RetryError
-from headrace.model.time import instant
 from headrace.read.json_values import as_json
 from headrace.runs.reporting.results import redacted
-from headrace.runs.reporting.summary import PipelineState, PipelineSummary, urgent_first
-from headrace_airflow.pages.access import may_edit, owner_behind, visible_to, with_dags
+from headrace_airflow.pages.access import may_edit, owner_behind
 from headrace_airflow.pages.answers import PipelinePage
 from headrace_airflow.pages.explanation import explanation
+from headrace_airflow.pages.listing import listed
 from headrace_airflow.pages.opened_roots import OpenedRoots
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
@@ -70,21 +68,16 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
 
     @app.get("/api/pipelines", dependencies=[Depends(requires_authenticated())])
     def pipelines(user: GetUserDep) -> Any:
-        (opened,) = roots.all()
-        cached = opened.summaries.read()
-        seen = visible_to(user, opened.root.name, cached.summaries)
-        waiting = with_dags(user, opened.root.name) - cached.summaries.keys()
-        rows = [cached.summaries[name] for name in seen] + [_never_ran(name) for name in waiting]
-        now = instant(datetime.now(UTC))
-        listed = urgent_first(summary.as_of(now) for summary in rows)
-        return _Answer({"age": round(cached.age, 1), "pipelines": [summary.line_to_json() for summary in listed]})
+        return _Answer(listed(roots, user))
 
     @app.get("/api/dags/{dag_id}", dependencies=readers)
     def pipeline(dag_id: str, user: GetUserDep) -> Any:
         owner = owner_behind(dag_id)
         opened = roots.named(owner.root)
         known = opened.summaries.read().summaries.get(owner.pipeline)
-        return _Answer({**opened.page(owner.pipeline).summary(known), "may_edit": may_edit(dag_id, user)})
+        summary = opened.page(owner.pipeline).summary(known)
+        name = opened.root.qualified(owner.pipeline)
+        return _Answer({**summary, "pipeline": name, "may_edit": may_edit(dag_id, user)})
 
     @app.get("/api/dags/{dag_id}/history", dependencies=readers)
     def history(dag_id: str, limit: Limit = 50, before: int | None = None) -> Any:
@@ -158,10 +151,6 @@ def _check_values(dag_id: str, user: Any) -> None:
     """Raise HTTPException (403) unless ``user`` may see values of a pipeline."""
     if not may_edit(dag_id, user):
         raise HTTPException(status.HTTP_403_FORBIDDEN, "keys, rows and records are shown to those who may edit the DAG")
-
-
-def _never_ran(name: str) -> PipelineSummary:
-    return PipelineSummary(pipeline=name, made_at="", entry=-1, state=PipelineState.EMPTY)
 
 
 def _refused(_: Request, error: Exception) -> Response:

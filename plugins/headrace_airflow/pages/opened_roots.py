@@ -3,11 +3,14 @@
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from headrace.errors import RetryError
 from headrace_airflow.pages.answers import PipelinePage
-from headrace_airflow.pages.summaries import SummaryCache
+from headrace_airflow.pages.summaries import CachedSummaries, SummaryCache
 from headrace_airflow.roots.connection import StoreVariables
 from headrace_airflow.roots.root import Root
 from headrace_airflow.roots.served import ServedRoots, served_roots
@@ -20,15 +23,36 @@ _KEPT: Final = 32
 """Pipelines of a root whose manifests stay in memory."""
 
 
+_PATIENT_SECONDS: Final = 2.0
+"""So long a list of all roots waits for one that has always answered."""
+
+
+class RootSilentError(RetryError):
+    """The store of a root has not answered in time."""
+
+    code = "retry.root_silent"
+
+
+@dataclass(frozen=True)
+class RootSummaries:
+    """The summaries under roots, and why those of others are missing, by their names."""
+
+    read: list[tuple[Root, CachedSummaries]]
+    problems: dict[str, BaseException]
+
+
 class OpenedRoot:
     """What is kept of one root. Opened at first use."""
 
     def __init__(self, root: Root) -> None:
         self.root = root
         self._reached = KeptVariables(root)
-        self._lock = threading.Lock()
+        self._lock, self._lock_reading = threading.Lock(), threading.Lock()
         self._summaries: tuple[StoreVariables, SummaryCache] | None = None
         self._page = lru_cache(_KEPT)(self._new_page)
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="root")
+        self._reading: Future[CachedSummaries] | None = None
+        self.problem: BaseException | None = None
 
     @property
     def summaries(self) -> SummaryCache:
@@ -39,6 +63,15 @@ class OpenedRoot:
                 self._summaries = (variables, SummaryCache(self._store(variables)))
             return self._summaries[1]
 
+    def read_beside(self) -> Future[CachedSummaries]:
+        """The summaries, read in a thread that may be at it already; ``problem`` is why the last reading failed."""
+        with self._lock_reading:
+            if self._reading is not None and self._reading.done():
+                self.problem = self._reading.exception()
+            if self._reading is None or self._reading.done():
+                self._reading = self._beside.submit(self._read)
+            return self._reading
+
     @property
     def environment(self) -> dict[str, str]:
         """The environment of a process that opens the root. Raises StoreConnectionError."""
@@ -47,6 +80,9 @@ class OpenedRoot:
     def page(self, pipeline: str) -> PipelinePage:
         """The answers about one pipeline. Raises DeploymentError, StoreConnectionError."""
         return self._page(self._reached.get(), pipeline)
+
+    def _read(self) -> CachedSummaries:
+        return self.summaries.read()
 
     def _new_page(self, variables: StoreVariables, pipeline: str) -> PipelinePage:
         return PipelinePage(Catalog(self._store(variables), pipeline))
@@ -72,8 +108,30 @@ class OpenedRoots:
         """Every root."""
         return [self._of(root) for root in self._served().roots]
 
+    def summaries(self) -> RootSummaries:
+        """The summaries under all roots. Raises what is wrong if there is only one root; of several each has a problem
+        of its own, and nobody waits again for one that did not answer the last time.
+        """
+        opened = self.all()
+        if len(opened) == 1:
+            return RootSummaries([(opened[0].root, opened[0].summaries.read())], {})
+        reading = [(one, one.read_beside()) for one in opened]
+        wait([future for one, future in reading if one.problem is None], _PATIENT_SECONDS)
+        read: list[tuple[Root, CachedSummaries]] = []
+        problems: dict[str, BaseException] = {}
+        for one, future in reading:
+            if not future.done():
+                one.problem = one.problem or RootSilentError(f"{one.root.uri} has not answered: ask again in a while")
+                problems[one.root.name] = one.problem
+            elif (error := future.exception()) is not None:
+                problems[one.root.name] = error
+            else:
+                read.append((one.root, future.result()))
+        return RootSummaries(read, problems)
+
     def _of(self, root: Root) -> OpenedRoot:
         with self._lock:
-            for before in [one for one in self._opened if one.name == root.name and one != root]:
-                del self._opened[before]  # declared otherwise now
-            return self._opened.setdefault(root, OpenedRoot(root))
+            if root not in self._opened:
+                others = {one: opened for one, opened in self._opened.items() if one.name != root.name}
+                self._opened = {**others, root: OpenedRoot(root)}
+            return self._opened[root]

@@ -63,16 +63,31 @@ class StoreVariables:
 
 
 def store_variables(root: Root) -> StoreVariables:
-    """What the connection of ``root`` says, nothing if it names none. Raises StoreConnectionError."""
+    """What the connection of ``root`` says, and its endpoint; nothing if it names none. Raises StoreConnectionError."""
+    variables = _of_connection(root)
+    if not root.endpoint:
+        return variables
+    other = variables.values.get("AWS_ENDPOINT_URL", root.endpoint).rstrip("/")
+    if other != root.endpoint:
+        raise StoreConnectionError(
+            f"the Airflow connection {root.store} has the endpoint_url {other}, and root {root.name} the endpoint "
+            f"{root.endpoint}: leave one of them out"
+        )
+    without = tuple(dict.fromkeys((*variables.without, *_OTHER_ENDPOINTS)))
+    return StoreVariables({**variables.values, "AWS_ENDPOINT_URL": root.endpoint}, without)
+
+
+def _of_connection(root: Root) -> StoreVariables:
     name = root.store
     if not name:
         return StoreVariables()
     try:
         connection = BaseHook.get_connection(name)
     except AirflowNotFoundException as error:
+        setting = f"as the store of root {root.name}" if root.name else f"in {STORE_CONNECTION}"
         raise StoreConnectionError(
             f"there is no Airflow connection {name}; create it (type aws, with a key as login and its secret as "
-            f"password), or name another in {STORE_CONNECTION}"
+            f"password), or name another {setting}"
         ) from error
     return variables_of(connection)
 

@@ -33,13 +33,17 @@ class Root:
     """A root that Airflow serves: the URI where its data is, the folders with its pipelines' files, and the id of the
     Airflow connection that says how its store is reached (empty: the environment says it).
 
-    The root that the environment declares has no ``name``, and nothing in Airflow is named after it.
+    ``endpoint`` is the address of the store's service, and ``defaults`` a file with the options of its DAGs; either is
+    empty if nobody has said so for this root. The root that the environment declares has no ``name``, and nothing in
+    Airflow is named after it.
     """
 
     name: str
     location: str
     folders: PipelineFolders
     store: str = ""
+    endpoint: str = ""
+    defaults: str = ""
 
     @classmethod
     def of_environment(cls) -> "Root":

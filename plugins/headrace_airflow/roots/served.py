@@ -1,10 +1,21 @@
-"""Which roots this Airflow serves."""
+"""Which roots this Airflow serves: the one that the environment declares, and those of the file that HEADRACE_ROOTS
+names.
+"""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from headrace.errors import FixConfigError
+from headrace_airflow.roots.declared import RootsFileError, declared_in
 from headrace_airflow.roots.root import Root
+from headrace_snapshots.store.scheme import shown
+
+ROOTS: Final = "HEADRACE_ROOTS"
 
 
 class UnknownRootError(FixConfigError):
@@ -26,9 +37,79 @@ class ServedRoots:
             if root.name == name:
                 return root
         problems = "".join(f"\n{problem}" for problem in self.problems)
-        raise UnknownRootError(f"this Airflow serves no root {name!r}{problems}")
+        raise UnknownRootError(
+            f"this Airflow serves no root {name!r}: declare it in the file that {ROOTS} names{problems}"
+            if name
+            else f"this Airflow serves no root without a name: set HEADRACE_ROOT for every Airflow process{problems}"
+        )
 
 
 def served_roots() -> ServedRoots:
-    """The roots as they are declared now."""
-    return ServedRoots([Root.of_environment()])
+    """The roots as they are declared now. Beside a file that declares some, that of the environment counts if it has a
+    URI.
+    """
+    own, stated = Root.of_environment(), os.environ.get(ROOTS)
+    if not stated:
+        return ServedRoots((own,))
+    file = Path(stated)
+    try:
+        status = file.stat()
+        declared = _declared(file, status.st_mtime_ns, status.st_size)
+    except OSError as error:
+        declared = (RootsFileError(f"{ROOTS} names {file}, which cannot be read: {error.strerror}"),)
+    return _together([own] if own.location else [], declared)
+
+
+@lru_cache(1)
+def _declared(file: Path, changed_at: int, size: int) -> tuple[Root | RootsFileError, ...]:
+    """What the file declares; read once as long as it is the same file."""
+    try:
+        return tuple(declared_in(file))
+    except RootsFileError as error:
+        return (error,)
+
+
+def _together(roots: list[Root], declared: Iterable[Root | RootsFileError]) -> ServedRoots:
+    """The roots that go together: of two that do not, the first counts."""
+    problems: list[str] = []
+    for one in declared:
+        problem = str(one) if isinstance(one, RootsFileError) else next(_conflicts(one, roots), None)
+        if problem is not None:
+            problems.append(problem)
+        elif isinstance(one, Root):
+            roots.append(one)
+    return ServedRoots(tuple(_apart(root, at, roots) for at, root in enumerate(roots)), tuple(problems))
+
+
+def _conflicts(root: Root, others: Iterable[Root]) -> Iterator[str]:
+    for other in others:
+        if root.name == other.name:
+            yield f"{root.folders.named_by}: there are two of that name; this Airflow serves {shown(other.location)}"
+        if _overlap(root, other):
+            whose = f"of root {other.name}" if other.name else "in HEADRACE_ROOT"
+            yield (
+                f"{root.folders.named_by}: {shown(root.location)} and {shown(other.location)} {whose} are not apart: "
+                "neither may lie in the other. If they are in different services, give the endpoint of each"
+            )
+
+
+def _overlap(root: Root, other: Root) -> bool:
+    if root.endpoint and other.endpoint and root.endpoint != other.endpoint:
+        return False
+    (scheme, here), (other_scheme, there) = _place(root.location), _place(other.location)
+    return scheme == other_scheme and (here.is_relative_to(there) or there.is_relative_to(here))
+
+
+def _place(uri: str) -> tuple[str, PurePosixPath]:
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        return "file", PurePosixPath(Path(unquote(parts.path)).resolve())
+    return parts.scheme, PurePosixPath(f"{parts.netloc}/{parts.path}")
+
+
+def _apart(root: Root, at: int, roots: Sequence[Root]) -> Root:
+    """``root``, whose pipelines are none of those of other ``roots``; of a folder that two name the first has them."""
+    own = {folder.resolve() for folder in root.folders.folders}
+    earlier = [folder for other in roots[:at] for folder in other.folders.folders]
+    later = [folder for other in roots[at + 1 :] for folder in other.folders.folders if folder.resolve() not in own]
+    return replace(root, folders=replace(root.folders, others=(*earlier, *later)))

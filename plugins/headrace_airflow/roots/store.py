@@ -5,12 +5,40 @@ API server opens. It is never in arguments, templates or Spark's configuration.
 import os
 import threading
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from headrace_airflow.failures import headrace_errors
 from headrace_airflow.roots.connection import StoreVariables, store_variables
 from headrace_airflow.roots.root import Root
 
 _SECONDS = 30.0
+
+
+def forget_connections(roots: Iterable[Root], but: str) -> None:
+    """Take the connections to the stores of ``roots`` out of the environment of this process, except ``but`` that: so
+    a task and what it starts have the keys of one root alone, also where Airflow's connections are variables.
+    """
+    for name in _variables_of(roots) - {_variable(but)}:
+        os.environ.pop(name, None)
+
+
+@contextmanager
+def without_connections(roots: Iterable[Root]) -> Iterator[None]:
+    """Inside, the environment has none of the connections to the stores of ``roots``."""
+    hidden = {name: os.environ.pop(name) for name in _variables_of(roots) if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
+
+
+def _variables_of(roots: Iterable[Root]) -> set[str]:
+    return {_variable(root.store) for root in roots if root.store}
+
+
+def _variable(connection: str) -> str:
+    return f"AIRFLOW_CONN_{connection.upper()}"
 
 
 class reaching_store(headrace_errors):  # noqa: N801  # a context manager, called like a function

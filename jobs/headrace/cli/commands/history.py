@@ -120,12 +120,11 @@ def promote(
     from headrace.cli.catalog_names import handle_of
     from headrace.cli.display.diffs import print_diff
     from headrace.cli.display.run import print_ending
-    from headrace.pipeline.schedules import dag_id
 
     handle = handle_of(pipeline, root)
     if not dry_run:
         print_ending(handle.promote(branch, patch=patch, message=message), pipeline, root, output)
-        notice(f"In Airflow the next run of {dag_id(handle.name, 'process')} announces this to DAGs downstream")
+        notice(f"In Airflow the next run of the process DAG of {handle.name} announces this to DAGs downstream")
         return
     rehearsal: Rehearsal | PatchRehearsal
     if patch:

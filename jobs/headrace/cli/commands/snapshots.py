@@ -94,11 +94,10 @@ def release(
 ) -> None:
     """Publish a snapshot whose audit failed: a person's decision, recorded with its reason."""
     from headrace.cli.catalog_names import handle_of
-    from headrace.pipeline.schedules import dag_id
 
     handle = handle_of(pipeline, root)
     print_entry(handle.release(snapshot, message=message), output)
-    notice(f"In Airflow the next run of {dag_id(handle.name, 'process')} announces this to DAGs downstream")
+    notice(f"In Airflow the next run of the process DAG of {handle.name} announces this to DAGs downstream")
 
 
 @command("headrace tag delays.py before-the-change --root file:///tmp/hr")

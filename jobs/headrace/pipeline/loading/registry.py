@@ -75,10 +75,13 @@ class RegisteredFiles:
 
 @dataclass(frozen=True)
 class PipelineFolders:
-    """Folders that are searched for pipelines' files, and what names them."""
+    """Folders that are searched for pipelines' files, and what names them. Files of ``others`` are not theirs: neither
+    where a folder is named twice, nor where a link leads there.
+    """
 
     folders: tuple[Path, ...]
     named_by: str = VARIABLE
+    others: tuple[Path, ...] = ()
 
     @classmethod
     def of_environment(cls) -> "PipelineFolders":
@@ -90,7 +93,11 @@ class PipelineFolders:
     def files(self, broken: dict[Path, str]) -> list[Path]:
         """The files of all folders, whose modules are new; folders that are none go to ``broken``."""
         files = []
+        others = {folder.resolve() for folder in self.others}
         for folder in self.folders:
+            if folder.resolve() in others:
+                broken[folder] = f"{folder}: {self.named_by} names it, and so does another root: a file belongs to one"
+                continue
             try:
                 names = sorted(entry.name for entry in folder.iterdir())
             except OSError as error:
@@ -98,7 +105,11 @@ class PipelineFolders:
                 broken[folder] = f"{folder}: {problem}"
                 continue
             forget(folder)
-            files += [folder / name for name in names if name.endswith(".py") and not name.startswith("_")]
+            for file in (folder / name for name in names if name.endswith(".py") and not name.startswith("_")):
+                if others and file.resolve().parent in others:
+                    broken[file] = f"{file}: it is {file.resolve()}, a file of another root: a file belongs to one"
+                else:
+                    files.append(file)
         return files
 
 

@@ -106,6 +106,11 @@ async function start(dag, conf) {
   return { error: `It was not started: ${typeof body.detail === "string" ? body.detail : JSON.stringify(body.detail ?? response.statusText)}` };
 }
 
+// A pipeline is called ROOT.NAME where its root has a name: so are its DAGs. A decision has one DAG for each root, whose
+// form takes the name alone.
+const decision = (pipeline, kind) => `headrace_${pipeline.slice(0, pipeline.lastIndexOf(".") + 1)}${kind}`;
+const nameOf = (pipeline) => pipeline.slice(pipeline.lastIndexOf(".") + 1);
+
 const REASON = { label: "Reason", help: "Who decided it and why; the log of the pipeline keeps it." };
 const given = (values) => Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value === "" ? null : value]));
 
@@ -117,9 +122,9 @@ export const Release = ({ pipeline, failed, snapshot }) =>
     title: `Release what the audit of ${pipeline} holds back`,
     about: `Readers will see these rows although they fail: ${failed.join("; ")}.`,
     color: "orange",
-    dag: "headrace_release",
+    dag: decision(pipeline, "release"),
     fields: { reason: { ...REASON, required: true } },
-    conf: ({ reason }) => ({ pipeline, snapshot, reason }),
+    conf: ({ reason }) => ({ pipeline: nameOf(pipeline), snapshot, reason }),
     rehearsal: () => `dags/headrace_${pipeline}_process/diff?before=published&after=${snapshot}&limit=10`,
   });
 
@@ -129,9 +134,9 @@ export const Rollback = ({ pipeline, snapshot }) =>
     title: `Roll ${pipeline} back to ${snapshot}`,
     about: "The next run reads again what came after. Nothing is deleted.",
     color: "red",
-    dag: "headrace_rollback",
+    dag: decision(pipeline, "rollback"),
     fields: { branch: { label: "Branch", value: "main", required: true }, reason: { ...REASON, required: true } },
-    conf: (values) => ({ pipeline, to: snapshot, ...values }),
+    conf: (values) => ({ pipeline: nameOf(pipeline), to: snapshot, ...values }),
     rehearsal: ({ branch }) => branch && `dags/headrace_${pipeline}_process/rehearsals/rollback?${new URLSearchParams({ to: snapshot, branch })}`,
   });
 
@@ -168,9 +173,9 @@ export function RecoverFrom({ pipeline }) {
   });
 }
 
-export const Tag = ({ pipeline, snapshot }) => h(Decide, { label: "Tag…", title: `Tag ${snapshot}`, about: "A tag keeps a snapshot from expiring.", dag: "headrace_tag", fields: { name: { label: "Tag", required: true }, reason: REASON }, conf: (values) => ({ pipeline, snapshot, ...given(values) }) });
+export const Tag = ({ pipeline, snapshot }) => h(Decide, { label: "Tag…", title: `Tag ${snapshot}`, about: "A tag keeps a snapshot from expiring.", dag: decision(pipeline, "tag"), fields: { name: { label: "Tag", required: true }, reason: REASON }, conf: (values) => ({ pipeline: nameOf(pipeline), snapshot, ...given(values) }) });
 
-export const Fork = ({ pipeline, snapshot }) => h(Decide, { label: "Branch…", title: `Branch at ${snapshot}`, about: "For runs beside main; readers see nothing of it.", dag: "headrace_fork", fields: { name: { label: "Branch", required: true } }, conf: (values) => ({ pipeline, snapshot, reason: null, ...values }) });
+export const Fork = ({ pipeline, snapshot }) => h(Decide, { label: "Branch…", title: `Branch at ${snapshot}`, about: "For runs beside main; readers see nothing of it.", dag: decision(pipeline, "fork"), fields: { name: { label: "Branch", required: true } }, conf: (values) => ({ pipeline: nameOf(pipeline), snapshot, reason: null, ...values }) });
 
 export const Promote = ({ pipeline, branch }) =>
   h(Decide, {
@@ -178,20 +183,20 @@ export const Promote = ({ pipeline, branch }) =>
     title: `Promote ${branch} of ${pipeline}`,
     about: "The branch becomes main and is published. As a patch only rows of expired windows change, and the branch stays.",
     color: "orange",
-    dag: "headrace_promote",
+    dag: decision(pipeline, "promote"),
     fields: { patch: { label: "How", value: "no", options: { no: "The whole branch becomes main", yes: "Patch main with its rows" } }, reason: REASON },
-    conf: ({ patch, reason }) => ({ pipeline, branch, patch: patch === "yes", approve: false, reason: reason || null }),
+    conf: ({ patch, reason }) => ({ pipeline: nameOf(pipeline), branch, patch: patch === "yes", approve: false, reason: reason || null }),
     rehearsal: ({ patch }) => `dags/headrace_${pipeline}_process/rehearsals/promote?${new URLSearchParams({ branch, patch: patch === "yes", limit: 10 })}`,
   });
 
-export const Drop = ({ pipeline, name }) => h(Decide, { label: "Drop…", title: `Drop ${name} of ${pipeline}`, about: "Its snapshots stay in the store until they expire.", color: "red", dag: "headrace_drop", fields: { reason: REASON }, conf: (values) => ({ pipeline, name, ...given(values) }) });
+export const Drop = ({ pipeline, name }) => h(Decide, { label: "Drop…", title: `Drop ${name} of ${pipeline}`, about: "Its snapshots stay in the store until they expire.", color: "red", dag: decision(pipeline, "drop"), fields: { reason: REASON }, conf: (values) => ({ pipeline: nameOf(pipeline), name, ...given(values) }) });
 
 export const LandAgain = ({ pipeline, records }) =>
   h(Decide, {
     label: "Land again…",
     title: records === "late" ? "Land late records again" : "Land dead letters again",
     about: "Each lands once, as files of the source's format; the next run reads them if it can now.",
-    dag: "headrace_replay",
+    dag: decision(pipeline, "replay"),
     fields: { to: { label: "To", help: "A path below the root, or a URI. Empty: below the folders 'late' and 'rejected' of the root." } },
-    conf: ({ to }) => ({ pipeline, records, input: null, to: to || null, at: null, reason: null }),
+    conf: ({ to }) => ({ pipeline: nameOf(pipeline), records, input: null, to: to || null, at: null, reason: null }),
   });

@@ -13,12 +13,13 @@ export function Pipelines() {
     h(C.Heading, { size: "md", as: "h1", mb: 3 }, "Pipelines"),
     h(
       Answer,
-      { of: found, isEmpty: (answer) => !answer.pipelines.length, empty: "No pipeline has run yet, and none is registered. `headrace new NAME` writes a first one." },
+      { of: found, isEmpty: (answer) => !answer.pipelines.length && !answer.problems.length, empty: "No pipeline has run yet, and none is registered. `headrace new NAME` writes a first one." },
       (answer) => {
         const rows = answer.pipelines.filter((one) => one.pipeline.includes(wanted) || one.state.includes(wanted));
         return h(
           C.Box,
           null,
+          h(Problems, { of: answer.problems }),
           h(
             C.HStack,
             { mb: 3, wrap: "wrap" },
@@ -38,12 +39,13 @@ export function Block() {
     C.Box,
     { borderWidth: "1px", borderRadius: "md", p: 4 },
     h(C.Heading, { size: "sm", as: "h2", mb: 2 }, "Headrace pipelines"),
-    h(Answer, { of: found, isEmpty: (answer) => !answer.pipelines.length, empty: "No pipeline yet." }, (answer) => {
+    h(Answer, { of: found, isEmpty: (answer) => !answer.pipelines.length && !answer.problems.length, empty: "No pipeline yet." }, (answer) => {
       const urgent = answer.pipelines.filter((one) => !CALM.has(one.state));
       const calm = answer.pipelines.length - urgent.length;
       return h(
         C.Box,
         null,
+        h(Problems, { of: answer.problems }),
         h(C.Text, { mb: 2 }, urgent.length ? `${urgent.length} of ${answer.pipelines.length} need a look` : `All ${calm} are as they should be`, " · ", h(Link, { to: "/plugin/headrace_nav" }, "all pipelines")),
         urgent.slice(0, 5).map((one) =>
           h(C.HStack, { key: one.pipeline }, h(State, one), h(Link, { to: pageOf(one.pipeline) }, one.pipeline), h(C.Text, { fontSize: "sm", color: "fg.muted", truncate: true }, why(one))),
@@ -52,6 +54,9 @@ export function Block() {
     }),
   );
 }
+
+// Roots whose pipelines cannot be shown; the others are.
+const Problems = ({ of }) => of.map(({ root, message }) => h(C.Text, { key: root, role: "alert", color: "fg.error", mb: 2 }, `Pipelines of ${root ? `root ${root}` : "the root without a name"} are not shown: ${message}`));
 
 // Why a pipeline is in its state, in one line.
 export function why(one) {

@@ -1,0 +1,44 @@
+"""The list of all pipelines that a user may see, over all roots, those that need a person first."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+
+from headrace.model.time import instant
+from headrace.runs.reporting.results import redacted
+from headrace.runs.reporting.summary import PipelineState, PipelineSummary, urgent_first
+from headrace_airflow.pages.access import visible_to, with_dags
+from headrace_airflow.pages.opened_roots import OpenedRoots, RootSummaries
+
+
+def listed(roots: OpenedRoots, user: BaseUser) -> dict[str, Any]:
+    """The list as a JSON value, with what is wrong with roots that are missing and of which ``user`` may read a DAG."""
+    answered, there = roots.summaries(), with_dags(user)
+    summaries = {(root.name, name): one for root, cached in answered.read for name, one in cached.summaries.items()}
+    roots_read = {root.name: root for root, _ in answered.read}
+    seen = {place: summaries[place] for place in visible_to(user, summaries)}
+    waiting = {place: _never_ran(place[1]) for place in there - summaries.keys() if place[0] in roots_read}
+    now = instant(datetime.now(UTC))
+    lines = urgent_first(
+        msgspec.structs.replace(one, pipeline=roots_read[root].qualified(name)).as_of(now)
+        for (root, name), one in (seen | waiting).items()
+    )
+    return {
+        "age": round(max((cached.age for _, cached in answered.read), default=0.0), 1),
+        "pipelines": [one.line_to_json() for one in lines],
+        "problems": [
+            {"root": root, "message": redacted(str(_problem(root, answered)))}
+            for root in sorted({root for root, _ in there} - roots_read.keys())
+        ],
+    }
+
+
+def _problem(root: str, answered: RootSummaries) -> BaseException | str:
+    problem = answered.problems.get(root)
+    return "it is not declared any more, or what declares it is wrong" if problem is None else problem
+
+
+def _never_ran(name: str) -> PipelineSummary:
+    return PipelineSummary(pipeline=name, made_at="", entry=-1, state=PipelineState.EMPTY)
