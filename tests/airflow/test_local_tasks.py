@@ -34,6 +34,7 @@ NIGHTLY = 'executor="local", backfill=hr.Backfill("0 3 * * *", last="7d")'
 LIMITED = """
     executor="local",
     limits=hr.Limits(rejected="1%", watermark_age="1h", newest_file=hr.limit(fail="1us")),
+    usual=[hr.usual_volume(within=2, severity="warn", min_versions=1)],
     airflow=hr.airflow(on_warning="tests.airflow.subprocesses:warned"),
 """
 
@@ -83,6 +84,13 @@ done["readers of limited"] = catalog.head().refs.get("published")
 catalog.release(catalog.head().refs["main"], "ada: a test")
 done["stale"] = [execute("process", task, "limited") for task in ("process", "audit")]
 done["warned"] = Path(os.environ["WARNED"]).read_text().splitlines()
+from headrace.audit.usual.history import write_history
+from headrace.audit.usual.measures import VersionMeasure
+usual = catalog.head().refs["published"]
+write_history(store, "limited", usual, [VersionMeasure(usual, 600, 3_600_000_000)])
+land("b.jsonl", 5, "limited", "no JSON")
+done["few"] = [execute("process", task, "limited") for task in ("process", "audit")]
+done["warned of few"] = Path(os.environ["WARNED"]).read_text().splitlines()[len(done["warned"]):]
 done["killed"] = execute("process", "process", "shot")
 os.environ["HEADRACE_AUTO_INPUT"] = "10"
 land("a.jsonl", 1, "large")
@@ -201,6 +209,12 @@ def test_a_limit_that_is_exceeded_fails_the_audit_and_nothing_is_published(done:
     assert audit["message"].startswith("data.limit_exceeded: pipeline limited: 2 of 3 limits are exceeded on ")
     assert "dead letters: 1 of 2 records (50.00%); the limit is 1%" in audit["message"]
     assert done["readers of limited"] is None
+
+
+def test_what_is_not_as_usual_is_told_to_those_whom_the_pipeline_names(done: Any) -> None:
+    assert done["few"][1]["submitted"] == 0
+    said = "records for each hour of event time: 30.0, usually 600.0 (one version); the limit is a factor of 2"
+    assert [warning for warning in done["warned of few"] if "usually" in warning] == [said]
 
 
 def test_a_producer_that_has_stopped_fails_the_audit_of_a_run_that_found_nothing(done: Any) -> None:

@@ -55,19 +55,21 @@ def test_volume_is_a_rate_within_a_factor(records: int, passed: int, far: bool) 
 
 
 def test_a_bound_is_exact() -> None:
-    five = hr.usual_nulls("c", points=0.1)
-    history = [nulls(missing) for missing in (1, 2, 3, 4, 5)]
-    assert [is_far(five, nulls(missing), *history) for missing in (0, 4, 5)] == [False, False, True]
+    tenth = hr.usual_nulls("c", points=0.1)
+    history = [nulls(missing) for missing in (1, 2, 200, 998, 999)]
+    assert [is_far(tenth, nulls(missing), *history) for missing in (0, 201, 202)] == [False, False, True]
     assert is_far(hr.usual_volume(within=1.1), volume(110), *[volume(100)] * 5) is False
 
 
 def test_only_the_last_versions_that_have_the_figure_count() -> None:
     check = hr.usual_nulls("c", points=5, versions=3, min_versions=3)
     old, few, other = nulls(900), nulls(9, rows=9), volume(1)
-    assert is_far(check, nulls(100), old, old, nulls(0), few, other, nulls(0), nulls(1)) is True
+    assert is_far(check, nulls(100), old, old, old, old, nulls(0), few, other, nulls(0), nulls(1)) is True
     assert is_far(check, nulls(100), nulls(0), few, other, nulls(0)) == "not judged"
     assert is_far(check, nulls(9, rows=9), *[nulls(0)] * 5) == "not judged"
     changed = hr.usual_distribution("c", distance=0.1, min_versions=1)
+    sparse = column(100, ColumnMeasure(71, frequent=(("a", 29),)))
+    assert is_far(changed, sparse, texts(a=100)) == is_far(changed, texts(a=100), sparse) == "not judged"
     assert is_far(changed, texts(a=100), numbers([1.0] * 19)) == "not judged", "the type of the column has changed"
 
 

@@ -154,7 +154,8 @@ class AuditOutcome:
     def lines(self) -> Iterator[str]:
         """For people: what was looked at, what each expectation found, and what was found beside history."""
         rows = ", ".join(f"{count:,} rows of {view}" for view, count in self.rows.items())
-        yield f"audit of ({self.from_snapshot or 'the beginning'}, {self.to_snapshot}]: {rows or 'nothing is expected'}"
+        nothing = "nothing is expected" if self.usual is None else "of no row"
+        yield f"audit of ({self.from_snapshot or 'the beginning'}, {self.to_snapshot}]: {rows or nothing}"
         for finding in self.findings:
             yield from finding.lines()
         for compared in () if self.usual is None else self.usual.findings:

@@ -7,21 +7,24 @@ from typing import Any
 
 import msgspec
 
-from headrace.audit.store import AuditOutcome, read_audit
+from headrace.audit.store import read_audit
 from headrace.errors import HeadraceError
 from headrace.model.time import instant
 from headrace.observe.plot import plot
+from headrace.pipeline.expectations import ExpectationView
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.snapshot_refs import snapshot_at
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.recovery_target import recovery_targets, with_epochs
 from headrace.runs.reporting.results import from_json
 from headrace.runs.reporting.summary import EpochLine, PipelineSummary, summarize, written_bytes
+from headrace_airflow.pages.audit_answers import audit_to_json, styled
 from headrace_airflow.pages.figures import graph_figures, table_figures
 from headrace_airflow.run_ids import run_id_begin
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.layout import ObjectKind, folder
+from headrace_snapshots.layout import ObjectKind, audit_folder, folder
 from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.store import ObjectNotFoundError
 
 MOST_ROWS = 200
 """Rows of a view that a page shows."""
@@ -75,8 +78,16 @@ class PipelinePage:
                 audits.append({"after": after, "until": until, "problem": f"{error.code}: {error}"})
                 continue
             if outcome is not None:
-                audits.append(_audit(outcome, with_values=with_values))
+                audits.append(audit_to_json(outcome, with_values=with_values))
         return audits
+
+    def data_docs(self, after: str | None, until: str, view: ExpectationView) -> bytes:
+        """The page that Great Expectations made of an audit's view. Raises ObjectNotFoundError if there is none."""
+        begin, end = (None if at is None else snapshot_at(self._catalog, at).manifest for at in (after, until))
+        if end is None:
+            raise ObjectNotFoundError(f"{until} is the beginning: nothing was audited up to there")
+        range_ = (None if begin is None else begin.snapshot_id, end.snapshot_id)
+        return styled(self._catalog.store.read(f"{audit_folder(self._catalog.pipeline, *range_)}/docs/{view}.html"))
 
     def rows(self, view: str, at: str, where: str | None, limit: int) -> dict[str, Any]:
         """The first rows of a view, how many there are, and its columns."""
@@ -152,29 +163,3 @@ class PipelinePage:
             after, until = entry.moves.get(PUBLISHED, (None, None))
             if until is not None:
                 yield after, until
-
-
-def _audit(outcome: AuditOutcome, *, with_values: bool) -> dict[str, Any]:
-    return {
-        "after": outcome.from_snapshot,
-        "until": outcome.to_snapshot,
-        "success": outcome.success,
-        "finished_at": outcome.finished_at,
-        "rows": {str(view): count for view, count in outcome.rows.items()},
-        "findings": [
-            {
-                "expectation": finding.expectation.describe(),
-                "success": finding.success,
-                "unexpected": finding.unexpected_count,
-                "of": finding.element_count,
-                "observed": finding.observed if with_values else None,
-                "failing": [dict(row) for row in finding.failing] if with_values else [],
-                "released": list(finding.released),
-            }
-            for finding in outcome.findings
-        ],
-        "limits": [
-            {"limit": finding.describe(), "severity": finding.severity, "released": list(finding.released)}
-            for finding in outcome.limits
-        ],
-    }

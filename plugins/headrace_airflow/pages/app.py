@@ -10,14 +10,16 @@ from typing import Annotated, Any, Final
 
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag, requires_authenticated
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, status
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from headrace.errors import FixConfigError, FixDataError, HeadraceError, RestoreError, RetryError
+from headrace.pipeline.expectations import ExpectationView
 from headrace.read.json_values import as_json
 from headrace.runs.reporting.results import redacted
 from headrace_airflow.pages.access import may_edit, owner_behind
 from headrace_airflow.pages.answers import PipelinePage
+from headrace_airflow.pages.audit_answers import SANDBOX
 from headrace_airflow.pages.explanation import explanation
 from headrace_airflow.pages.listing import listed
 from headrace_airflow.pages.opened_roots import OpenedRoots
@@ -98,6 +100,11 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
     @app.get("/api/dags/{dag_id}/audits", dependencies=readers)
     def audits(dag_id: str, user: GetUserDep, limit: Limit = 20) -> Any:
         return _Answer(_page(dag_id).audits(limit, with_values=may_edit(dag_id, user)))
+
+    @app.get("/api/dags/{dag_id}/audits/{until}/docs/{view}", dependencies=readers)
+    def data_docs(dag_id: str, until: str, view: ExpectationView, user: GetUserDep, after: str | None = None) -> Any:
+        _check_values(dag_id, user)
+        return HTMLResponse(_page(dag_id).data_docs(after, until, view), headers=SANDBOX)
 
     @app.get("/api/dags/{dag_id}/rows/{view}", dependencies=readers)
     def rows(dag_id: str, view: str, user: GetUserDep, asked: Annotated[_RowsAsked, Query()]) -> Any:

@@ -123,7 +123,8 @@ def _subject(check: UsualCheck) -> str:
 
 
 def _distance(check: UsualCheck, figure: Figure, known: Sequence[Figure]) -> _Distance:
-    bound, versions = Fraction(str(check.bound)), f"the median of {len(known)} versions"
+    bound = Fraction(str(check.bound))
+    versions = "one version" if len(known) == 1 else f"the median of {len(known)} versions"
     if isinstance(figure, Fraction):
         usual = median([one for one in known if isinstance(one, Fraction)])
         if check.kind is UsualKind.VOLUME:

@@ -65,6 +65,30 @@ export function Bars({ epochs, value, label, color = COLORS.data }) {
   );
 }
 
+// A figure of versions, oldest first, beside what was usual then: a line with a dot for each version, red or orange where
+// it is not as usual; the dashed line is the usual.
+export function BesideUsual({ points, label, shown }) {
+  const [width, height, left] = [420, 110, 60];
+  const most = Math.max(...points.flatMap((one) => [one.observed, one.usual ?? 0]), Number.MIN_VALUE) * 1.05;
+  const x = (at) => left + (points.length < 2 ? 0 : (at / (points.length - 1)) * (width - left - 10));
+  const y = (value) => 18 + (1 - value / most) * (height - 24);
+  const line = (of) => points.map((one, at) => [at, of(one)]).filter(([, value]) => value !== null).map(([at, value]) => `${x(at)},${y(value)}`).join(" ");
+  const far = points.filter((one) => one.severity).length;
+  return h(
+    Picture,
+    { width, height, label: `${label} of ${points.length} versions beside the usual; ${far} not as usual` },
+    [
+      text("label", 0, 11, label),
+      text("most", left - 4, y(most) + 8, shown(most), "end"),
+      text("none", left - 4, y(0), shown(0), "end"),
+      h("line", { key: "axis", x1: left, x2: width, y1: y(0), y2: y(0), stroke: BORDER }),
+      h("polyline", { key: "usual", points: line((one) => one.usual), fill: "none", stroke: MUTED, strokeDasharray: "4 3" }),
+      h("polyline", { key: "observed", points: line((one) => one.observed), fill: "none", stroke: COLORS.data, strokeWidth: 1.5 }),
+      ...points.map((one, at) => h("circle", { key: one.until, cx: x(at), cy: y(one.observed), r: one.severity ? 4 : 2.5, fill: { fail: COLORS.watermark, warn: COLORS.late }[one.severity] ?? COLORS.data }, h("title", null, `${moment(one.finished_at)}: ${one.said}`))),
+    ],
+  );
+}
+
 // Lanes of the branch graph: for each snapshot (newest first) its lane, and the lines to its parent.
 export function lanes(snapshots) {
   const open = []; // by lane: the snapshot that is awaited there

@@ -3,7 +3,8 @@ import { BranchGraph, Bars, COLORS, EventTimes } from "./charts.js";
 import { Drop, Fork, LandAgain, Process, Promote, Recover, RecoverFrom, Release, Rollback, RowsThatChange, Tag } from "./decide.js";
 import { Graph } from "./graph.js";
 import { why } from "./pipelines.js";
-import { Answer, C, Facts, Link, Rows, Section, State, ago, bytes, count, h, moment, query, share, useAnswer, useState, written } from "./ui.js";
+import { Quality } from "./quality.js";
+import { Answer, C, Facts, Link, Rows, Section, State, Values, ago, bytes, count, h, moment, query, share, useAnswer, useState } from "./ui.js";
 import { Words, useWords } from "./words.js";
 
 const TABS = { overview: Overview, epochs: Epochs, history: History, quality: Quality, records: Records, explain: Explain, compare: Compare };
@@ -172,36 +173,6 @@ export function Snapshot({ dagId, at }) {
     ),
   ));
 }
-
-function Quality({ dagId }) {
-  const found = useAnswer(`dags/${dagId}/audits`);
-  return h(Answer, { of: found, isEmpty: (audits) => !audits.length, empty: "There is no audit yet." }, (audits) =>
-    audits.map((one) =>
-      h(
-        Section,
-        { key: `${one.after}${one.until}`, title: one.problem ? `Audit that cannot be read` : `${one.success ? "Good" : "Failed"}: up to ${one.until}`, about: one.problem ?? `${moment(one.finished_at)}, from ${one.after ?? "the beginning"}; ${Object.entries(one.rows).map(([view, rows]) => `${count(rows)} rows of ${view}`).join(", ") || "nothing is expected"}` },
-        one.problem || !one.findings.length ? null : h(Rows, { caption: `Findings up to ${one.until}`, columns: FINDINGS, rows: one.findings }),
-        one.limits?.length ? h(Rows, { caption: `Limits up to ${one.until}`, columns: LIMITS, rows: one.limits }) : null,
-        (one.findings ?? []).filter((each) => each.failing.length).map((each) => h(Section, { key: each.expectation, title: `Rows that fail ${each.expectation}` }, h(Values, { caption: "Failing rows", columns: Object.keys(each.failing[0]), rows: each.failing }))),
-      ),
-    ),
-  );
-}
-
-const FINDINGS = [
-  ["Holds", (one) => h(C.Badge, { colorPalette: one.success ? "green" : "red" }, one.success ? "yes" : "no")],
-  ["Expectation", (one) => one.expectation],
-  ["Unexpected", (one) => (one.unexpected === null ? written(one.observed) : `${count(one.unexpected)} of ${count(one.of)}`), "end"],
-  ["Released by", (one) => (one.released.length ? `entry ${one.released.join(", ")}` : "")],
-];
-
-const LIMITS = [
-  ["Holds", (one) => h(C.Badge, { colorPalette: { fail: "red", warn: "orange" }[one.severity] ?? "green" }, one.severity === "fail" ? "no" : one.severity === "warn" ? "warning" : "yes")],
-  ["Limit", (one) => one.limit],
-  ["Released by", (one) => (one.released.length ? `entry ${one.released.join(", ")}` : "")],
-];
-
-const Values = ({ caption, columns, rows }) => h(Rows, { caption, columns: columns.map((name) => [name, (row) => h(C.Box, { fontFamily: "mono", fontSize: "xs", maxW: "420px", lineClamp: 4 }, written(row[name]))]), rows });
 
 function Records({ dagId, summary, params, setParams }) {
   const view = params.get("rows") ?? "rejected";

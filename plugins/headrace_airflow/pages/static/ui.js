@@ -4,7 +4,7 @@ export const h = React.createElement;
 export const { useCallback, useEffect, useMemo, useState } = React;
 export { C };
 
-const BASE = new URL("..", import.meta.url);
+export const BASE = new URL("..", import.meta.url);
 
 // What the app answers to `path`: {answer}, {error: {code, message}}, or neither while it has not answered.
 // `every`: ask again after so many seconds, as long as the page is looked at.
@@ -96,6 +96,9 @@ export function Rows({ caption, columns, rows, keyOf }) {
     ),
   );
 }
+
+// Rows of data, with columns as they are called.
+export const Values = ({ caption, columns, rows }) => h(Rows, { caption, columns: columns.map((name) => [name, (row) => h(C.Box, { fontFamily: "mono", fontSize: "xs", maxW: "420px", lineClamp: 4 }, written(row[name]))]), rows });
 
 export function Facts({ of }) {
   return h(
