@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.distribute.tasks.background.merge import LayerMerge, mergings
-from headrace.distribute.tasks.tables import gone_from
+from headrace.distribute.tasks.tables import expired_prefix
 from headrace.kernel.keys import hashes
 from headrace.model.time import Instant
 from headrace.program import columns as c
@@ -61,7 +61,7 @@ class Table:
                 layers = [open_rows(self.cache, self.store, STAGE.state_schema, layer) for layer in merging.layers]
                 merged = merge_layers(STAGE, layers, is_lowest=merging.is_lowest)
                 self.merging = merging, self._put(f"merged-{epoch}", merged)
-        left = self.stored[gone_from(self.stored, watermark) :]
+        left = self.stored[expired_prefix(self.stored, watermark) :]
         layers = Layers(STAGE, self._opened(left))
         grown = layers.grown([SortedFile(layers.kept(changes))], epoch)
         if len(grown.layers) > len(layers.layers):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace import Deduplicate
 from headrace.distribute.tasks.background.merge import mergings
-from headrace.distribute.tasks.tables import gone_from
+from headrace.distribute.tasks.tables import expired_prefix
 from headrace.kernel.delta import Disposition
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
@@ -85,7 +85,7 @@ def test_fates_are_those_of_the_first_of_each_id(
             assert columns[c.SEEN].to_pylist() == expected(first, records, watermark)
             watermark += moved
             new = ids.new(columns, epoch)
-            stored = stored[gone_from(stored, Instant(watermark)) :]
+            stored = stored[expired_prefix(stored, Instant(watermark)) :]
             if new.num_rows:
                 top = Layer(put(f"ids-{epoch}", [new]), new.num_rows, epoch, epoch, int(ids.expiry(new)))
                 stored = (*stored, top)
