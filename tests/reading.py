@@ -10,9 +10,12 @@ from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import open_store
 
 
-def read(pipeline: Pipeline, root: str, view: View | str = View.CURRENT, branch: str = PUBLISHED) -> pa.Table:
-    """The rows of a view of ``pipeline`` under ``root`` at ``branch``."""
-    reader = PipelineReader(Catalog(open_store(root), pipeline.name), pipeline)
+def read(
+    pipeline: Pipeline, root: str, view: View | str = View.CURRENT, branch: str = PUBLISHED, output: str = ""
+) -> pa.Table:
+    """The rows of a view of ``pipeline`` under ``root`` at ``branch``; of several outputs of one."""
+    catalog = Catalog(open_store(root), pipeline.name)
+    reader = PipelineReader(catalog)[output] if output else PipelineReader(catalog, pipeline)
     return reader.read(view, at=branch).to_arrow()
 
 

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.deployment.regular_runs import Backfill, Retention
     from headrace.pipeline.deployment.timetables import cron, on_assets, on_files
     from headrace.pipeline.expectations import Expectation, expect
+    from headrace.pipeline.output import Output
     from headrace.pipeline.pipeline import Pipeline
     from headrace.pipeline.quality.limits import Limits, limit
     from headrace.pipeline.quality.usual import usual_distribution, usual_nulls, usual_volume
@@ -161,6 +162,7 @@ _MODULES = {
         "Expectation",
         "expect",
     ),
+    "pipeline.output": ("Output",),
     "pipeline.pipeline": ("Pipeline",),
     "pipeline.quality.limits": (
         "Limits",
@@ -225,6 +227,7 @@ __all__ = [
     "MergeGroup",
     "Never",
     "OrFinally",
+    "Output",
     "Pipeline",
     "Progress",
     "Punctuated",

@@ -40,7 +40,7 @@ class BranchAudit:
         assert self.unpublished is not None
         store, name = self.catalog.store, self.pipeline.name
         outcome = read_audit(store, name, self.unpublished.after, self.unpublished.until)
-        if outcome is None or not outcome.covers(self.pipeline.expectations, self.pipeline.usual):
+        if outcome is None or not outcome.covers(self.pipeline.expected, self.pipeline.usual):
             return None
         return with_limits(store, outcome, self.limits)
 

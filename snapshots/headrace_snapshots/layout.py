@@ -40,7 +40,7 @@ _BELOW: Mapping[ObjectKind, str] = {
     ObjectKind.INDEX: r"/[0-9a-f]{32}\.json",
     ObjectKind.DATA: rf"/\d{{8,}}-{SNAPSHOT}/[a-z][A-Za-z0-9_-]*\.parquet",
     ObjectKind.AUDITS: (
-        rf"/(({SNAPSHOT}|{NOTHING})--{SNAPSHOT}/(result\.json|docs/[a-z_]+\.html)|{SNAPSHOT}/history\.json)"
+        rf"/(({SNAPSHOT}|{NOTHING})--{SNAPSHOT}/(result\.json|docs/[a-z0-9_-]+\.html)|{SNAPSHOT}/history\.json)"
     ),
     ObjectKind.RUNS: rf"/{RUN_ID}\.json",
     ObjectKind.MARKS: rf"/{_NUMBER}-{SNAPSHOT}\.json",

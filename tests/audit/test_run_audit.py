@@ -85,13 +85,15 @@ def audit(store: ObjectStore, panes: Frame, current: Frame, *expectations: Expec
     return run_audit(
         store=store,
         pipeline=pipeline().name,
-        expectations=pipeline(*expectations).expectations,
         from_snapshot=None,
         to_snapshot="s1",
-        audited=Audited(
-            lambda view, released: {ExpectationView.PANES: panes, ExpectationView.CURRENT: current}[view],
-            identity=["origin"],
-        ),
+        audited={
+            "": Audited(
+                pipeline(*expectations).expectations,
+                lambda view, released: {ExpectationView.PANES: panes, ExpectationView.CURRENT: current}[view],
+                identity=["origin"],
+            )
+        },
     )
 
 
@@ -263,10 +265,10 @@ def test_a_pipeline_without_expectations_passes_without_great_expectations() -> 
 import sys
 from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.frames import Frame
-from headrace.audit.run import run_audit
+from headrace.audit.run import Audited, run_audit
 from headrace_snapshots.store.memory import MemoryStore
 outcome = run_audit(
-    store=MemoryStore(), pipeline="p", expectations=(), from_snapshot="s1", to_snapshot="s2", audited=None
+    store=MemoryStore(), pipeline="p", from_snapshot="s1", to_snapshot="s2", audited={"": Audited((), None)}
 )
 print(outcome.success, outcome.findings, "great_expectations" in sys.modules)
 """

@@ -13,7 +13,7 @@ from headrace.model.time import Instant, instant, parse
 from headrace.model.triggers.words import condition, panes
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import describe_windows, window_at
-from headrace.pipeline.trigger_checks import VOCABULARY
+from headrace.pipeline.checks.trigger_checks import VOCABULARY
 from headrace.reference.windows import assign
 from tests.own_triggers import Jump
 

@@ -49,7 +49,9 @@ def test_tables_and_logs_of_a_chain_have_its_names(pipeline: Pipeline, names: Ou
 def test_a_chain_computes_the_same_whatever_its_output_is_called(tmp_path: Path) -> None:
     land(tmp_path, 0, EPOCHS)
     unnamed, hourly = (epochs(TOLD, tmp_path, names) for names in (UNNAMED, OutputTables("hourly")))
-    assert [each.counts for each in unnamed] == [each.counts for each in hourly]
+    for one, other in zip(unnamed, hourly, strict=True):
+        own = {name.removeprefix("hourly/"): n for name, n in other.counts.items() if name.startswith("hourly/")}
+        assert own == one.counts
     assert sum(each.counts["duplicates"] for each in unnamed), "and its pipeline tells duplicates across epochs"
     assert [each.progress.chain for each in unnamed] == [each.progress.chain for each in hourly]
     assert [replace(each.progress, chains={}) for each in unnamed] == [

@@ -15,8 +15,8 @@ from headrace.describe.pipeline import describe, notes
 from headrace.errors import PipelineError
 from headrace.model.expressions.expr import children
 from headrace.model.expressions.tree_size import DEEPEST, MOST_NODES, Extent, extent
+from headrace.pipeline.checks.size_limits import DEEPEST_TRIGGER, MOST_AGGREGATIONS
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.size_limits import DEEPEST_TRIGGER, MOST_AGGREGATIONS
 from headrace.read.views.conditions import QueryError
 from headrace.reference import Epoch, run_pipeline
 from headrace.runs.modes import Mode

@@ -52,6 +52,10 @@ GOOD: dict[str, dict[str, Any]] = {
     "Limits": {"rejected": "1%", "late": 5, "watermark_age": "2h", "newest_file": "1h"},
     "ListType": {"item": int},
     "OrFinally": {"main": COUNT, "until": COUNT},
+    "Output": {
+        "key": "origin", "what": WHAT, "where": HOURLY, "when": hr.Default(), "how": hr.retracting(), "filter": None,
+        "then": (), "expectations": (), "description": "", "allow_finishing": False, "allow_double_counting": False,
+    },
     "Pipeline": {
         "name": "p", "input": INPUT, "key": "origin", "what": WHAT, "where": HOURLY, "when": hr.Default(),
         "how": hr.retracting(), "filter": None, "deduplicate": None, "union": (), "then": (), "expectations": (),

@@ -33,7 +33,7 @@ MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
     "Pipeline": (
         lambda: pipeline(wat=1),
         "Pipeline(wat=): there is no such argument; did you mean 'what'? it takes name, input, key, what, where, when, "
-        "how, filter, renamed, deduplicate, union, then, expectations, limits, usual, description, schedule, "
+        "how, filter, renamed, deduplicate, union, outputs, then, expectations, limits, usual, description, schedule, "
         "backfill, retention, airflow, executor, allow_finishing, allow_double_counting",
     ),
     "startswith": (lambda: col("a").startswith("b"), "Column has no 'startswith'; did you mean 'starts_with'?"),  # type: ignore[attr-defined]

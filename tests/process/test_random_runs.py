@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from headrace.distribute.spark.types import SparkSession
 from tests.process.random_runs import SCHEDULES, Schedule, check
+from tests.process.several import several_outputs
 from tests.process.wider import wider_scenarios
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples
@@ -18,6 +19,22 @@ from tests.reference.strategies import examples
 @settings(examples(30), suppress_health_check=list(HealthCheck))
 def test_runs_without_a_jvm_give_what_the_reference_gives(scenario: Scenario, schedule: Schedule) -> None:
     check(scenario, schedule, ["local"])
+
+
+@pytest.mark.slow
+@given(several_outputs(wider_scenarios()), SCHEDULES)
+@settings(examples(20), suppress_health_check=list(HealthCheck))
+def test_outputs_side_by_side_give_what_the_reference_gives(scenario: Scenario, schedule: Schedule) -> None:
+    check(scenario, schedule, ["local"])
+
+
+@pytest.mark.spark
+@given(several_outputs(scenarios()), SCHEDULES)
+@settings(examples(2), suppress_health_check=list(HealthCheck))
+def test_outputs_on_spark_give_what_the_reference_gives(
+    spark: SparkSession, scenario: Scenario, schedule: Schedule
+) -> None:
+    check(scenario, schedule, ["spark", "local"], spark)
 
 
 @pytest.mark.spark

@@ -38,7 +38,7 @@ PROGRESS = PipelineProgress(
     newest=AT,
     newest_read=AT,
     behind={0: 2},
-    held_to=WatermarkHold(AT, (AT, MAX_INSTANT), {OWN: InputHold(AT, {50.0: AT})}),
+    held_to=WatermarkHold(AT, {"": (AT, MAX_INSTANT)}, {OWN: InputHold(AT, {50.0: AT})}),
 )
 SIGNALS = (Signal("go", ("ann", 1), Window(AT, GLOBAL_WINDOW_END)),)
 WRITTEN = progress_to_json(PROGRESS, signals=SIGNALS, signals_of="r", executor="local")

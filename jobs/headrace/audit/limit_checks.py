@@ -16,6 +16,7 @@ from headrace.audit.range import UnpublishedRange
 from headrace.audit.released_epochs import counts_of, released_again
 from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.quality.limits import Limits
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog
@@ -46,17 +47,23 @@ def check_limits(
 
 def _shares(pipeline: Pipeline, catalog: Catalog, unpublished: UnpublishedRange) -> list[LimitFinding]:
     assert pipeline.limits is not None
-    counts = counts_of(catalog, unpublished)
-    findings = share_findings(pipeline.limits, counts)
+    by_output = [_of_output(pipeline.limits, catalog, unpublished, output) for output in pipeline.by_output]
+    return [max(same, key=lambda finding: finding.observed or 0.0) for same in zip(*by_output, strict=True)]
+
+
+def _of_output(limits: Limits, catalog: Catalog, unpublished: UnpublishedRange, output: str) -> list[LimitFinding]:
+    """What became of records in an ``output``, beside each limit."""
+    counts = counts_of(catalog, unpublished, output)
+    findings = share_findings(limits, counts, output=output)
     if all(finding.severity is None for finding in findings):
         return findings
-    released = [*released_again(catalog, unpublished)]
+    released = [*released_again(catalog, unpublished, output)]
     if not released:
         return findings
     for epochs in released:
         counts.subtract(epochs.counts)
     left = Counter({name: max(0, count) for name, count in counts.items()})
-    return share_findings(pipeline.limits, left, [epochs.entry for epochs in released])
+    return share_findings(limits, left, [epochs.entry for epochs in released], output=output)
 
 
 # --- ages -------------------------------------------------------------------------------------------------------------

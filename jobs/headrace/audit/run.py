@@ -21,6 +21,7 @@ from headrace.pipeline.expectations import Expectation, ExpectationView
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.views.columns import View as ReadersView
 from headrace.read.views.columns import ViewColumns
+from headrace_snapshots.format.table_names import OutputTables, file_stem
 from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import ObjectStore
 
@@ -30,7 +31,7 @@ def expectations_checked(pipeline: Pipeline) -> Iterator[Callable[[], None]]:
     """Looks, beside what is done within, whether the audit could be made of the pipeline's expectations: what that
     imports takes seconds. What it gives waits for the answer, and raises PipelineError if it could not.
     """
-    if not pipeline.expectations:
+    if not any(pipeline.expected.values()):
         yield lambda: None
         return
     with ThreadPoolExecutor(1, thread_name_prefix="expectations") as thread:
@@ -40,18 +41,20 @@ def expectations_checked(pipeline: Pipeline) -> Iterator[Callable[[], None]]:
 def _check(pipeline: Pipeline) -> None:
     from headrace.audit.gx_runner import check
 
-    columns = ViewColumns.of(pipeline)
-    check(pipeline.expectations, {view: columns.schema(ReadersView(view.value)).names for view in ExpectationView})
+    for alone in pipeline.by_output.values():
+        columns = ViewColumns.of(alone)
+        check(alone.expectations, {view: columns.schema(ReadersView(view.value)).names for view in ExpectationView})
 
 
 @dataclass(frozen=True)
 class Audited:
-    """What an audit looks at.
+    """What an audit looks at of an output, and what is expected of it.
 
     ``frame`` gives the rows of a view: panes of the range's epochs, and the ``current`` rows that they change, without
     those of released panes, which ``find_released`` finds. ``identity``: the columns by which failing rows are named.
     """
 
+    expectations: Sequence[Expectation]
     frame: Callable[[ExpectationView, Sequence[ReleasedPanes]], Frame]
     find_released: Callable[[], Sequence[ReleasedPanes]] = tuple
     identity: Sequence[str] = ()
@@ -66,44 +69,24 @@ def run_audit(
     *,
     store: ObjectStore,
     pipeline: str,
-    expectations: Sequence[Expectation],
     from_snapshot: str | None,
     to_snapshot: str,
-    audited: Audited,
+    audited: Mapping[str, Audited],
     limits: tuple[LimitFinding, ...] = (),
     usual: UsualAudit | None = None,
 ) -> AuditOutcome:
     """Audit the range (``from_snapshot``, ``to_snapshot``] of ``pipeline``, keep data docs and then the result, and
-    return the outcome. ``limits``: what was found beside the pipeline's limits. ``usual``: what to hold against
-    history.
+    return the outcome. ``audited``: by output. ``limits``: what was found beside the pipeline's limits. ``usual``: what
+    to hold against history, of an output without a name.
 
     A view of which nothing is expected is not asked for. What fails is looked at again without the rows that a person
     has released. A failed expectation is an outcome, no error.
     Raises PipelineError or ExpectationNotEvaluatedError (then nothing is kept).
     """
-    by_view: dict[ExpectationView, tuple[Finding, ...]] = {}
-    beside_history: dict[ExpectationView, ViewFindings] = {}
-    rows: dict[ExpectationView, int] = {}
-    for view in ExpectationView:
-        expected = [expectation for expectation in expectations if expectation.view == view]
-        checked = usual if usual is not None and view in usual.views else None
-        if not expected and checked is None:
-            continue
-        with _held(audited.frame(view, ())) as looked_at:
-            rows[view] = looked_at.count()
-            if checked is not None:
-                beside_history[view] = checked.look_at(view, looked_at, rows[view], audited.identity)
-            if expected:
-                from headrace.audit.gx_runner import evaluate
-
-                report = evaluate(view, expected, looked_at, audited.identity)
-        if checked is not None:
-            with_all_rows = beside_history[view]
-            beside_history[view] = _usual_without_released(view, checked, with_all_rows, rows[view], audited)
-        if expected:
-            by_view[view] = _without_released(view, report.findings, rows[view], audited)
-            store.write(f"{audit_folder(pipeline, from_snapshot, to_snapshot)}/docs/{view}.html", report.page)
-    findings = _as_declared(expectations, by_view)
+    docs = f"{audit_folder(pipeline, from_snapshot, to_snapshot)}/docs"
+    audits = [_OutputAudit.of(store, docs, output, own, usual) for output, own in audited.items()]
+    findings = tuple(finding for audit in audits for finding in audit.findings)
+    beside_history = {view: findings for audit in audits for view, findings in audit.beside_history.items()}
     compared = None if usual is None else usual.outcome(beside_history)
     outcome = AuditOutcome(
         pipeline=pipeline,
@@ -112,7 +95,7 @@ def run_audit(
         success=succeeds(findings, limits, compared),
         findings=findings,
         finished_at=render(instant(datetime.now(UTC))),
-        rows=rows,
+        rows={view: rows for audit in audits for view, rows in audit.rows.items()},
         limits=limits,
         usual=compared,
     )
@@ -120,6 +103,46 @@ def run_audit(
         usual.keep(store, pipeline, compared)
     write_audit(store, outcome)
     return outcome
+
+
+@dataclass(frozen=True)
+class _OutputAudit:
+    """What was found of one output: by its expectations, beside history; ``rows`` of each view that was looked at."""
+
+    findings: tuple[Finding, ...]
+    beside_history: Mapping[ExpectationView, ViewFindings]
+    rows: Mapping[str, int]
+
+    @classmethod
+    def of(
+        cls, store: ObjectStore, docs: str, output: str, audited: Audited, usual: UsualAudit | None
+    ) -> "_OutputAudit":
+        """Audits an ``output``, and keeps pages of what was found in the folder ``docs``."""
+        by_view: dict[ExpectationView, tuple[Finding, ...]] = {}
+        beside_history: dict[ExpectationView, ViewFindings] = {}
+        rows: dict[str, int] = {}
+        for view in ExpectationView:
+            expected = [expectation for expectation in audited.expectations if expectation.view == view]
+            checked = usual if usual is not None and view in usual.views else None
+            if not expected and checked is None:
+                continue
+            name = OutputTables(output).named(view)
+            with _held(audited.frame(view, ())) as looked_at:
+                rows[name] = looked_at.count()
+                if checked is not None:
+                    beside_history[view] = checked.look_at(view, looked_at, rows[name], audited.identity)
+                if expected:
+                    from headrace.audit.gx_runner import evaluate
+
+                    report = evaluate(view, expected, looked_at, audited.identity)
+            if checked is not None:
+                with_all_rows = beside_history[view]
+                beside_history[view] = _usual_without_released(view, checked, with_all_rows, rows[name], audited)
+            if expected:
+                left = _without_released(view, report.findings, rows[name], audited)
+                by_view[view] = tuple(replace(finding, output=output) for finding in left)
+                store.write(f"{docs}/{file_stem(name)}.html", report.page)
+        return cls(_as_declared(audited.expectations, by_view), beside_history, rows)
 
 
 @contextmanager

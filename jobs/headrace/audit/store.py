@@ -70,6 +70,7 @@ class Finding:
     ``unexpected_count`` says how many values (of ``element_count``, where that is counted) are not as expected, None
     when it looks at an aggregate. ``failing``: the first rows that are not, by key, window and the columns looked at.
     ``released``: the log entries whose released rows were left out, since with them the expectation failed.
+    ``output``: whose rows they are, where outputs have names.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Finding:
     element_count: int | None = None
     failing: tuple[Row, ...] = ()
     released: tuple[int, ...] = ()
+    output: str = ""
 
     @property
     def expectation(self) -> Expectation:
@@ -101,7 +103,11 @@ class Finding:
             outcome = f"observed {self.observed!r}"
         entries = " and ".join(map(str, self.released))
         apart = f" (without the rows that log entry {entries} released)" if entries else ""
-        return f"{self.expectation.describe()}: {outcome}{apart}"
+        return f"{self.expected()}: {outcome}{apart}"
+
+    def expected(self) -> str:
+        """For people: what was expected, and of which output."""
+        return f"{self.expectation.describe()}{f' of {self.output}' if self.output else ''}"
 
     def lines(self) -> Iterator[str]:
         """For people: whether it holds, and the first rows that are to blame, a line each."""
@@ -114,11 +120,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class AuditOutcome:
-    """The audit of one range. ``findings`` are in the order in which the pipeline declares its expectations.
+    """The audit of one range. ``findings`` are in the order in which the pipeline declares its expectations, output by
+    output.
 
-    ``rows`` counts the rows of each view that was audited; a view without expectations is not read. ``limits`` is what
-    was found beside the pipeline's limits, when they were last looked at. ``usual`` is what was found beside earlier
-    versions, None if nothing was looked for.
+    ``rows`` counts the rows of each view that was audited (``current``, or ``hourly/current`` where outputs have
+    names); a view without expectations is not read. ``limits`` is what was found beside the pipeline's limits, when
+    they were last looked at. ``usual`` is what was found beside earlier versions, None if nothing was looked for.
     """
 
     pipeline: str
@@ -127,7 +134,7 @@ class AuditOutcome:
     success: bool
     findings: tuple[Finding, ...]
     finished_at: str
-    rows: Mapping[ExpectationView, int] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
     limits: tuple[LimitFinding, ...] = ()
     usual: UsualOutcome | None = None
 
@@ -161,13 +168,15 @@ class AuditOutcome:
         for compared in () if self.usual is None else self.usual.findings:
             yield from compared.lines()
 
-    def covers(self, expectations: Iterable[Expectation], usual: Iterable[UsualCheck] = ()) -> bool:
-        """Whether exactly these expectations were audited, and these checks against history: no longer so after a
-        person has changed them.
+    def covers(self, expectations: Mapping[str, Iterable[Expectation]], usual: Iterable[UsualCheck] = ()) -> bool:
+        """Whether exactly these expectations, by output, were audited, and these checks against history: no longer so
+        after a person has changed them.
         """
         compared = () if self.usual is None else self.usual.findings
-        return [finding.expectation for finding in self.findings] == [
-            Expectation(expectation.name, dict(expectation.arguments), expectation.view) for expectation in expectations
+        return [(finding.output, finding.expectation) for finding in self.findings] == [
+            (output, Expectation(expectation.name, dict(expectation.arguments), expectation.view))
+            for output, of_output in expectations.items()
+            for expectation in of_output
         ] and [finding.check for finding in compared] == [*usual]
 
 
@@ -256,7 +265,7 @@ def _to_json(outcome: AuditOutcome) -> bytes:
         "from": outcome.from_snapshot,
         "to": outcome.to_snapshot,
         "success": outcome.success,
-        "expectations": [asdict(finding) for finding in outcome.findings],
+        "expectations": [_finding_to_json(finding) for finding in outcome.findings],
         "rows": dict(outcome.rows),
         "finished_at": outcome.finished_at,
     }
@@ -282,12 +291,16 @@ def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
             success=document["success"],
             findings=tuple(_finding(entry) for entry in document["expectations"]),
             finished_at=document["finished_at"],
-            rows={ExpectationView(view): rows for view, rows in document["rows"].items()},
+            rows={str(view): rows for view, rows in document["rows"].items()},
             limits=tuple(LimitFinding.from_json(limit) for limit in document.get("limits", ())),
             usual=UsualOutcome.from_json(document["usual"]) if "usual" in document else None,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise AuditDamagedError(f"{path} is not what was written ({error!r}): {_ANEW}") from error
+
+
+def _finding_to_json(finding: Finding) -> dict[str, Any]:
+    return {name: value for name, value in asdict(finding).items() if name != "output" or value}
 
 
 def _finding(entry: dict[str, Any]) -> Finding:

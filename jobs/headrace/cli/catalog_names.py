@@ -1,11 +1,20 @@
 """What the words of a command line name: a root, a pipeline under it."""
 
-from headrace.pipeline.loading.registry import resolve
+from headrace.errors import FixConfigError
+from headrace.pipeline.loading.registry import output_named, resolve
 from headrace.read.deployment import Deployment
+from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.roots import check_root
 from headrace.runs.client.handle import PipelineHandle
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
+
+
+class WholePipelineError(FixConfigError):
+    """A command about a whole pipeline was given one of its outputs."""
+
+    code = "config.whole_pipeline"
+
 
 STARTED_BY = "cli"
 """How names of runs begin that the command line starts."""
@@ -19,8 +28,9 @@ def existing(root: str) -> str:
 
 def handle_of(pipeline: str, root: str) -> PipelineHandle:
     """A pipeline under a root that exists: one with results there by its name, without its file. Raises
-    MissingRootError, UnknownPipelineError.
+    MissingRootError, UnknownPipelineError; WholePipelineError if an output is named.
     """
+    check_whole(pipeline)
     store = open_store(existing(root))
     if pipeline in Deployment(store):
         return PipelineHandle(Catalog(store, pipeline), started_by=STARTED_BY)
@@ -28,7 +38,26 @@ def handle_of(pipeline: str, root: str) -> PipelineHandle:
     return PipelineHandle(Catalog(store, definition.name), definition, started_by=STARTED_BY)
 
 
+def check_whole(pipeline: str) -> None:
+    """Raise WholePipelineError if ``pipeline`` names an output."""
+    reference, output = output_named(pipeline)
+    if output:
+        raise WholePipelineError(f"{pipeline} names an output, and this command is about all: write {reference}")
+
+
+def reader_of(pipeline: str, root: str) -> PipelineReader:
+    """The results of a pipeline, or of the output that is named: ``shop.hourly``. Raises what ``handle_of`` raises,
+    UnknownOutputError.
+    """
+    reference, output = output_named(pipeline)
+    handle = handle_of(reference, root)
+    return handle[output] if output else handle
+
+
 def handle_to_run(pipeline: str, root: str, *, create: bool = False) -> PipelineHandle:
-    """A pipeline by its definition, under a root that a run may make. Raises UnknownPipelineError."""
+    """A pipeline by its definition, under a root that a run may make. Raises UnknownPipelineError and
+    WholePipelineError.
+    """
+    check_whole(pipeline)
     definition = resolve(pipeline)
     return PipelineHandle(Catalog(open_store(root), definition.name), definition, create=create, started_by=STARTED_BY)

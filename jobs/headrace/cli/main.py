@@ -22,8 +22,8 @@ from headrace.cli.parameters import Option
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
+    from headrace.read.pipeline_reader import PipelineReader
     from headrace.read.views.lazy_view import LazyView
-    from headrace.runs.client.handle import PipelineHandle
 
 __all__ = [
     "app",
@@ -58,10 +58,10 @@ def read(
     output: Output = Format.TEXT,
 ) -> None:
     """Print the rows of a view: the results of a pipeline."""
-    from headrace.cli.catalog_names import handle_of
+    from headrace.cli.catalog_names import reader_of
     from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
 
-    handle = handle_of(pipeline, root)
+    handle = reader_of(pipeline, root)
     rows = handle.read(view, at=at, where=where, stage=stage)
     _notice_what_it_is(handle, rows, view)
     if output is Format.JSON:
@@ -86,9 +86,9 @@ def files(
     output: Output = Format.TEXT,
 ) -> None:
     """Print the paths of a view's Parquet files, for engines of your own."""
-    from headrace.cli.catalog_names import handle_of
+    from headrace.cli.catalog_names import reader_of
 
-    handle = handle_of(pipeline, root)
+    handle = reader_of(pipeline, root)
     rows = handle.read(view, at=at)
     _notice_what_it_is(handle, rows, view)
     paths = rows.files(verify=verify)
@@ -112,8 +112,10 @@ def plot(
     from headrace.cli.catalog_names import handle_of
     from headrace.observe.history import SUMMARY
     from headrace.observe.lateness import told
+    from headrace.pipeline.loading.registry import output_named
 
-    summary = handle_of(pipeline, root).plot(out=out, at=at, epochs=epochs)
+    reference, of_output = output_named(pipeline)
+    summary = handle_of(reference, root).plot(out=out, at=at, epochs=epochs, output=of_output or None)
     if output is Format.JSON:
         print_json(summary.to_json())
         return
@@ -125,7 +127,7 @@ def plot(
         notice(f"drawn: {out}")
 
 
-def _notice_what_it_is(handle: "PipelineHandle", rows: "LazyView", view: str) -> None:
+def _notice_what_it_is(handle: "PipelineReader", rows: "LazyView", view: str) -> None:
     """Say what may surprise about the rows: they are no results, or another definition made them."""
     from headrace.read.definition_changes import changed_since
     from headrace.read.views.columns import STATE

@@ -14,10 +14,10 @@ from headrace.model.triggers.words import panes
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic, Punctuated, SplitStrategy
 from headrace.model.windows import GlobalWindows, SlidingWindows, describe_windows
 from headrace.pipeline.aggregation import Stage
+from headrace.pipeline.checks.trigger_checks import nodes
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Input
-from headrace.pipeline.trigger_checks import nodes
 
 _HOW = {
     Accumulation.DISCARDING: "discarding: a pane holds what came since the one before it",
@@ -41,15 +41,23 @@ def describe(pipeline: Pipeline) -> list[Section]:
         horizon = render_duration(pipeline.deduplicate.horizon)
         what = f"by {render(pipeline.deduplicate.id)}; an id is remembered for {horizon} of event time"
         parts.append(Section("duplicates", [what]))
-    several = len(pipeline.stages) > 1
-    for number, stage in enumerate(pipeline.stages, start=1):
-        where = f" of aggregation {number}" if several else ""
-        parts += [Section(f"{part.heading}{where}", part.lines) for part in _stage(pipeline, stage, number)]
+    if pipeline.has_names and pipeline.filter is not None:
+        parts.append(Section("filter", [f"all outputs are of what passes {render(pipeline.filter)}"]))
+    for output, alone in pipeline.by_output.items():
+        parts += _of_output(alone, f" of output {output}" if output else "")
     if pipeline.limits is not None:
         parts.append(Section("limits", [*pipeline.limits.lines()]))
     if pipeline.usual:
         parts.append(Section("usual", [check.line() for check in pipeline.usual]))
     return parts
+
+
+def _of_output(pipeline: Pipeline, of_output: str) -> Iterator[Section]:
+    several = len(pipeline.stages) > 1
+    for number, stage in enumerate(pipeline.stages, start=1):
+        where = f" of aggregation {number}" if several else ""
+        for part in _stage(pipeline, stage, number):
+            yield Section(f"{part.heading}{where}{of_output}", part.lines)
 
 
 MANY_WINDOWS = 1_000
@@ -66,6 +74,14 @@ def notes(pipeline: Pipeline) -> Iterator[str]:
             "an id is forgotten as soon as the watermark has passed its record (Deduplicate with horizon 0s): a "
             "duplicate that comes after that is dropped as late, like a new record of that time"
         )
+    for output, alone in pipeline.by_output.items():
+        yield from (f"output {output}: {note}" if output else note for note in _output_notes(alone))
+    for given in pipeline.inputs:
+        if (given.event_time.split is not None or pipeline.union) and _idle(given.event_time) is None:
+            yield f"input {given.name} has no idle=: a split or input that falls silent holds the watermark back"
+
+
+def _output_notes(pipeline: Pipeline) -> Iterator[str]:
     for upper, lower in pairwise(pipeline.stages):
         if _is_of_all_time(upper) and not _is_of_all_time(lower):
             yield (
@@ -78,9 +94,6 @@ def notes(pipeline: Pipeline) -> Iterator[str]:
             yield "windows never expire (allowed_lateness None): their state grows with time"
         if pipeline.schedule is None and any(isinstance(node, AfterProcessingTime) for node in nodes(stage.when)):
             yield "a trigger waits for the clock, and without a schedule= only runs by hand look at the clock"
-    for given in pipeline.inputs:
-        if (given.event_time.split is not None or pipeline.union) and _idle(given.event_time) is None:
-            yield f"input {given.name} has no idle=: a split or input that falls silent holds the watermark back"
 
 
 def _of_stage(stage: Stage) -> Iterator[str]:
@@ -115,11 +128,24 @@ def _is_of_all_time(stage: Stage) -> bool:
 def graph(pipeline: Pipeline) -> list[str]:
     """The pipeline as a column of steps, from its inputs to what readers see."""
     steps = [[f"{given.name}: {given.source.path} ({given.source.format})" for given in pipeline.inputs]]
-    first = pipeline.stages[0].aggregation
-    if first.filter is not None:
-        steps.append([f"filter {render(first.filter)}"])
+    if pipeline.filter is not None:
+        steps.append([f"filter {render(pipeline.filter)}"])
     if pipeline.deduplicate is not None:
         steps.append([f"one of each {render(pipeline.deduplicate.id)}"])
+    if not pipeline.has_names:
+        return _drawn([*steps, *_steps(pipeline)])
+    lines = _drawn(steps)
+    for output, alone in pipeline.by_output.items():
+        own = pipeline.outputs[output].filter
+        filtered = [] if own is None else [[f"filter {render(own)}"]]
+        first, *others = _drawn([*filtered, *_steps(alone)])
+        lines += ["  │", f"  ├─▶ {output}", f"  │     {first}", *(f"  │     {line}" for line in others)]
+    return lines
+
+
+def _steps(pipeline: Pipeline) -> list[list[str]]:
+    """What happens to records that pass the filters of the pipeline's first aggregation."""
+    steps: list[list[str]] = []
     for number, stage in enumerate(pipeline.stages):
         made = stage.aggregation
         if number and made.transform is not None:
@@ -129,6 +155,10 @@ def graph(pipeline: Pipeline) -> list[str]:
         keys = ", ".join(made.key) or "window alone"
         steps.append([f"{', '.join(made.what)} per {keys}: {describe_windows(made.where).partition(';')[0]}"])
     steps.append(["panes, current   (beside them: late, rejected)"])
+    return steps
+
+
+def _drawn(steps: Sequence[Sequence[str]]) -> list[str]:
     lines: list[str] = []
     for step in steps:
         lines += [*(["  │", "  ▼"] if lines else []), *step]

@@ -36,6 +36,11 @@ class Chain:
     names: OutputTables = UNNAMED
 
     @classmethod
+    def each_of(cls, pipeline: Pipeline) -> "tuple[Chain, ...]":
+        """The chain of each output of ``pipeline``."""
+        return tuple(cls.of(alone, OutputTables(output)) for output, alone in pipeline.by_output.items())
+
+    @classmethod
     def of(cls, pipeline: Pipeline, names: OutputTables = UNNAMED) -> "Chain":
         """The chain of ``pipeline``, which has one output, with these ``names``."""
         return cls(tuple(CompiledStage(stage) for stage in pipeline.stages), names)
@@ -69,7 +74,8 @@ class Chain:
 
     def clocks(self, clocks: EpochClocks, inputs: Mapping[str, SourceClock]) -> tuple[StageClocks, ...]:
         """The clocks of each stage as an epoch left them, by those that it stored and those of the ``inputs``."""
-        outputs = clocks.chains[self.names.output].output_watermarks
+        own = clocks.chains.get(self.names.output)  # none before the first epoch
+        outputs = () if own is None else own.output_watermarks
         if not outputs:
             return self.begun().clocks
         first, *later = (

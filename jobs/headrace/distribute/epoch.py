@@ -9,6 +9,7 @@ from headrace.model.triggers import Signal
 from headrace.sources.landing import ByInput, counted
 from headrace.sources.progress import PipelineProgress
 from headrace.state.datafiles.epoch_files import Written
+from headrace_snapshots.format.table_names import REJECTED, UNNAMED, OutputTables
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,38 @@ class ComputedEpoch:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows by what became of them: records at the source, drops at any stage, panes of the last one."""
-        return _counts(self.files, self.stages)
+        """Rows by what became of them: records at the source, drops at any stage, panes of the last one. Where outputs
+        have names each has its own (``hourly/panes``). Beside them is what was read; each dead letter once; and what
+        outputs dropped and gave, added up.
+        """
+        own = {output: _counts(self.files, stages) for output, stages in self.chains.items()}
+        if [*own] == [UNNAMED.output]:
+            return own[UNNAMED.output]
+        first, *_ = own.values()
+        summed = {name: sum(counts[name] for counts in own.values()) for name in SUMMED}
+        letters = sum(file.rows for file in self.written.logs[REJECTED])
+        summed |= {"rejected": letters - summed["rejected_panes"]}
+        named = {OutputTables(output).named(name): n for output, counts in own.items() for name, n in counts.items()}
+        return {**{name: first[name] for name in READ}, **summed, **named}
+
+
+READ = ("input_files", "input_bytes", "records")
+"""Counts that are the same for all outputs."""
+
+SUMMED = (
+    "late_dropped",
+    "late_panes_dropped",
+    "rejected_panes",
+    "closed_dropped",
+    "retractions_dropped",
+    "panes",
+    "panes_early",
+    "panes_on_time",
+    "panes_late",
+    "retractions",
+    "state_rows",
+)
+"""Counts of which all outputs together have the sum. One record may be accepted by some and filtered by others."""
 
 
 def _counts(files: ByInput, stages: Sequence[StageOutcome]) -> dict[str, int]:

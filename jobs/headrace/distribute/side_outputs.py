@@ -16,6 +16,7 @@ from headrace.kernel.types import TIMESTAMP
 from headrace.kernel.windows.assignment import Assigned
 from headrace.program import columns as c
 from headrace.sources.formats.json_text import as_json
+from headrace_snapshots.format.table_names import UNNAMED
 
 
 def late_rows(
@@ -52,22 +53,46 @@ def _forgotten(judged: Columns) -> Ints:
     return np.flatnonzero(forgotten.to_numpy(zero_copy_only=False) & takes_part(judged))
 
 
-def rejected_rows(records: Records, epoch: int) -> pa.RecordBatch | None:
+def rejected_rows(records: Records, epoch: int, outputs: Sequence[str]) -> pa.RecordBatch | None:
     """The dead letters: ``input``, ``file``, ``position``, ``reason``, ``raw``, ``raw_bytes``, ``epoch``.
 
     ``position`` and ``raw`` are NULL for a file that cannot be read at all. ``raw_bytes`` are those of a record that is
-    no text; ``raw`` has U+FFFD in place of some then.
+    no text; ``raw`` has U+FFFD in place of some then. Where ``outputs`` have names, ``output`` is the one that cannot
+    take the record, NULL if none can.
     """
-    dead = np.flatnonzero(records.is_rejected)
-    if not len(dead):
+    by_none = records.is_rejected
+    is_named = [*outputs] != [UNNAMED.output]
+    nobody = None if is_named else UNNAMED.output
+    by_output = [_rejected_by(nobody, records, records.columns[c.REJECT], np.flatnonzero(by_none), epoch)]
+    if not is_named:
+        return by_output[0]
+    for output, judged in zip(outputs, records.chains, strict=True):
+        dead = np.flatnonzero(valid(judged[c.REJECT]) & ~by_none)
+        by_output.append(_rejected_by(output, records, judged[c.REJECT], dead, epoch))
+    rows = [batch for batch in by_output if batch is not None]
+    return None if not rows else rows[0] if len(rows) == 1 else pa.concat_batches(rows)
+
+
+def _rejected_by(
+    output: str | None, records: Records, reasons: pa.Array, rows: Ints, epoch: int
+) -> pa.RecordBatch | None:
+    if not len(rows):
         return None
-    return _dead_letters(records.of(dead), records.columns[c.REJECT].take(pa.array(dead)), epoch)
+    return _dead_letters(records.of(rows), reasons.take(pa.array(rows)), epoch, output)
 
 
 def dead_panes(
-    stage: CompiledStage, above: int, panes: Mapping[str, pa.Array], judged: Mapping[str, pa.Array], epoch: int
+    stage: CompiledStage,
+    above: int,
+    panes: Mapping[str, pa.Array],
+    judged: Mapping[str, pa.Array],
+    epoch: int,
+    *,
+    output: str,
 ) -> pa.RecordBatch | None:
-    """The ``panes`` of aggregation ``above`` that ``stage`` cannot take (``judged`` says why); None if it takes all."""
+    """The ``panes`` of aggregation ``above`` of an ``output`` that ``stage`` cannot take (``judged`` says why); None if
+    it takes all.
+    """
     reasons = judged[c.REJECT]
     dead = np.flatnonzero(valid(reasons))
     if not len(dead):
@@ -76,10 +101,10 @@ def dead_panes(
     shown["pane_time"] = panes[c.EVENT_TIME].cast(TIMESTAMP)
     if stage.stage.withdrawable:
         shown["is_retraction"] = pc.less(panes[c.SIGN], 0)
-    return _rejected_panes(above, reasons.take(pa.array(dead)), as_json(shown, dead), epoch)
+    return _rejected_panes(above, reasons.take(pa.array(dead)), as_json(shown, dead), epoch, output)
 
 
-def _rejected_panes(above: int, reasons: pa.Array, raw: pa.Array, epoch: int) -> pa.RecordBatch:
+def _rejected_panes(above: int, reasons: pa.Array, raw: pa.Array, epoch: int, output: str) -> pa.RecordBatch:
     """Panes of aggregation ``above`` that the next one cannot take, as ``rejected_rows`` gives them. They have no
     file.
     """
@@ -90,13 +115,15 @@ def _rejected_panes(above: int, reasons: pa.Array, raw: pa.Array, epoch: int) ->
         "position": pa.nulls(length, pa.int64()),
         "raw": raw,
     }
-    return _dead_letters(places, reasons, epoch)
+    return _dead_letters(places, reasons, epoch, output)
 
 
-def _dead_letters(places: Mapping[str, pa.Array], reasons: pa.Array, epoch: int) -> pa.RecordBatch:
+def _dead_letters(places: Mapping[str, pa.Array], reasons: pa.Array, epoch: int, output: str | None) -> pa.RecordBatch:
     text, octets = _text(places["raw"])
+    of = {} if output == UNNAMED.output else {"output": pa.repeat(pa.scalar(output, pa.string()), len(reasons))}
     return pa.RecordBatch.from_pydict(
         {
+            **of,
             "input": places["input"],
             "file": places["file"],
             "position": places["position"],

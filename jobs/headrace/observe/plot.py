@@ -10,6 +10,8 @@ from headrace.observe.history import history, totals
 from headrace.observe.lateness import Lateness, lateness, seconds
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.output_view import seen_by
+from headrace_snapshots.format.table_names import UNNAMED
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ def plot(catalog: Catalog, at: At, epochs: int, out: Path | None) -> LatenessPlo
     if out is not None:
         require("plots", "a picture")
     head = snapshot_at(catalog, at).manifest
+    if head is not None:
+        seen_by(head, UNNAMED.output)  # which says what to name where there are several outputs
     figures = [] if head is None else history(catalog, head.snapshot_id, epochs)
     if out is not None:
         from headrace.observe.picture import draw

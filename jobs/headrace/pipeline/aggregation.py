@@ -18,8 +18,8 @@ from headrace.model.suggestions import keywords
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.reads import inputs
 from headrace.model.windows import WindowFn
+from headrace.pipeline.checks.trigger_checks import nodes
 from headrace.pipeline.sources import SparkFunction
-from headrace.pipeline.trigger_checks import nodes
 
 
 @dataclass(frozen=True, init=False)

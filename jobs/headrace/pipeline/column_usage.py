@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from headrace.model.expressions.expr import Column, Expr, columns_of
 from headrace.model.triggers.custom import CustomTrigger
 from headrace.model.windows import CustomWindows, ShiftedOutputTime
+from headrace.pipeline.checks.trigger_checks import nodes
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import OWN, Input
-from headrace.pipeline.trigger_checks import nodes
 
 
 def columns_read(pipeline: Pipeline, given: Input) -> Mapping[str, str]:
@@ -24,7 +24,7 @@ def columns_read(pipeline: Pipeline, given: Input) -> Mapping[str, str]:
             purposes.setdefault(name, purpose)
     form = given.expressions(pipeline.schema)
     elsewhere = {name for other in pipeline.union for name in other.columns} if given.name == OWN else set()
-    for purpose, expr in _of_records(pipeline):
+    for purpose, expr in (read for alone in pipeline.by_output.values() for read in _of_records(alone)):
         for column in columns_of(expr) - elsewhere:
             for name in columns_of(form[column]):
                 purposes.setdefault(name, purpose)

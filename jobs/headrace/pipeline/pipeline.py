@@ -6,20 +6,23 @@ input, key, *what* (aggregates), *where* (windows), *when* (trigger), *how* (acc
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_
 
+from headrace.errors import PipelineError
 from headrace.model.accumulation import How
 from headrace.model.arguments import Arguments
 from headrace.model.combiners import Aggregate
-from headrace.model.expressions.coercion import Key
+from headrace.model.expressions.coercion import Key, expression
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.suggestions import keywords
 from headrace.model.triggers import Trigger
-from headrace.model.triggers.leaves import Default
 from headrace.model.windows import WindowFn
 from headrace.pipeline.aggregation import Aggregation, Stage
+from headrace.pipeline.checks.trigger_checks import nodes
+from headrace.pipeline.checks.validation import check
 from headrace.pipeline.deduplicate import Deduplicate
 from headrace.pipeline.deployment.airflow_options import AirflowOptions
 from headrace.pipeline.deployment.regular_runs import Backfill, Retention
@@ -27,21 +30,23 @@ from headrace.pipeline.deployment.timetables import Schedule, scheduled
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.executors import SPARK, executor_name
 from headrace.pipeline.expectations import Expectation
+from headrace.pipeline.output import AT_THE_END, Output, check_apart, named_outputs
 from headrace.pipeline.quality.limits import Limits
 from headrace.pipeline.quality.usual import UsualCheck
 from headrace.pipeline.sources import OWN, FileSource, Input, SparkFunction
-from headrace.pipeline.trigger_checks import nodes
-from headrace.pipeline.validation import check
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
-_AT_THE_END = Default()
+class SeveralOutputsError(PipelineError):
+    """A pipeline with several outputs was taken for one with one."""
+
+    code = "config.several_outputs"
 
 
 @dataclass(frozen=True, init=False)
 class Pipeline:
-    """One aggregation of ``input``, or several in a chain (``then``).
+    """One aggregation of ``input``, or several in a chain (``then``); or several ``outputs``, each with its own.
 
     ``key`` is the name of a column, a list of names, expressions by name, or None for one group of all; a record whose
     event time or any key is NULL goes to the dead letter. ``what``, ``where``, ``when`` and ``how`` are the four
@@ -59,6 +64,8 @@ class Pipeline:
     ``renamed`` is that of its first aggregation (see ``Aggregation``).
     ``union`` are further inputs, united with ``input`` (12.9). ``deduplicate`` applies to all inputs together, after
     the filter (12.10).
+    ``outputs``, by name, are computed of the same records, each with a key, windows and all else of its own (see
+    ``Output``); ``filter`` and ``deduplicate`` come before all of them. The pipeline has no key of its own then.
     Raises PipelineError, saying what to change, when the parts do not fit.
 
     >>> clicks = hr.json("landing/clicks", {"shop": str, "amount": int, "at": datetime})
@@ -87,6 +94,7 @@ class Pipeline:
     first: Aggregation = field(init=False, repr=False, compare=False)
     deduplicate: Deduplicate | None
     union: tuple[Input, ...]
+    outputs: Mapping[str, Output]
     then: tuple[Aggregation, ...]
     expectations: tuple[Expectation, ...]
     limits: Limits | None
@@ -107,14 +115,15 @@ class Pipeline:
         input: Input,  # noqa: A002 (the word of the domain)
         *,
         key: Key = None,
-        what: Mapping[str, Aggregate],
-        where: WindowFn,
-        when: Trigger = _AT_THE_END,
+        what: Mapping[str, Aggregate] | None = None,
+        where: WindowFn | None = None,
+        when: Trigger = AT_THE_END,
         how: How | None = None,
         filter: Expr | None = None,  # noqa: A002 (the word of the domain)
         renamed: Mapping[str, str] | None = None,
         deduplicate: Deduplicate | None = None,
         union: Sequence[Input] = (),
+        outputs: Mapping[str, Output] | None = None,
         then: Sequence[Aggregation] = (),
         expectations: Sequence[Expectation] = (),
         limits: Limits | None = None,
@@ -135,22 +144,35 @@ class Pipeline:
         given = Arguments(f"Pipeline {name}")
         if when is None:
             raise given.wrong("when", when, "there is no trigger before it to continue; leave it out for Default()")
-        first = Aggregation(
-            key=key,
-            what=what,
-            where=where,
-            when=when,
-            how=how,
-            filter=filter,
-            renamed=renamed,
-            _owner=given.owner,
-        )
         set_ = object.__setattr__
         set_(self, "name", name)
         set_(self, "input", _own_input(given, input))
-        set_(self, "first", first)
-        for part in ("key", "what", "where", "when", "how", "filter", "renamed"):
-            set_(self, part, getattr(first, part))
+        several = named_outputs(given, outputs)
+        set_(self, "outputs", several)
+        if several:
+            own: dict[str, object] = {"key": key, "what": what, "where": where, "how": how, "renamed": renamed}
+            own |= {"then": then, "expectations": expectations, "when": None if when == AT_THE_END else when}
+            own |= {"usual": usual, "allow_finishing": allow_finishing, "allow_double_counting": allow_double_counting}
+            check_apart(given, own)
+            set_(self, "filter", None if filter is None else expression(given, "filter", filter))
+            nothing: dict[str, object] = {"key": {}, "what": {}, "where": None, "when": when, "how": None}
+            nothing |= {"renamed": {}, "first": None}
+            for part, value in nothing.items():
+                set_(self, part, value)
+        else:
+            first = Aggregation(
+                key=key,
+                what={} if what is None else what,
+                where=where,  # type: ignore[arg-type] # it says what to write
+                when=when,
+                how=how,
+                filter=filter,
+                renamed=renamed,
+                _owner=given.owner,
+            )
+            set_(self, "first", first)
+            for part in ("key", "what", "where", "when", "how", "filter", "renamed"):
+                set_(self, part, getattr(first, part))
         ids = 'Deduplicate("id", "1d")'
         once = None if deduplicate is None else given.instance("deduplicate", deduplicate, Deduplicate, ids)
         set_(self, "deduplicate", once)
@@ -173,7 +195,54 @@ class Pipeline:
         set_(self, "executor", executor_name(given, executor))
         set_(self, "allow_finishing", given.flag("allow_finishing", allow_finishing))
         set_(self, "allow_double_counting", given.flag("allow_double_counting", allow_double_counting))
-        check(self)
+        for alone in self.by_output.values():
+            check(alone)
+
+    @cached_property
+    def by_output(self) -> "Mapping[str, Pipeline]":
+        """The pipeline as each output alone has it, by name; one without names itself, called ""."""
+        return {name: self._alone(name) for name in self.outputs} or {"": self}
+
+    def _alone(self, output: str) -> "Pipeline":
+        """The pipeline with that output alone. Raises PipelineError for a mistake in it."""
+        own = self.outputs[output]
+        both = [condition for condition in (self.filter, own.filter) if condition is not None]
+        try:
+            return Pipeline(
+                self.name,
+                self.input,
+                key=own.key,
+                what=own.what,
+                where=own.where,
+                when=own.when,
+                how=own.how,
+                filter=reduce(and_, both) if both else None,
+                renamed=own.renamed,
+                deduplicate=self.deduplicate,
+                union=self.union,
+                then=own.then,
+                expectations=own.expectations,
+                limits=self.limits,
+                description=own.description or self.description,
+                schedule=self.schedule,
+                retention=self.retention,
+                airflow=self.airflow,
+                executor=self.executor,
+                allow_finishing=own.allow_finishing,
+                allow_double_counting=own.allow_double_counting,
+            )
+        except PipelineError as error:
+            raise PipelineError(f"output {output} of {error}") from None
+
+    @property
+    def expected(self) -> Mapping[str, tuple[Expectation, ...]]:
+        """What is expected of each output, by its name."""
+        return {output: alone.expectations for output, alone in self.by_output.items()}
+
+    @property
+    def has_names(self) -> bool:
+        """Whether its outputs have names; the only one of others has none."""
+        return bool(self.outputs)
 
     @property
     def source(self) -> FileSource:
@@ -187,7 +256,14 @@ class Pipeline:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """Its aggregations as they run, first to last."""
+        """Its aggregations as they run, first to last. Raises SeveralOutputsError if it has outputs with names: each
+        of ``by_output`` has its own.
+        """
+        if self.outputs:
+            raise SeveralOutputsError(
+                f"pipeline {self.name} has the outputs {', '.join(self.outputs)}: name one of them, such as "
+                f"{self.name}.{next(iter(self.outputs))}"
+            )
         stages = [Stage(self.first, self.schema)]
         for aggregation in self.then:
             stages.append(stages[-1].followed_by(aggregation))
@@ -202,13 +278,14 @@ class Pipeline:
     def spark_functions(self) -> tuple[SparkFunction, ...]:
         """The Spark code of a user's own that it names, at its inputs and between its stages."""
         named = [given.source.transform for given in self.inputs]
-        named += [stage.aggregation.transform for stage in self.stages]
+        named += [stage.aggregation.transform for own in self.by_output.values() for stage in own.stages]
         return tuple(function for function in named if function is not None)
 
     @property
     def signals(self) -> list[str]:
         """The names of the signals that its triggers wait for."""
-        triggers = [node for stage in self.stages for node in nodes(stage.when)]
+        stages = [stage for own in self.by_output.values() for stage in own.stages]
+        triggers = [node for stage in stages for node in nodes(stage.when)]
         return sorted({name for node in triggers for name in node.signals})
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.model.arguments import Arguments, shown
 from headrace.model.expressions.expr import Expr
+from headrace.model.suggestions import did_you_mean
 from headrace.pipeline.loading.registry import UnknownPipelineError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definitions import Definition, definition_of, registered_definition
@@ -18,12 +19,15 @@ from headrace.read.views.sources import OutputFiles, SnapshotRows
 from headrace.read.views.sql import QueryError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import UnknownOutputError, outputs_of, seen_by
+from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
     from headrace.read.definition_plan import Plan
     from headrace.read.diff.differences import SnapshotDiff
     from headrace.read.explain.explanation import Explanation
+    from headrace.read.output_reader import OutputReader
     from headrace.read.snapshots.graph import SnapshotGraph
 
 Where = str | Expr
@@ -59,6 +63,30 @@ class PipelineReader:
         file is now; None if there is none.
         """
         return registered_definition(self.name) if self._definition is None else self._definition
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of its outputs, by its newest snapshot, else by its definition; none if it has one without a
+        name.
+        """
+        refs = self._catalog.head().refs
+        newest = refs.get(MAIN, refs.get(PUBLISHED))
+        if newest is not None:
+            return outputs_of(self._catalog.manifest(newest))
+        definition = self.definition()
+        return () if definition is None else tuple(definition.outputs)
+
+    def __getitem__(self, output: str) -> "OutputReader":
+        """The results of one of its outputs, by name. Raises UnknownOutputError."""
+        there = self.outputs
+        if output not in there:
+            has = f"the outputs {', '.join(there)}" if there else "one output without a name: leave out the brackets"
+            raise UnknownOutputError(
+                f"pipeline {self.name} has no output {output!r}; {did_you_mean(str(output), there)}it has {has}"
+            )
+        from headrace.read.output_reader import OutputReader
+
+        return OutputReader(self._catalog, output, self._definition)
 
     def current(
         self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
@@ -113,7 +141,7 @@ class PipelineReader:
         definition = self._state_definition(pipeline, "state")
         number = len(definition.stages) if stage is None else stage
         check_number(definition, number)
-        resolved = snapshot_at(self._catalog, at)
+        resolved = self._snapshot_of_output(at)
         manifest = resolved.manifest
         state = None if manifest is None else StageState(self._catalog, manifest, definition, number)
         source = OpenWindows(self._catalog, definition, number, state, resolved.ref)
@@ -140,7 +168,7 @@ class PipelineReader:
         from headrace.read.explain.stage_state import StageState
 
         definition = self._state_definition(pipeline, "explain")
-        manifest = snapshot_at(self._catalog, at).manifest
+        manifest = self._snapshot_of_output(at).manifest
         if manifest is None:
             raise NoSnapshotError(f"pipeline {self.name} has no snapshot yet at {at}: run it (headrace run)")
         number = len(definition.stages) if stage is None else stage
@@ -155,7 +183,7 @@ class PipelineReader:
         """
         from headrace.read.definition_plan import plan
 
-        return plan(self._needed_definition(pipeline, "plan"), snapshot_at(self._catalog, at).manifest)
+        return plan(self._needed_definition(pipeline, "plan"), self._snapshot_of_output(at).manifest)
 
     def graph(self, *, limit: int = 20, before: int | None = None) -> "SnapshotGraph":
         """The newest ``limit`` snapshots and doings of people in the log (of its entries below number ``before``) as a
@@ -174,7 +202,7 @@ class PipelineReader:
         from headrace.read.diff.comparison import diff
 
         limit = Arguments("diff").whole("limit", limit, least=0)
-        sides = (snapshot_at(self._catalog, at).manifest for at in (before, after))
+        sides = (self._snapshot_of_output(at).manifest for at in (before, after))
         return diff(self._catalog, *sides, limit=limit)
 
     def read(
@@ -216,9 +244,16 @@ class PipelineReader:
     def _rows(
         self, view: View, *, at: At | None, where: Where | None = None, columns: Sequence[str] | None = None
     ) -> LazyView:
-        resolved = snapshot_at(self._catalog, at)
+        resolved = self._snapshot_of_output(at)
         source = OutputFiles(self._catalog, resolved.manifest, view, self._view_columns(resolved), resolved.ref)
         return LazyView(f"{view} of {self.name}", source, resolved.manifest, where=where, columns=columns)
+
+    def _snapshot_of_output(self, at: At | None) -> ResolvedSnapshot:
+        """The snapshot that ``at`` means, for what is of one output. Raises UnknownOutputError if it has several."""
+        resolved = snapshot_at(self._catalog, at)
+        if resolved.manifest is not None:
+            seen_by(resolved.manifest, UNNAMED.output)
+        return resolved
 
     def __repr__(self) -> str:
         refs = self._catalog.head().refs
@@ -247,7 +282,7 @@ class PipelineReader:
 
     def _view_columns(self, resolved: ResolvedSnapshot) -> ViewColumns:
         """What says the columns: the snapshot, the newest one on main for a branch that has none, or the definition."""
-        manifest = resolved.manifest or snapshot_at(self._catalog, MAIN).manifest
+        manifest = resolved.manifest or self._snapshot_of_output(MAIN).manifest
         if manifest is not None:
             return ViewColumns.from_json(manifest.schema)
         definition = self.definition()

@@ -28,8 +28,10 @@ from headrace.reference.operator import Grouping, Operator
 from headrace.reference.pipeline import (
     Epoch,
     EpochResult,
+    OutputsRun,
     PipelineRun,
     fold_current,
+    run_outputs,
     run_pipeline,
 )
 from headrace.reference.stages import element_size, pane_record
@@ -48,6 +50,7 @@ __all__ = [
     "IntegerOverflowError",
     "Operator",
     "Output",
+    "OutputsRun",
     "PipelineRun",
     "Record",
     "Rejected",
@@ -59,5 +62,6 @@ __all__ = [
     "fold_current",
     "pane_record",
     "read",
+    "run_outputs",
     "run_pipeline",
 ]

@@ -3,7 +3,7 @@
 Every accepted record moves the watermark of its split, also if it is filtered, a duplicate, or late.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.model.expressions.expr import Expr
@@ -30,7 +30,8 @@ class Rejected:
 
 @dataclass
 class Taken:
-    """What an epoch's records became: ``elements`` in order of arrival, and what went elsewhere. ``ahead``: those that
+    """What an epoch's records became for one output: ``elements`` in order of arrival, and what went elsewhere.
+    ``ahead``: those that
     were too far ahead of processing time to move a watermark, whatever they became (12.14).
     """
 
@@ -41,11 +42,11 @@ class Taken:
 
 
 class Intake:
-    """All inputs of a pipeline: their clocks, and the ids that are remembered."""
+    """All inputs of a pipeline: their clocks, and the ids that are remembered. What it takes goes to all outputs."""
 
     def __init__(self, pipeline: Pipeline, percentiles: Iterable[float]) -> None:
         self._pipeline = pipeline
-        self._entrance = Entrance(pipeline.stages[0])
+        self._entrances = {output: Entrance(alone.stages[0]) for output, alone in pipeline.by_output.items()}
         wanted = list(percentiles)
         self._inputs = {
             given.name: _Reader(
@@ -63,8 +64,8 @@ class Intake:
         clocks = [reader.clock for reader in self._inputs.values()]
         return {q: min(clock.percentile(q) for clock in clocks) for q in clocks[0].percentiles}
 
-    def take(self, name: str, records: Iterable[Record], processing_time: Instant, into: Taken) -> None:
-        """Add what ``records`` of the input ``name`` become to ``into``."""
+    def take(self, name: str, records: Iterable[Record], processing_time: Instant, into: Mapping[str, Taken]) -> None:
+        """Add what ``records`` of the input ``name`` become for each output to ``into``."""
         reader = self._inputs[name]
         for record in records:
             self._take(reader, record, processing_time, into)
@@ -83,35 +84,41 @@ class Intake:
         self.watermark = max(self.watermark, min(clock.watermark for clock in speaking))
         self._ids = {known: at for known, at in self._ids.items() if not self._is_beyond_the_horizon(at)}
 
-    def _take(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Taken) -> None:
+    def _take(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Mapping[str, Taken]) -> None:
         if reader.clock.is_control(raw):
             self._observe(reader, raw, processing_time, into)
             return
         timestamp = reader.clock.timestamp(raw, processing_time)
         record = reader.record(raw)
-        missing = "event_time" if timestamp is None else self._missing(record)
-        if timestamp is None or missing is not None:
-            into.rejected.append(Rejected(raw, missing or "event_time"))
+        taking: list[str] = []
+        for output, entrance in self._entrances.items():
+            missing = "event_time" if timestamp is None else self._missing(record, entrance)
+            if missing is None:
+                taking.append(output)
+            else:
+                into[output].rejected.append(Rejected(raw, missing))
+        if timestamp is None or not taking:  # what no output can take says nothing
             return
         self._observe(reader, raw, processing_time, into)
-        if not self._entrance.admits(record):
-            return
-        element = self._entrance.element(record, timestamp)
-        cause = self._duplicate(record, timestamp)
-        if cause is None:
-            into.elements.append(element)
-        else:
-            into.drops.append(DroppedElement(element, None, cause))
+        admitting = [output for output in taking if self._entrances[output].admits(record)]
+        cause = self._duplicate(record, timestamp) if admitting else None
+        for output in admitting:
+            element = self._entrances[output].element(record, timestamp)
+            if cause is None:
+                into[output].elements.append(element)
+            else:
+                into[output].drops.append(DroppedElement(element, None, cause))
 
-    def _observe(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Taken) -> None:
+    def _observe(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Mapping[str, Taken]) -> None:
         if not reader.clock.observe(raw, processing_time):
-            into.ahead.append(raw)
+            for taken in into.values():
+                taken.ahead.append(raw)
 
-    def _missing(self, record: Record) -> str | None:
+    def _missing(self, record: Record, entrance: Entrance) -> str | None:
         deduplicate = self._pipeline.deduplicate
         if deduplicate is not None and evaluate(deduplicate.id, record, self._pipeline.schema) is None:
             return "id"
-        return self._entrance.missing(record)
+        return entrance.missing(record)
 
     def _duplicate(self, record: Record, timestamp: Instant) -> DropCause | None:
         """Why a record is not the first of its id; it is remembered if it is."""

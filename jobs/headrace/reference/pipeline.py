@@ -55,63 +55,102 @@ class EpochResult:
     ahead: tuple[Record, ...] = ()
 
 
-class PipelineRun:
-    """A pipeline between two epochs: the state of its aggregations and the progress of its inputs."""
+class OutputsRun:
+    """A pipeline between two epochs: the progress of its inputs, and the state of the aggregations of each output."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        transforms = [given.source.transform for given in pipeline.inputs] + [s.transform for s in pipeline.then]
-        if any(transforms):
+        if pipeline.spark_functions:
             raise PipelineError(f"pipeline {pipeline.name} calls Spark functions, which the reference does not run")
         self.pipeline = pipeline
-        self._intake = Intake(pipeline, _percentiles(pipeline.stages[0].when))
+        stages = [alone.stages[0] for alone in pipeline.by_output.values()]
+        self._intake = Intake(pipeline, set[float]().union(*(_percentiles(stage.when) for stage in stages)))
         self._processing_time = MIN_INSTANT
         self._is_new = True
-        self._rejected: list[Rejected] = []
-        self._entrances = [Entrance(stage) for stage in pipeline.stages]
-        between = [partial(self._pass_on, stage) for stage in range(1, len(self._entrances))]
-        self._chain = Chain([entrance.grouping for entrance in self._entrances], between)
+        self._outputs = {output: _OutputRun(alone) for output, alone in pipeline.by_output.items()}
 
     def pass_watermark(self, to: Mapping[str, Instant]) -> None:
         """Let the watermarks of these inputs be at least so far, as if their sources had said so."""
         for name, watermark in to.items():
             self._intake.pass_watermark(name, watermark)
 
-    def run(self, epoch: Epoch) -> EpochResult:
-        """One epoch, with the clocks of semantics 12.1: evaluated under the watermark that the last one left."""
+    def run(self, epoch: Epoch) -> dict[str, EpochResult]:
+        """One epoch of each output, with the clocks of semantics 12.1: evaluated under the watermark that the last one
+        left.
+        """
         is_first, self._is_new = self._is_new, False
         now = self._processing_time = max(self._processing_time, epoch.processing_time)
-        taken = Taken()
+        taken = {output: Taken() for output in self._outputs}
         for given in self.pipeline.inputs:
             records = epoch.records if given.name == OWN else epoch.union.get(given.name, ())
             self._intake.take(given.name, records, now, taken)
         self._intake.advance(now, epoch.is_last)
+        is_batch = is_first and epoch.is_last
+        return {
+            output: run.run(taken[output], self._intake, now, epoch.signals, is_batch=is_batch)
+            for output, run in self._outputs.items()
+        }
+
+
+class _OutputRun:
+    """The aggregations of one output between two epochs."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._stages = pipeline.stages
+        self._entrances = [Entrance(stage) for stage in pipeline.stages]
+        between = [partial(self._pass_on, stage) for stage in range(1, len(self._entrances))]
+        self._chain = Chain([entrance.grouping for entrance in self._entrances], between)
+        self._rejected: list[Rejected] = []
+
+    def run(
+        self, taken: Taken, intake: Intake, now: Instant, signals: Sequence[Signal], *, is_batch: bool
+    ) -> EpochResult:
+        """What becomes of the elements that were ``taken``, at the clocks of ``intake``."""
         self._rejected = taken.rejected
+        wanted = _percentiles(self._stages[0].when)
         output = self._chain.step(
             taken.elements,
             processing_time=now,
-            watermark=self._intake.watermark,
-            percentiles=self._intake.percentiles,
-            signals=epoch.signals,
-            is_batch=is_first and epoch.is_last,
+            watermark=intake.watermark,
+            percentiles={q: at for q, at in intake.percentiles.items() if q in wanted},
+            signals=signals,
+            is_batch=is_batch,
         )
         return EpochResult(
             panes=output.panes,
             drops=(*taken.drops, *output.drops),
             rejected=tuple(self._rejected),
-            watermark=self._intake.watermark,
+            watermark=intake.watermark,
             output_watermarks=tuple(self._chain.output_watermarks),
             ahead=tuple(taken.ahead),
         )
 
     def _pass_on(self, stage: int, pane: Pane) -> Element | None:
         """A pane of the aggregation before ``stage`` as an element of it."""
-        record = pane_record(self.pipeline.stages[stage - 1], pane)
+        record = pane_record(self._stages[stage - 1], pane)
         entrance = self._entrances[stage]
         missing = entrance.missing(record)
         if missing is not None:
             self._rejected.append(Rejected(record, missing, stage))
             return None
         return entrance.element(record, pane.timestamp, pane.is_retraction) if entrance.admits(record) else None
+
+
+class PipelineRun:
+    """A pipeline with one output between two epochs."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        pipeline.stages  # noqa: B018 - which says so where there are several outputs
+        self._run = OutputsRun(pipeline)
+
+    def pass_watermark(self, to: Mapping[str, Instant]) -> None:
+        """Let the watermarks of these inputs be at least so far, as if their sources had said so."""
+        self._run.pass_watermark(to)
+
+    def run(self, epoch: Epoch) -> EpochResult:
+        """One epoch (``OutputsRun.run``)."""
+        (result,) = self._run.run(epoch).values()
+        return result
 
 
 def _percentiles(trigger: Trigger) -> set[float]:
@@ -123,6 +162,13 @@ def run_pipeline(pipeline: Pipeline, epochs: Iterable[Epoch]) -> list[EpochResul
     """Run ``pipeline`` over ``epochs`` from the beginning. Raises IntegerOverflowError if a result leaves 64 bits."""
     run = PipelineRun(pipeline)
     return [run.run(epoch) for epoch in epochs]
+
+
+def run_outputs(pipeline: Pipeline, epochs: Iterable[Epoch]) -> dict[str, list[EpochResult]]:
+    """The same for each output of ``pipeline``, by name."""
+    run = OutputsRun(pipeline)
+    results = [run.run(epoch) for epoch in epochs]
+    return {output: [result[output] for result in results] for output in pipeline.by_output}
 
 
 def fold_current(panes: Iterable[Pane]) -> dict[tuple[tuple[Any, ...], Window], Pane]:

@@ -8,25 +8,29 @@ they made of that.
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch
 from headrace.errors import RetryError
 from headrace.pipeline.identity.fingerprint import definition, fingerprint
 from headrace.pipeline.loading.code_digests import code_of
+from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import columns_after
 from headrace.read.snapshots.progress import StoredProgress, progress_to_json
+from headrace.read.views.columns import ViewColumns, schema_of
 from headrace.runs.compaction import Folds
 from headrace.runs.executors.interface import Engine
 from headrace.sources.landing import ByInput
 from headrace.state.datafiles.epoch_files import Written
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord
-from headrace_snapshots.format.files import DataFile, InputFile, Layer, LoggedFile
+from headrace_snapshots.format.files import InputFile, Layer, LoggedFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.table_names import INPUTS, REJECTED, UNNAMED
+from headrace_snapshots.format.output_view import seen_by
+from headrace_snapshots.format.table_names import INPUTS, REJECTED, OutputTables
 from headrace_snapshots.protocol.coordinator import (
     Acknowledged,
     CommitFenced,
@@ -39,8 +43,6 @@ from headrace_snapshots.protocol.coordinator import (
 from headrace_snapshots.protocol.messages import SnapshotId
 
 MAX_IN_FLIGHT = 2
-RESULTS = (UNNAMED.panes, UNNAMED.late, REJECTED)
-"""Logs of what came out, which readers see. They are cut where snapshots have expired, and that of inputs is not."""
 
 
 class IncompleteEpochError(RetryError):
@@ -83,8 +85,12 @@ class Committer:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head, self._floor = base, claim.floor
         self.fingerprint, self.definition = fingerprint(engine.pipeline), definition(engine.pipeline)
+        self._fingerprints = {output: fingerprint(alone) for output, alone in engine.pipeline.by_output.items()}
         self.code = code_of(engine.pipeline)
-        self.columns = columns_after(engine.pipeline, base)
+        self.outputs = {
+            output: _OutputResults.of(engine, OutputTables(output), alone, base)
+            for output, alone in engine.pipeline.by_output.items()
+        }
         self.on_commit = on_commit
         self.request = request
         self.allowed = allowed
@@ -102,7 +108,6 @@ class Committer:
         self._counted = engine.store.requests.snapshot() if counted is None else counted
         self._pending: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
-        self._folds = Folds(engine, self.columns)
         self._begin_fold()
 
     def submit(self, computed: ComputedEpoch) -> None:
@@ -133,7 +138,8 @@ class Committer:
     def close(self) -> None:
         """Stop the thread once what it is doing is done, and end what is being folded; raises nothing."""
         self._thread.shutdown(wait=True, cancel_futures=True)
-        self._folds.close()
+        for results in self.outputs.values():
+            results.folds.close()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -172,8 +178,7 @@ class Committer:
             self.allowed()
             self._is_allowed = True
         written = computed.written
-        panes = written.logs[UNNAMED.panes]
-        current = self._current_layers(parent, computed, panes)
+        current = {results.names.current: results.current_layers(parent, computed) for results in self._results()}
         logs = self._logs(parent, computed.epoch, {**written.logs, INPUTS: _input_files(computed.files)})
         manifest = Manifest(
             snapshot_id=computed.attempt.snapshot_id,
@@ -184,14 +189,14 @@ class Committer:
             parent=None if parent is None else parent.snapshot_id,
             generation=self.claim.generation,
             created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-            schema=self.columns.to_json(),
+            schema=schema_of({output: results.columns for output, results in self.outputs.items()}, self._fingerprints),
             progress=progress_to_json(
                 computed.progress,
                 signals=computed.signals,
                 signals_of=self._signals_of(parent, computed),
                 executor=self.engine.executor,
             ),
-            tables={**written.tables, UNNAMED.current: current},
+            tables={**written.tables, **current},
             logs=logs,
             counts=computed.counts,
             timings={**computed.timings, "write_seconds": time.monotonic() - started},
@@ -218,28 +223,50 @@ class Committer:
         self._counted = self.engine.store.requests.snapshot()
         return {kind: count + written.requests.get(kind, 0) for kind, count in requests.items()}
 
-    def _current_layers(
-        self, parent: Manifest | None, computed: ComputedEpoch, panes: tuple[DataFile, ...]
-    ) -> tuple[Layer, ...]:
-        layers = () if parent is None else parent.tables[UNNAMED.current]
-        layers = self._folds.adopted(layers, wait=computed.wait_for_merges)
-        return (*layers, Layer.of(panes, computed.epoch, computed.epoch)) if panes else layers
+    def _results(self) -> Iterable["_OutputResults"]:
+        return self.outputs.values()
 
     def _begin_fold(self) -> None:
         if self.head is not None:
             prefix = self.catalog.data_prefix(self.head.epoch, self.head.snapshot_id)
-            self._folds.begin(self.head.tables[UNNAMED.current], prefix)
+            for results in self._results():
+                results.folds.begin(self.head.tables[results.names.current], prefix)
 
     def _logs(
         self, parent: Manifest | None, epoch: int, added: Mapping[str, Sequence[LoggedFile]]
     ) -> Mapping[str, FileLog]:
         """The logs of ``parent`` with the files that ``epoch`` ``added``, by log."""
-        logs = dict(parent.logs) if parent is not None else {name: FileLog.empty() for name in (*RESULTS, INPUTS)}
-        logs |= {name: self.catalog.cut(logs[name], self._floor) for name in RESULTS}
+        # those of what came out, which readers see, are cut where snapshots have expired, and that of inputs is not
+        names = [results.names for results in self._results()]
+        results = [*(log for of_output in names for log in (of_output.panes, of_output.late)), REJECTED]
+        logs = dict(parent.logs) if parent is not None else {name: FileLog.empty() for name in (*results, INPUTS)}
+        logs |= {name: self.catalog.cut(logs[name], self._floor) for name in results}
         for name, files in added.items():
             if files:
                 logs[name] = self.catalog.append_record(logs[name], FileRecord(epoch, tuple(files)))
         return logs
+
+
+@dataclass(frozen=True)
+class _OutputResults:
+    """What readers see of an output while its branch is written: its columns, and its ``current``, which is folded."""
+
+    names: OutputTables
+    columns: ViewColumns
+    folds: Folds
+
+    @classmethod
+    def of(cls, engine: Engine, names: OutputTables, alone: Pipeline, base: Manifest | None) -> "_OutputResults":
+        """Continues from ``base`` with the pipeline that has the output ``alone``."""
+        columns = columns_after(alone, None if base is None else seen_by(base, names.output))
+        return cls(names, columns, Folds(engine, columns, names.output))
+
+    def current_layers(self, parent: Manifest | None, computed: ComputedEpoch) -> tuple[Layer, ...]:
+        """The layers of ``current`` after an epoch, with what was folded meanwhile."""
+        layers = () if parent is None else parent.tables[self.names.current]
+        layers = self.folds.adopted(layers, wait=computed.wait_for_merges)
+        panes = computed.written.logs[self.names.panes]
+        return (*layers, Layer.of(panes, computed.epoch, computed.epoch)) if panes else layers
 
 
 def _input_files(files: ByInput) -> tuple[InputFile, ...]:

@@ -22,10 +22,12 @@ class _Folded:
 
 
 class Folds:
-    """What is folded of the ``current`` of one branch while it is written, one piece of work at a time."""
+    """What is folded of the ``current`` of an ``output`` of one branch while it is written, one piece of work at a
+    time.
+    """
 
-    def __init__(self, engine: Engine, columns: ViewColumns) -> None:
-        self._engine, self._columns = engine, columns
+    def __init__(self, engine: Engine, columns: ViewColumns, output: str) -> None:
+        self._engine, self._columns, self._output = engine, columns, output
         self._beside = Beside[_Folded]("fold")
 
     def begin(self, layers: Layers, prefix: str) -> None:
@@ -42,7 +44,9 @@ class Folds:
         self._beside.begin(
             lambda stop: _Folded(
                 merging,
-                self._engine.fold_current(merging.layers, prefix, bottom=merging.is_lowest, names=names, stop=stop),
+                self._engine.fold_current(
+                    merging.layers, prefix, bottom=merging.is_lowest, names=names, stop=stop, output=self._output
+                ),
             )
         )
 

@@ -6,6 +6,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_changes import Action, named
 from headrace.read.definition_plan import Plan, plan
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import outputs_of, seen_by
 
 
 class ChangedPipelineError(FixConfigError):
@@ -24,23 +25,43 @@ def check_continues(pipeline: Pipeline, manifest: Manifest, *, allow_new_aggrega
     """Raise ChangedPipelineError unless ``pipeline`` can use the state of ``manifest``. ``allow_new_aggregates``: also
     where aggregates start empty for it, which is for people to say.
     """
-    difference = plan(pipeline, manifest)
+    check_same_outputs(pipeline, manifest)
+    for output, alone in pipeline.by_output.items():
+        _check_output(output, plan(alone, seen_by(manifest, output)), allow_new_aggregates=allow_new_aggregates)
+
+
+def check_same_outputs(pipeline: Pipeline, manifest: Manifest) -> None:
+    """Raise ChangedPipelineError unless ``manifest`` has the outputs of ``pipeline``, by their names."""
+    now, then = set(pipeline.outputs), set(outputs_of(manifest))
+    if now == then:
+        return
+    has, had = (", ".join(sorted(names)) or "one without a name" for names in (now, then))
+    raise ChangedPipelineError(
+        f"pipeline {pipeline.name} has other outputs since snapshot {manifest.snapshot_id} (epoch {manifest.epoch}): "
+        f"now {has}, then {had}. Run `headrace backfill {pipeline.name}` (or the backfill DAG), which computes all of "
+        "them of all input in a new branch and cuts over; or take the change back"
+    )
+
+
+def _check_output(output: str, difference: Plan, *, allow_new_aggregates: bool) -> None:
     if difference.action is Action.REPLAY:
         raise ChangedPipelineError(
-            f"{definition_change(difference)}. Its state means something else now (`headrace plan` says of which "
-            f"aggregations). Run `headrace backfill {pipeline.name}` (or the backfill DAG), which replays all input "
-            "into a new branch and cuts over; or take the change back"
+            f"{definition_change(difference, output)}. Its state means something else now (`headrace plan` says of "
+            f"which aggregations). Run `headrace backfill {difference.pipeline}` (or the backfill DAG), which replays "
+            "all input into a new branch and cuts over; or take the change back"
         )
     if difference.starting_empty and not allow_new_aggregates:
         raise ChangedPipelineError(
-            f"{definition_change(difference)}. Choose for {', '.join(difference.starting_empty)}: {difference.choice}"
+            f"{definition_change(difference, output)}. Choose for {', '.join(difference.starting_empty)}: "
+            f"{difference.choice}"
         )
 
 
-def definition_change(difference: Plan) -> str:
-    """The parts of the definition that have changed since the snapshot, in a line."""
+def definition_change(difference: Plan, output: str = "") -> str:
+    """The parts of the definition of an ``output`` that have changed since the snapshot, in a line."""
     at = f"snapshot {difference.snapshot} (epoch {difference.epoch})"
-    return f"pipeline {difference.pipeline} has changed since {at}: {named(difference.changes)}"
+    what = f"output {output} of pipeline" if output else "pipeline"
+    return f"{what} {difference.pipeline} has changed since {at}: {named(difference.changes)}"
 
 
 def check_code(pipeline: Pipeline, manifest: Manifest, *, strict: bool) -> str | None:

@@ -4,7 +4,7 @@ The composition root of the main job. A run plans (``run_plan``), which moves no
 it; computes and commits the planned epochs (``epochs``). A run with nothing to do starts no JVM.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -26,6 +26,7 @@ from headrace.audit.usual.audit import UsualAudit
 from headrace.audit.usual.findings import UsualFinding
 from headrace.model.time import render
 from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
+from headrace.pipeline.expectations import ExpectationView
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality.limits import Severity
@@ -56,7 +57,7 @@ from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.datafiles import check as check_file
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.table_names import UNNAMED
+from headrace_snapshots.format.output_view import seen_by
 from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import open_store
 
@@ -192,10 +193,12 @@ class _Run:
         if head is None:
             engine.restore(-1, PipelineProgress(), {}, {})
             return
-        difference = definition_plan(self.pipeline, head)
-        if difference.changes:
-            self.listener.noted(f"{definition_change(difference)}; its state is migrated")
-        engine.restore(head.epoch, self.context.progress(head), head.tables, {UNNAMED.output: difference.columns})
+        plans = {name: definition_plan(own, seen_by(head, name)) for name, own in self.pipeline.by_output.items()}
+        for output, difference in plans.items():
+            if difference.changes:
+                self.listener.noted(f"{definition_change(difference, output)}; its state is migrated")
+        columns = {output: difference.columns for output, difference in plans.items()}
+        engine.restore(head.epoch, self.context.progress(head), head.tables, columns)
 
     @property
     def side(self) -> ExecutorSide:
@@ -222,9 +225,9 @@ class _Run:
             return None
         published, head = unpublished.after, unpublished.until
         stored = self._stored_audit(published, head)
-        if stored is not None and stored.covers(self.pipeline.expectations, self.pipeline.usual):
+        if stored is not None and stored.covers(self.pipeline.expected, self.pipeline.usual):
             return with_limits(self.store, stored, self.limits)
-        if count := len(self.pipeline.expectations) + len(self.pipeline.usual):
+        if count := sum(map(len, self.pipeline.expected.values())) + len(self.pipeline.usual):
             self.listener.noted(f"auditing {unpublished}: {number_of(count, 'expectation')}")
         before = None if stored is None else stored.usual
         usual = UsualAudit.of(self.pipeline.usual, self.catalog, unpublished, before, self.warn)
@@ -279,26 +282,37 @@ class _Run:
         manifest = self.catalog.manifest(head)
         check_continues(self.pipeline, manifest, allow_new_aggregates=True)  # nothing starts here
         self.context.check_code(manifest)
-        columns = columns_after(self.pipeline, manifest)
-        audited = audited_files(self.catalog, published, manifest)
-        expected = {expectation.view for expectation in self.pipeline.expectations}
-        expected |= set() if usual is None else usual.views
-        for view, files in audited.files.items():
-            if view not in expected:  # nobody looks into them, and they are published all the same
-                check_files(self.store, files)
+        outputs = self.pipeline.by_output
+        usual_views = set() if usual is None else usual.views
         return run_audit(
             store=self.store,
             pipeline=self.pipeline.name,
-            expectations=self.pipeline.expectations,
             from_snapshot=published,
             to_snapshot=head,
-            audited=Audited(
-                lambda view, released: self.side.audit_frame(view, audited, columns, released),
-                lambda: [*released_panes(self.catalog, columns)],
-                columns.identity,
-            ),
+            audited={
+                output: self._audited_output(output, alone, published, manifest, usual_views)
+                for output, alone in outputs.items()
+            },
             limits=self.limits,
             usual=usual,
+        )
+
+    def _audited_output(
+        self, output: str, alone: Pipeline, published: str | None, manifest: Manifest, views: Set[ExpectationView]
+    ) -> Audited:
+        """What is audited of an ``output``; its ``views`` are looked at whatever is expected of them."""
+        seen = seen_by(manifest, output)
+        columns = columns_after(alone, seen)
+        audited = audited_files(self.catalog, published, seen)
+        expected = {expectation.view for expectation in alone.expectations} | views
+        for view, files in audited.files.items():
+            if view not in expected:  # nobody looks into them, and they are published all the same
+                check_files(self.store, files)
+        return Audited(
+            alone.expectations,
+            lambda view, released: self.side.audit_frame(view, audited, columns, released),
+            lambda: [*released_panes(self.catalog, columns, output)],
+            columns.identity,
         )
 
     def result(self, outcome: AuditOutcome | None) -> RunResult:

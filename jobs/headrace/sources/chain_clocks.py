@@ -1,11 +1,16 @@
 """The clocks of a chain of aggregations after an epoch, as far as they are its own."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.model.time import END_OF_CALENDAR, NEVER, Instant, render
 from headrace.sources.stored_times import in_calendar, instants_of, optional_instant_of
 from headrace_snapshots.format.codec import Fields
+from headrace_snapshots.format.manifest import OUTPUTS
+from headrace_snapshots.format.table_names import UNNAMED
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,21 @@ class ChainClocks:
             due_event=_due(fields, "next_event_time_deadline"),
             due_time=_due(fields, "next_processing_time_deadline"),
         )
+
+
+def by_output_to_json(chains: Mapping[str, T], to_json: Callable[[T], dict[str, Any]]) -> dict[str, Any]:
+    """What is stored of each of the ``chains``, by output: fields of their own where outputs have names."""
+    if UNNAMED.output in chains:
+        return to_json(chains[UNNAMED.output])
+    return {OUTPUTS: {output: to_json(chain) for output, chain in chains.items()}}
+
+
+def by_output(fields: Fields, from_json: Callable[[Fields], T]) -> dict[str, T]:
+    """The inverse of ``by_output_to_json``. Raises MalformedError."""
+    named = fields.optional_fields(OUTPUTS)
+    if named is None:
+        return {UNNAMED.output: from_json(fields)}
+    return {output: from_json(named.fields(output)) for output in named.value}
 
 
 def _due_to_json(due: Instant) -> str | None:

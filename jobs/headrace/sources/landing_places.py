@@ -1,7 +1,7 @@
 """Where input may lie, and land again: in no folder of a pipeline, which Headrace writes to, reads from and clears.
 
 Input there would be found by the pipeline's sweeps, and what the pipeline stores would be read as input. A pipeline
-knows its own folder when it is built (``pipeline.validation``); the others under a root are known only there.
+knows its own folder when it is built (``pipeline.checks.validation``); the others under a root are known only there.
 """
 
 import os

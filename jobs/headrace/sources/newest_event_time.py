@@ -58,4 +58,5 @@ def newest_read(pipeline: Pipeline, clocks: EpochClocks) -> Instant | None:
 
 
 def _drops(pipeline: Pipeline) -> bool:
-    return pipeline.filter is not None or any(given.source.transform is not None for given in pipeline.inputs)
+    is_filtered = any(alone.filter is not None for alone in pipeline.by_output.values())
+    return is_filtered or any(given.source.transform is not None for given in pipeline.inputs)

@@ -14,7 +14,7 @@ from headrace.model.time import (
     render,
 )
 from headrace.model.watermarks import Split
-from headrace.sources.chain_clocks import ChainClocks
+from headrace.sources.chain_clocks import ChainClocks, by_output, by_output_to_json
 from headrace.sources.file_planning import LandedFile, Offsets
 from headrace.sources.stored_times import in_calendar, instant_of, instants_of, optional_instant_of
 from headrace_snapshots.format.codec import Fields, MalformedError
@@ -80,20 +80,21 @@ class InputHold:
 @dataclass(frozen=True)
 class WatermarkHold:
     """Watermarks that an epoch does not pass, whatever its records say: that of the source, the output watermarks of
-    the stages, those of the inputs. Of stages and inputs that are not named the watermark of the source is the limit.
+    the stages of each chain, by output, those of the inputs. Of stages and inputs that are not named the watermark of
+    the source is the limit.
 
     A backfill reads again what main has read, and is held to the watermarks that main had: what main accepted is not
     late.
     """
 
     watermark: Instant = MIN_INSTANT
-    outputs: tuple[Instant, ...] = ()
+    chains: Mapping[str, tuple[Instant, ...]] = field(default_factory=lambda: {UNNAMED.output: ()})
     inputs: Mapping[str, InputHold] = field(default_factory=dict)
 
-    def output(self, stage: int, output: str = "") -> Instant:
+    def output(self, stage: int, output: str) -> Instant:
         """What the output watermark of a stage does not pass, in the chain of that ``output``."""
-        del output
-        return self.outputs[stage] if stage < len(self.outputs) else self.watermark
+        stages = self.chains.get(output, ())
+        return stages[stage] if stage < len(stages) else self.watermark
 
     def of_input(self, name: str) -> InputHold:
         """What the watermarks of an input do not pass."""
@@ -103,7 +104,7 @@ class WatermarkHold:
         """A JSON value, in the words of the progress itself; the inverse of ``from_json``."""
         return {
             "watermark": render(self.watermark),
-            "output_watermarks": [render(in_calendar(at)) for at in self.outputs],
+            **by_output_to_json(self.chains, _outputs_to_json),
             "inputs": {name: progress.to_json() for name, progress in self.inputs.items()},
         }
 
@@ -112,7 +113,7 @@ class WatermarkHold:
         """The watermarks of a stored progress, or of what one was held to. Raises MalformedError."""
         return cls(
             instant_of(fields, "watermark"),
-            instants_of(fields, "output_watermarks"),
+            by_output(fields, _outputs_from_json),
             fields.mapping("inputs", lambda inputs, name: InputHold.from_json(inputs.fields(name))),
         )
 
@@ -264,7 +265,7 @@ class PipelineProgress(EpochClocks):
             "watermark": render(self.watermark),
             "held_back_by": None if self.held_back_by is None else self.held_back_by.to_json(),
             "processing_time": render(self.processing_time),
-            **self.chain.to_json(),
+            **by_output_to_json(self.chains, ChainClocks.to_json),
             "min_event_time": None if self.min_event_time is None else render(self.min_event_time),
             "max_event_time": None if self.max_event_time is None else render(self.max_event_time),
             "ahead": [record.to_json() for record in self.ahead],
@@ -291,7 +292,7 @@ def clocks_from_json(fields: Fields) -> dict[str, Any]:
     return {
         "watermark": instant_of(fields, "watermark"),
         "processing_time": instant_of(fields, "processing_time"),
-        "chains": {UNNAMED.output: ChainClocks.from_json(fields)},
+        "chains": by_output(fields, ChainClocks.from_json),
         "min_event_time": optional_instant_of(fields, "min_event_time"),
         "max_event_time": optional_instant_of(fields, "max_event_time"),
         "held_back_by": HeldBack.from_json(fields.fields("held_back_by")) if held_back else None,
@@ -306,6 +307,14 @@ def clocks_from_json(fields: Fields) -> dict[str, Any]:
         "behind": _by_number(int, fields.mapping("behind", Fields.integer)),
         "held_to": None if (held_to := fields.optional_fields("held_to")) is None else WatermarkHold.from_json(held_to),
     }
+
+
+def _outputs_to_json(outputs: tuple[Instant, ...]) -> dict[str, Any]:
+    return {"output_watermarks": [render(in_calendar(at)) for at in outputs]}
+
+
+def _outputs_from_json(fields: Fields) -> tuple[Instant, ...]:
+    return instants_of(fields, "output_watermarks")
 
 
 def later_of(one: Instant | None, other: Instant | None) -> Instant | None:

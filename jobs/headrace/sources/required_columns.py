@@ -44,7 +44,9 @@ def required_by(pipeline: Pipeline, given: Input) -> Required:
     if given.source.transform is not None:
         return Required(columns=read)
     columns = given.expressions(pipeline.schema)
-    keys = {f"key {name}": substitute(expr, columns) for name, expr in pipeline.key.items()}
+    outputs = [*pipeline.by_output.values()]
+    key = outputs[0].key if len(outputs) == 1 else {}  # of several, others take records that have none
+    keys = {f"key {name}": substitute(expr, columns) for name, expr in key.items()}
     expr = given.event_time.expr
     return Required(keys if expr is None else {"event time": expr, **keys}, read)
 

@@ -15,7 +15,7 @@ from headrace.state.key_groups import WHOLE, KeyGroupRange
 from headrace.state.open_layer import StateLayer
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import Layer
-from headrace_snapshots.format.table_names import IDS, UNNAMED
+from headrace_snapshots.format.table_names import IDS, OutputTables
 from headrace_snapshots.store import ObjectStore
 
 
@@ -49,9 +49,11 @@ def some_of(store: ObjectStore, schema: pa.Schema, stored: Layer, part: KeyGroup
 
 def state_schemas(pipeline: Pipeline) -> Mapping[str, pa.Schema]:
     """What a row is of each table that holds state."""
-    stages = (CompiledStage(stage) for stage in pipeline.stages)
-    tables = UNNAMED.states(len(pipeline.stages))
-    schemas = dict(zip(tables, (stage.state_schema for stage in stages), strict=True))
+    schemas = {
+        OutputTables(output).state(number): CompiledStage(stage).state_schema
+        for output, alone in pipeline.by_output.items()
+        for number, stage in enumerate(alone.stages)
+    }
     if pipeline.deduplicate is not None:
         schemas[IDS] = RememberedIds(pipeline.deduplicate, pipeline.schema).schema
     return schemas

@@ -26,12 +26,15 @@ _START = Instant(0)
 
 
 @keywords
-def run(pipeline: Pipeline, steps: Sequence[Step], *, executor: Executor = "local") -> Result:
+def run(
+    pipeline: Pipeline, steps: Sequence[Step], *, executor: Executor = "local", output: str | None = None
+) -> Result:
     """What ``pipeline`` gives over ``steps``, each of which is one epoch: ``rows(...)``, ``watermark(...)``,
     ``processing_time(...)``, ``signal(...)``, ``end()``, or several ``together(...)``.
 
     Nothing is read or written outside of this process's memory. ``executor`` "local" is the kernel that runs compute
-    with, "reference" the short interpreter that defines what is right; both give the same.
+    with, "reference" the short interpreter that defines what is right; both give the same. ``output`` is that of a
+    pipeline with several, which is tested as if the pipeline had it alone.
 
     Until a step sets the processing time, the clock stands at the newest event time or watermark so far, as if records
     arrived when they happened; at first at 1970-01-01 UTC. After the last step the input has not ended, unless
@@ -42,6 +45,7 @@ def run(pipeline: Pipeline, steps: Sequence[Step], *, executor: Executor = "loca
     given = Arguments("run", UnitTestError)
     given.instance("pipeline", pipeline, Pipeline, "the pipeline to test")
     given.several("steps", steps, Step, "rows(...), watermark(...) or another step")
+    pipeline = tested(pipeline, output)
     computes, clock, columns = _executor(pipeline, checked_executor(executor)), _Clock(pipeline), _columns(pipeline)
     panes: list[PaneRow] = []
     done: list[StepResults] = []
@@ -51,9 +55,9 @@ def run(pipeline: Pipeline, steps: Sequence[Step], *, executor: Executor = "loca
         except UnitTestError as error:
             error.step = number
             raise
-        output = computes.compute(epoch)
-        panes += in_order(output.panes)
-        done.append(_outcome(output, panes, epoch.processing_time, columns))
+        computed = computes.compute(epoch)
+        panes += in_order(computed.panes)
+        done.append(_outcome(computed, panes, epoch.processing_time, columns))
     last = done[-1] if done else None
     return Result(
         panes=Panes(panes),
@@ -66,6 +70,16 @@ def run(pipeline: Pipeline, steps: Sequence[Step], *, executor: Executor = "loca
         columns=columns,
         steps=tuple(done),
     )
+
+
+def tested(pipeline: Pipeline, output: str | None) -> Pipeline:
+    """``pipeline`` with the ``output`` alone that is to be tested. Raises UnitTestError."""
+    if output is None and not pipeline.has_names:
+        return pipeline
+    if output not in pipeline.outputs:
+        there = ", ".join(pipeline.outputs) or "one without a name: leave out output="
+        raise UnitTestError(f"output={shown(output)}: pipeline {pipeline.name} has the outputs {there}")
+    return pipeline.by_output[str(output)]
 
 
 def wrong_steps(pipeline: Pipeline, steps: Sequence[Step]) -> Iterator[UnitTestError]:

@@ -47,7 +47,7 @@ def audit_to_json(outcome: AuditOutcome, *, with_values: bool) -> dict[str, Any]
 
 def _expectation(finding: Finding, *, with_values: bool) -> dict[str, Any]:
     return {
-        "expectation": finding.expectation.describe(),
+        "expectation": finding.expected(),
         "success": finding.success,
         "unexpected": finding.unexpected_count,
         "of": finding.element_count,

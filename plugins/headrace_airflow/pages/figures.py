@@ -10,6 +10,7 @@ from headrace.read.snapshots.progress import StoredProgress, inputs_read, splits
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import seen_by
 from headrace_snapshots.format.table_names import IDS, INPUTS, REJECTED, UNNAMED
 
 _SLOWEST: Final = 10
@@ -18,8 +19,10 @@ _SLOWEST: Final = 10
 
 def graph_figures(catalog: Catalog, manifest: Manifest, *, with_values: bool) -> dict[str, Any]:
     """What a page writes beside the steps of the pipeline. Counts are of the epoch of ``manifest``; rows of logs and
-    files of inputs of all epochs. Splits are named ``with_values`` alone: their names come from records.
+    files of inputs of all epochs. Splits are named ``with_values`` alone: their names come from records. Raises
+    UnknownOutputError for a pipeline with several outputs.
     """
+    manifest = seen_by(manifest, UNNAMED.output)
     splits = splits_read(manifest)
     last = _files_of_epoch(catalog, manifest)
     held = StoredProgress.of(manifest).held_back_by
@@ -36,7 +39,7 @@ def graph_figures(catalog: Catalog, manifest: Manifest, *, with_values: bool) ->
         }
         for name, read in inputs_read(manifest).items()
     ]
-    outputs = watermarks_of(manifest).outputs
+    outputs = watermarks_of(manifest).chains[UNNAMED.output]
     return {
         "snapshot": manifest.snapshot_id,
         "epoch": manifest.epoch,

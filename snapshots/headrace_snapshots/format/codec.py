@@ -11,8 +11,10 @@ from typing import Any, TypeAlias, TypeVar
 
 from headrace.errors import RestoreError
 
-FORMAT = 2
-"""The newest that is read. Written is the lowest that holds what there is to say: 2 since there is expiry."""
+FORMAT = 3
+"""The newest that is read. Written is the lowest that holds what there is to say: 2 since there is expiry, 3 of a
+manifest whose outputs have names.
+"""
 
 JSON: TypeAlias = Any
 """Whatever ``json`` reads and writes: None, bool, int, finite float, str, and lists and string-keyed dicts of these."""

@@ -1,13 +1,20 @@
 """The manifest of a global snapshot: everything that one needs to continue from it, to read it and to explain it."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from headrace_snapshots.format.codec import JSON
+from headrace_snapshots.format.codec import JSON, NewerFormatError
 from headrace_snapshots.format.filelog import FileLog
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.record import JsonRecord, StoredObject
 from headrace_snapshots.format.skips import Skip
+
+OUTPUTS = "outputs"
+"""Under what schema, progress and definition have what is of each output, where outputs have names."""
+
+
+RESERVED = frozenset({"position", "summaries"})
+"""Fields of format 3 that no version writes yet, beside ``upstream`` of an input in ``progress``."""
 
 
 class Patch(JsonRecord, frozen=True):
@@ -52,6 +59,25 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
     skips: tuple[Skip, ...] = ()
     definition: Mapping[str, JSON] = {}
     patch: Patch | None = None
+
+    @classmethod
+    def from_json(cls, value: JSON) -> Self:
+        """Read what ``to_json`` wrote. Raises MalformedError; NewerFormatError for a field that is reserved."""
+        reserved = {*RESERVED} & {*value}
+        progress = value.get("progress") or {}
+        if any("upstream" in input_ for input_ in (progress.get("inputs") or {}).values()):
+            reserved.add("upstream")
+        if reserved:
+            raise NewerFormatError(
+                f"snapshot {value.get('snapshot_id')} has {', '.join(sorted(reserved))}, which this Headrace does not "
+                "know: upgrade it"
+            )
+        return super().from_json(value)
+
+    @property
+    def format(self) -> int:
+        """The third where outputs have names: an older reader would find no rows where it looks for them."""
+        return 3 if OUTPUTS in self.schema else 1
 
     @property
     def is_patch(self) -> bool:

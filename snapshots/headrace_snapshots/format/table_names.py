@@ -47,12 +47,21 @@ class OutputTables:
         """The log of late rows."""
         return self._named("late")
 
+    def plain(self, name: str) -> str | None:
+        """What a table, log or count of this output is called in a pipeline without names; None if it is another's."""
+        begin = self._named("")
+        return name.removeprefix(begin) if name.startswith(begin) else None
+
+    def named(self, name: str) -> str:
+        """What a count called ``name`` in a pipeline without names is called of this output."""
+        return self._named(name)
+
     def _named(self, name: str) -> str:
         return f"{self.output}/{name}" if self.output else name
 
 
 UNNAMED = OutputTables()
-"""Tables and logs of the output without a name, which is the only one of each pipeline."""
+"""Tables and logs of an output without a name, which is the only one of its pipeline."""
 
 
 def file_stem(table: str) -> str:

@@ -26,9 +26,9 @@ def explain(
     output: Output = Format.TEXT,
 ) -> None:
     """Say why the windows of a key have fired or not, and what they wait for."""
-    from headrace.cli.catalog_names import handle_of
+    from headrace.cli.catalog_names import reader_of
 
-    explanation = handle_of(pipeline, root).explain(key, window=window, stage=stage, at=at)
+    explanation = reader_of(pipeline, root).explain(key, window=window, stage=stage, at=at)
     if output is Format.JSON:
         print_json(explanation.to_json())
     else:
@@ -44,10 +44,18 @@ def plan(pipeline: PipelineArgument, *, root: Root, at: At = MAIN, output: Outpu
     changed: renamed, gone, or new and empty (run --allow-new-aggregates). Any other change needs a replay, by a
     backfill.
     """
-    from headrace.cli.catalog_names import handle_of
+    from headrace.cli.catalog_names import reader_of
 
-    planned = handle_of(pipeline, root).plan(at=at)
-    if output is Format.JSON:
-        print_json(planned.to_json())
+    reader = reader_of(pipeline, root)
+    plans = {name: reader[name].plan(at=at) for name in reader.outputs}
+    if not plans:
+        planned = reader.plan(at=at)
+        if output is Format.JSON:
+            print_json(planned.to_json())
+        else:
+            print_lines(map(as_typed, planned.lines()))
+    elif output is Format.JSON:
+        print_json({name: planned.to_json() for name, planned in plans.items()})
     else:
-        print_lines(map(as_typed, planned.lines()))
+        for name, planned in plans.items():
+            print_lines([f"output {name}", *map(as_typed, planned.lines())])

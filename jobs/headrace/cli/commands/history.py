@@ -28,10 +28,10 @@ def diff(
     output: Output = Format.TEXT,
 ) -> None:
     """Compare two snapshots: what readers would see change, input, watermarks, state, late rows and dead letters."""
-    from headrace.cli.catalog_names import handle_of
+    from headrace.cli.catalog_names import reader_of
     from headrace.cli.display.diffs import print_diff
 
-    difference = handle_of(pipeline, root).diff(before, after, limit=limit)
+    difference = reader_of(pipeline, root).diff(before, after, limit=limit)
     if output is Format.JSON:
         print_json(difference.to_json())
     else:

@@ -95,7 +95,7 @@ def _mapped(
     plan, work = task.plan, task.work
     context = ObservationContext(plan.clocks, plan.processing_time, work.percentiles, plan.newest)
     observations = observe(work.pipeline, records, context)
-    rejected = task.put(REJECTED, rejected_rows(records, plan.epoch))
+    rejected = task.put(REJECTED, rejected_rows(records, plan.epoch, [*work.pipeline.by_output]))
     if work.tells_ids:
         counts = takes_part(records.columns)
         by_chain = zip(task.for_each_chain(), records.chains, strict=True)

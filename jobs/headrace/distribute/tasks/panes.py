@@ -63,5 +63,5 @@ def map_panes(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[Panes
     order: Mapping[str, pa.Array] | None = {name: rows.column(name) for name in by} if stage.is_ordered else None
     before = task.state.clocks[number].watermark
     shuffled = bundle(stage, judged, order, before, task.output_watermark(number), share=task.number, number=task.parts)
-    dead = dead_panes(stage, number, elements, judged, plan.epoch)
+    dead = dead_panes(stage, number, elements, judged, plan.epoch, output=task.chain.names.output)
     return PanesOutput(shuffled.aggregated.accounting, task.put(f"{REJECTED}-{number}", dead)), shuffled.parts

@@ -220,7 +220,7 @@ class _Part:
             share=self.task.number,
             number=self.task.parts,
         )
-        dead = dead_panes(stage, number, panes.elements, judged, plan.epoch)
+        dead = dead_panes(stage, number, panes.elements, judged, plan.epoch, output=self.chain.names.output)
         return shuffled, self.task.put(f"{REJECTED}-{number}", dead)
 
 

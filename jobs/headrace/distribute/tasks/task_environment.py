@@ -37,7 +37,7 @@ class TaskEnvironment:
         cls, pipeline: Pipeline, store: ObjectStore, landing: Landing, cache: RowCache | None = None
     ) -> "TaskEnvironment":
         """``pipeline``, compiled."""
-        return cls(pipeline, (Chain.of(pipeline),), store, landing, cache)
+        return cls(pipeline, Chain.each_of(pipeline), store, landing, cache)
 
     @property
     def rows(self) -> RowCache:

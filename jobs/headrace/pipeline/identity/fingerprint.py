@@ -13,6 +13,9 @@ from headrace.pipeline.sources import Input
 FORMAT = 1
 """Of what fingerprints are made; ``tests/pipeline/golden`` holds some of each format."""
 
+FORMAT_OF_SEVERAL = 2
+"""The same where outputs have names."""
+
 
 def fingerprint(pipeline: Pipeline) -> str:
     """Hex digest of all that decides what the state means."""
@@ -24,14 +27,14 @@ def meaning(pipeline: Pipeline) -> dict[str, Any]:
     filter, where, when, how and what.
 
     Batch sizes, expectations, limits, checks against history, schedules, backfills, retention, executors, options of
-    Airflow and descriptions may change freely. What is not used does not count.
+    Airflow and descriptions may change freely. What is not used does not count. Where outputs have names, stages are
+    those of each: with the inputs they mean what those of a pipeline mean that has this output alone.
     """
-    return {
-        "format": FORMAT,
-        "inputs": [_input(given) for given in pipeline.inputs],
-        **_used(deduplicate=pipeline.deduplicate),
-        "stages": [_stage(stage.aggregation) for stage in pipeline.stages],
-    }
+    read = {"inputs": [_input(given) for given in pipeline.inputs], **_used(deduplicate=pipeline.deduplicate)}
+    if pipeline.has_names:
+        outputs = {output: {"stages": _stages(alone)} for output, alone in pipeline.by_output.items()}
+        return {"format": FORMAT_OF_SEVERAL, **read, "outputs": outputs}
+    return {"format": FORMAT, **read, "stages": _stages(pipeline)}
 
 
 def definition(pipeline: Pipeline) -> dict[str, Any]:
@@ -74,6 +77,10 @@ def _input(given: Input) -> dict[str, Any]:
         event_time=given.event_time,
         columns=given.columns or None,
     )
+
+
+def _stages(pipeline: Pipeline) -> list[dict[str, Any]]:
+    return [_stage(stage.aggregation) for stage in pipeline.stages]
 
 
 def _stage(aggregation: Aggregation) -> dict[str, Any]:

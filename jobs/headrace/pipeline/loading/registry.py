@@ -178,6 +178,32 @@ def resolve(reference: str) -> Pipeline:
     return known.pipelines[reference].pipeline
 
 
+def resolve_output(reference: str) -> Pipeline:
+    """The pipeline that ``reference`` names, with the output alone that it names: ``shop.hourly``,
+    ``shop.py:shop.hourly``. Raises what ``resolve`` raises, UnknownPipelineError for an output that there is not.
+    """
+    reference, output = output_named(reference)
+    pipeline = resolve(reference)
+    if not output:
+        return pipeline
+    if output not in pipeline.outputs:
+        raise UnknownPipelineError(
+            f"pipeline {pipeline.name} has no output {output!r}; it has "
+            f"{', '.join(pipeline.outputs) or 'one without a name'}"
+        )
+    return pipeline.by_output[output]
+
+
+def output_named(reference: str) -> tuple[str, str]:
+    """What names a pipeline, and the name of its output; "": none is named."""
+    path, colon, name = reference.partition(":")
+    if path.endswith(".py"):
+        name, _, output = name.partition(".")
+        return f"{path}{colon}{name}", output
+    pipeline, _, output = reference.partition(".")
+    return pipeline, output
+
+
 def in_file(file: Path) -> list[Registered]:
     """The pipelines that ``file`` defines. Raises UnknownPipelineError, PipelineFileError."""
     if not file.is_file():

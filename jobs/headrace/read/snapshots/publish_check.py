@@ -16,7 +16,7 @@ from headrace_snapshots.datafiles import look
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.table_names import INPUTS, UNNAMED
+from headrace_snapshots.format.table_names import INPUTS, is_current
 from headrace_snapshots.refs import MAIN
 
 FILES, NODES = 16, 4
@@ -28,7 +28,8 @@ Looked = TypeVar("Looked")
 
 def damage_under(catalog: Catalog, manifest: Manifest) -> list[str]:
     """What is wrong with objects that readers of ``manifest`` need, of those whose turn it is, and what to do."""
-    files = [file for layer in manifest.tables.get(UNNAMED.current, ()) for file in layer.files]
+    current = [layer for table, layers in manifest.tables.items() if is_current(table) for layer in layers]
+    files = [file for layer in current for file in layer.files]
     logs = (log for name, log in manifest.logs.items() if name != INPUTS)
     nodes = [ref.id for log in logs for ref in log.refs]
     problems = [

@@ -16,6 +16,7 @@ from headrace.model.expressions.value_types import ListType, PairsType, ValueTyp
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.pipeline.identity.renaming import Formerly
 from headrace.pipeline.pipeline import Pipeline
+from headrace_snapshots.format.manifest import OUTPUTS
 from headrace_snapshots.format.record import JsonRecord
 from headrace_snapshots.format.table_names import REJECTED, UNNAMED
 
@@ -106,13 +107,15 @@ def _through(names: "Names", later: "Names") -> "Names":
 @dataclass(frozen=True)
 class ViewColumns:
     """The columns that a definition gives: keys and values of its panes, keys of its late rows, in order. ``before``:
-    what they are called in files of earlier definitions, oldest first.
+    what they are called in files of earlier definitions, oldest first. ``output``: whose they are, where outputs have
+    names.
     """
 
     keys: Mapping[str, DataType]
     values: Mapping[str, ValueType]
     late_keys: Mapping[str, DataType]
     before: tuple[EarlierColumns, ...] = ()
+    output: str = ""
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "ViewColumns":
@@ -136,6 +139,7 @@ class ViewColumns:
             {name: _type_from_json(kind) for name, kind in value["values"]},
             {name: DataType(kind) for name, kind in value["late_keys"]},
             tuple(map(EarlierColumns.from_json, value.get("before", ()))),
+            value.get("output", ""),
         )
 
     def after(self, earlier: "ViewColumns", until: int, stages: Sequence[Formerly]) -> "ViewColumns":
@@ -169,7 +173,7 @@ class ViewColumns:
             case View.LATE:
                 return {**self.late_keys, "event_time": _TIME, **_WINDOW, **_ORIGIN, **_RAW}
             case View.REJECTED:
-                return {**_REJECTED}
+                return {**({"output": DataType.STRING} if self.output else {}), **_REJECTED}
 
     def schema(self, view: View) -> "pa.Schema":
         """The columns of ``view`` with their Arrow types, timestamps in UTC."""
@@ -188,6 +192,16 @@ class ViewColumns:
                 return ["epoch", "event_time", *self.late_keys, WINDOW_START, WINDOW_END]
             case View.REJECTED:
                 return ["epoch", "file", "position"]
+
+
+def schema_of(columns: Mapping[str, ViewColumns], fingerprints: Mapping[str, str]) -> dict[str, Any]:
+    """What a manifest says of the ``columns`` of outputs by their names, and which definition of each gave them; where
+    the output has no name only its columns, as the fingerprint is the pipeline's.
+    """
+    if UNNAMED.output in columns:
+        return columns[UNNAMED.output].to_json()
+    own = {output: {**shown.to_json(), "fingerprint": fingerprints[output]} for output, shown in columns.items()}
+    return {OUTPUTS: own}
 
 
 def _to_json(columns: Mapping[str, ValueType]) -> list[list[Any]]:

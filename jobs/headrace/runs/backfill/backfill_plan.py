@@ -131,7 +131,7 @@ class MainsReading:
         recorded = self.head.definition
         if recorded is None or _event_times(recorded) != _event_times(definition(self.pipeline)):
             return None
-        return replace(hold, outputs=())  # the stages may have been others
+        return WatermarkHold(hold.watermark, inputs=hold.inputs)  # the stages may have been others
 
 
 def reread(
@@ -225,7 +225,8 @@ class _Order:
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> Self:
-        is_ordered = any(CompiledStage(stage).is_ordered for stage in pipeline.stages)
+        stages = (stage for alone in pipeline.by_output.values() for stage in alone.stages)
+        is_ordered = any(CompiledStage(stage).is_ordered for stage in stages)
         return cls([input_.name for input_ in pipeline.inputs] if is_ordered else None)
 
     def keeps(self, before: Sequence[RecordedEpoch], after: RecordedEpoch) -> bool:

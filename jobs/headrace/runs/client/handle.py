@@ -375,14 +375,18 @@ class PipelineHandle(PipelineReader):
         arguments = Arguments("fsck")
         return check(self._catalog, deep=arguments.flag("deep", deep), repair=arguments.flag("repair", repair))
 
-    def plot(self, *, out: str | Path | None = None, at: At = MAIN, epochs: int = 200) -> "LatenessPlot":
+    def plot(
+        self, *, out: str | Path | None = None, at: At = MAIN, epochs: int = 200, output: str | None = None
+    ) -> "LatenessPlot":
         """How late the data of the newest ``epochs`` was, with quantiles for choosing bound and allowed lateness; drawn
-        into the file ``out`` (PNG, SVG or PDF) if there is one. Raises NotInstalledError without matplotlib.
+        into the file ``out`` (PNG, SVG or PDF) if there is one. ``output``: which of several. Raises NotInstalledError
+        without matplotlib.
         """
         from headrace.observe.plot import plot
 
         epochs = Arguments("plot").whole("epochs", epochs, least=1)
-        return plot(self._catalog, at, epochs, None if out is None else Path(out))
+        catalog = self._catalog if output is None else self[output].catalog
+        return plot(catalog, at, epochs, None if out is None else Path(out))
 
     def _moved(self, entry: "Entry") -> "Entry":
         """``entry``, after which the summary of the pipeline is written again."""

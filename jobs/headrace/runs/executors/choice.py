@@ -78,7 +78,7 @@ def check_installed(pipeline: Pipeline, executor: str) -> None:
     """
     if executor != AUTO:
         EXECUTORS[executor].check_installed()
-    if count := len(pipeline.expectations):
+    if count := sum(map(len, pipeline.expected.values())):
         require("quality", f"the audit of pipeline {pipeline.name} (expectations: {count})")
 
 

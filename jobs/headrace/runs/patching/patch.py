@@ -224,14 +224,16 @@ class _Commit:
         outcome = run_audit(
             store=catalog.store,
             pipeline=catalog.pipeline,
-            expectations=self.patching.expected,
             from_snapshot=manifest.parent,
             to_snapshot=manifest.snapshot_id,
-            audited=Audited(
-                lambda view, released: arrow_frame(catalog.store, columns, view, audited, released),
-                lambda: [*released_panes(catalog, columns)],
-                columns.identity,
-            ),
+            audited={
+                UNNAMED.output: Audited(
+                    self.patching.expected,
+                    lambda view, released: arrow_frame(catalog.store, columns, view, audited, released),
+                    lambda: [*released_panes(catalog, columns)],
+                    columns.identity,
+                )
+            },
         )
         if not outcome.success:
             failures = "; ".join(finding.describe() for finding in outcome.failed)

@@ -19,6 +19,7 @@ from headrace.runs.publishing.promotion import PatchedSinceError, Planned, check
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.manifest import Manifest, Patch
+from headrace_snapshots.format.output_view import outputs_of
 
 if TYPE_CHECKING:
     from headrace.read.diff.row_changes import RowChange
@@ -62,11 +63,19 @@ class PlannedPatch:
 
     @classmethod
     def of(cls, catalog: Catalog, now: Head, branch: str) -> "PlannedPatch":
-        """Raises UnknownBranchError, and UnpublishedError where main has nothing."""
+        """Raises UnknownBranchError, UnpublishedError where main has nothing, UnpatchableError where outputs have
+        names.
+        """
         planned = Planned.of(catalog, now, branch)
         if planned.main is None:
             raise UnpublishedError(f"main of {catalog.pipeline} has no snapshot yet, so there is nothing to patch")
-        return cls(planned, catalog.manifest(planned.main))
+        main = catalog.manifest(planned.main)
+        if names := {*outputs_of(main), *outputs_of(planned.head)}:
+            raise UnpatchableError(
+                f"pipeline {catalog.pipeline} has the outputs {', '.join(sorted(names))}, and a patch is of a pipeline "
+                f"with one output without a name: promote the branch, `headrace promote {catalog.pipeline} {branch}`"
+            )
+        return cls(planned, main)
 
     @property
     def catalog(self) -> Catalog:

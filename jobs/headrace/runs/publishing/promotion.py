@@ -41,6 +41,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import UnknownOutputError, outputs_of
 from headrace_snapshots.protocol import Kind, Past
 from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import open_store
@@ -155,6 +156,12 @@ def rehearse(catalog: Catalog, branch: str, *, limit: int = 20) -> Rehearsal:
             check()
         except REFUSALS as error:
             refusals.append(error)
+    if names := outputs_of(planned.head):
+        compared = f"`headrace diff {catalog.pipeline}.{names[0]} published {branch}`"
+        raise UnknownOutputError(
+            f"pipeline {catalog.pipeline} has the outputs {', '.join(names)}, and a rehearsal shows the rows of one: "
+            f"compare each by itself, {compared}"
+        )
     before = None if planned.published is None else catalog.manifest(planned.published)
     return Rehearsal(branch, diff(catalog, before, planned.head, limit=limit), tuple(refusals))
 

@@ -353,7 +353,7 @@ def _line_of(outcome: AuditOutcome) -> AuditLine:
         until=outcome.to_snapshot,
         expectations=len(outcome.findings) + (0 if outcome.usual is None else len(outcome.usual.findings)),
         failed=(
-            *(finding.expectation.describe() for finding in outcome.failed),
+            *(finding.expected() for finding in outcome.failed),
             *(finding.describe() for finding in outcome.unusual),
         ),
         exceeded=tuple(finding.describe() for finding in outcome.exceeded),

@@ -69,7 +69,9 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, at: At = 
     """
     unfit = "so its late records cannot be written as files of its source"
     reason = None
-    if isinstance(pipeline.where, CustomWindows):
+    if pipeline.has_names:
+        reason = "several outputs, of which others have taken a record that was too late for one"
+    elif isinstance(pipeline.where, CustomWindows):
         reason = "a window function of its own, so Headrace does not know which late records other windows have taken"
     elif pipeline.union:
         reason = f"several inputs, {unfit}"

@@ -63,6 +63,12 @@ def land_rejected(
     whole URI.
     Raises LandingAgainError, BrokenObjectError, and what read.snapshots.snapshot_refs.snapshot_at raises. No Spark.
     """
+    if pipeline.has_names:
+        raise LandingAgainError(
+            f"pipeline {pipeline.name} has several outputs, of which others have taken a record that one could not: "
+            "they would count it twice. Correct the pipeline and run `headrace backfill "
+            f"{pipeline.name} --promote`, which reads the original files again"
+        )
     relanding = Relanding(pipeline, root, View.REJECTED, _chosen(pipeline, of, to), to=to, at=at)
     own = relanding.own
     rejected = _Rejected({input_.name for input_ in pipeline.inputs}, relanding)

@@ -9,9 +9,9 @@ from headrace.model.triggers import Trigger
 from headrace.model.triggers.data_driven import DataDriven
 from headrace.model.windows import FixedWindows, ShiftedOutputTime
 from headrace.pipeline.aggregation import Aggregation
+from headrace.pipeline.checks.trigger_checks import nodes
 from headrace.pipeline.deduplicate import Deduplicate
 from headrace.pipeline.sources import Input
-from headrace.pipeline.trigger_checks import nodes
 
 MOST_AGGREGATIONS = 100
 MOST_TRIGGERS, DEEPEST_TRIGGER = 500, 50

@@ -16,10 +16,10 @@ from headrace.model.triggers.leaves import Default
 from headrace.model.vocabulary import words
 from headrace.model.watermarks import Punctuated, SplitStrategy, WatermarkStrategy
 from headrace.model.windows import CustomWindows, FixedWindows, GlobalWindows, ShiftedOutputTime, WindowFn
+from headrace.pipeline.checks.size_limits import check_bounds
+from headrace.pipeline.checks.trigger_checks import check_finishing, check_own, check_reads, nodes
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.size_limits import check_bounds
 from headrace.pipeline.sources import OWN
-from headrace.pipeline.trigger_checks import check_finishing, check_own, check_reads, nodes
 
 if TYPE_CHECKING:
     from headrace.pipeline.aggregation import Stage

@@ -1,0 +1,1 @@
+"""What can be wrong with a pipeline when it is built."""

@@ -1,0 +1,292 @@
+"""Several outputs of one pipeline: one reading, one epoch, one snapshot; each output as if it were alone."""
+
+import os
+import signal
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from headrace import Deduplicate, Output, Pipeline, col, count, expect
+from headrace.audit.store import AuditFailedError
+from headrace.errors import HeadraceError
+from headrace.pipeline.pipeline import SeveralOutputsError
+from headrace.read.pipeline_reader import PipelineReader
+from headrace.runs import process as processing
+from headrace.runs.continuation import ChangedPipelineError
+from headrace.runs.options import RunOptions
+from headrace.runs.publishing.promotion import cut_over
+from headrace_snapshots.format import codec
+from headrace_snapshots.format.codec import NewerFormatError
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import UnknownOutputError, seen_by
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import FaultyStore, check_catalog
+from headrace_snapshots.testing.faults import Operation
+from tests.process.clicks import CLICKS, FILES, land, records
+from tests.process.executors import Executed, on_both
+from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS, catalog_of, digests, expecting, line
+from tests.process.test_crash import driver
+
+TELLING = replace(
+    SHOP, deduplicate=Deduplicate("user", "1d"), outputs={"hourly": HOURLY, "visits": SHOP.outputs["visits"]}
+)
+
+
+def rows(manifest: Manifest) -> dict[str, list[int]]:
+    """The rows of each layer of each table."""
+    return {name: [layer.rows for layer in layers] for name, layers in manifest.tables.items()}
+
+
+@on_both
+@pytest.mark.parametrize("shop", [SHOP, TELLING], ids=["all", "deduplicated"])
+def test_each_output_is_byte_for_byte_what_a_pipeline_of_its_own_gives(
+    executor: Executed, shop: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_TASKS", "1")  # files are cut by tasks
+    roots = {name: tmp_path / name for name in ("together", *shop.outputs)}
+    for name, root in roots.items():
+        land(root)
+        executor.process(shop.by_output.get(name, shop), root.as_uri(), RunOptions("run"))
+    together = catalog_of(roots["together"])
+    assert [manifest.epoch for manifest in line(together)] == [*range(FILES)]
+    for output in shop.outputs:
+        alone = catalog_of(roots[output])
+        for log in ("panes", "late"):
+            assert digests(together, f"{output}/{log}") == digests(alone, log), (output, log)
+        for ours, own in zip(line(together), line(alone), strict=True):
+            seen = seen_by(ours, output)
+            assert seen.fingerprint == own.fingerprint
+            assert seen.definition == own.definition
+            assert {**seen.counts} == {**own.counts}
+            assert seen.progress["output_watermarks"] == own.progress["output_watermarks"]
+            assert {
+                name: [layer.rows for layer in layers] for name, layers in seen.tables.items() if name != "ids"
+            } == {name: [layer.rows for layer in layers] for name, layers in own.tables.items() if name != "ids"}
+    check_catalog(open_store(roots["together"].as_uri()), shop.name)
+
+
+def test_landing_files_are_read_once_however_many_outputs_there_are(
+    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[int, Counter[tuple[str, str]]] = {}
+    for number in range(len(SHOP.outputs) + 1):
+        requests = asked[number] = Counter[tuple[str, str]]()
+
+        def counting(operation: Operation, requests: Counter[tuple[str, str]] = requests) -> None:
+            if operation.path.startswith("landing/"):
+                requests[operation.kind, operation.path] += 1
+
+        monkeypatch.setattr(processing, "open_store", lambda uri, told=counting: FaultyStore(open_store(uri), told))
+        root = tmp_path / str(number)
+        land(root)
+        outputs = dict(list(SHOP.outputs.items())[:number])
+        executor.process(replace(SHOP, outputs=outputs) if outputs else CLICKS, root.as_uri(), RunOptions("run"))
+    assert sum(times for (kind, _), times in asked[0].items() if kind == "get") >= FILES
+    assert asked[1] == asked[2] == asked[3] == asked[0], "as a pipeline with one output without a name"
+
+
+def test_a_snapshot_has_every_output_and_only_its_own_version_reads_it(
+    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(tmp_path, 0, 2)
+    executor.process(SHOP, tmp_path.as_uri(), RunOptions("run"))
+    head = line(catalog_of(tmp_path))[-1]
+    assert head.format == 3
+    states = ("hourly/state", "visits/state", "daily/state", "daily/state_1")
+    assert {*head.tables} == {*states, *(f"{name}/current" for name in SHOP.outputs)}
+    logs = [f"{name}/{log}" for name in SHOP.outputs for log in ("panes", "late")]
+    assert {*head.logs} == {*logs, "rejected", "inputs"}
+    assert head.counts["records"] == len(records(1))
+    assert head.counts["panes"] == sum(head.counts[f"{name}/panes"] for name in SHOP.outputs)
+    inputs = {name: {**progress, "upstream": {}} for name, progress in head.progress["inputs"].items()}
+    newer = head.replace(progress={**head.progress, "inputs": inputs})
+    with pytest.raises(NewerFormatError, match=r"has upstream, which this Headrace does not know: upgrade it"):
+        Manifest.from_bytes(newer.to_bytes(), "newer")
+    monkeypatch.setattr(codec, "FORMAT", 2)  # as it was before there were names
+    with pytest.raises(NewerFormatError, match=r"has format 3, this Headrace reads up to 2: upgrade it"):
+        catalog_of(tmp_path).manifest(head.snapshot_id)
+
+
+def test_one_output_without_a_name_is_stored_as_ever(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path, 0, 1)
+    executor.process(CLICKS, tmp_path.as_uri(), RunOptions("run"))
+    (head,) = line(catalog_of(tmp_path, CLICKS.name))
+    assert head.format == 1
+    assert {*head.tables} == {"state", "current"}
+    assert {*head.logs} == {"panes", "late", "rejected", "inputs"}
+    assert not any("/" in name for name in head.counts)
+    assert "outputs" not in {*head.schema, *head.progress, *head.definition}
+
+
+def test_an_expectation_of_one_output_holds_back_all(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path, 0, 2)
+    shop = expecting("visits", expect("column_values_to_be_between", column="spent", max_value=1))
+    with pytest.raises(AuditFailedError, match="of visits") as failed:
+        executor.process(shop, tmp_path.as_uri(), RunOptions("run", publish=True))
+    assert "published" not in catalog_of(tmp_path).head().refs
+    assert "docs" in str(failed.value)
+    good = expecting("visits", expect("column_values_to_be_between", column="spent", max_value=1_000_000))
+    executor.process(good, tmp_path.as_uri(), RunOptions("again", publish=True))
+    refs = catalog_of(tmp_path).head().refs
+    assert refs["published"] == refs["main"]
+    assert hr.open(tmp_path.as_uri())["shop"].fsck().unknown == ()
+
+
+def test_readers_name_an_output(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path, 0, 2)
+    executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
+    shop = hr.open(tmp_path.as_uri())["shop"]
+    assert {*shop.outputs} == {*SHOP.outputs}
+    assert {*shop["hourly"].current().columns} >= {"user", "clicks", "spent"}
+    assert "most" in shop["daily"].panes().columns
+    assert shop["hourly"].late().count() == 0
+    assert shop["visits"].show("main").counts == seen_by(line(catalog_of(tmp_path))[-1], "visits").counts
+    with pytest.raises(UnknownOutputError, match=r"no output 'hourl'; did you mean 'hourly'\?"):
+        shop["hourl"]
+    for read in (shop.current, shop.panes, lambda: shop.diff("main", "published")):
+        with pytest.raises(UnknownOutputError, match=r"name one of them, such as shop\.daily"):
+            read()
+    land(tmp_path / "one", 0, 1)
+    executor.process(CLICKS, (tmp_path / "one").as_uri(), RunOptions("run"))
+    with pytest.raises(UnknownOutputError, match="one output without a name"):
+        PipelineReader(catalog_of(tmp_path / "one", CLICKS.name))["hourly"]
+
+
+def test_a_dead_letter_says_which_output_could_not_take_it(executor: Executed, tmp_path: Path) -> None:
+    (tmp_path / "landing" / "clicks").mkdir(parents=True)
+    landed = [
+        '{"user": null, "at": "2026-01-01T00:00:00Z", "price": 5}',
+        '{"user": "a", "at": null, "price": 5}',
+        '{"user": "a", "at": "2026-01-01T00:00:00Z", "price": 5}',
+    ]
+    (tmp_path / "landing" / "clicks" / "part-0.jsonl").write_text("\n".join(landed) + "\n")
+    executor.process(SHOP, tmp_path.as_uri(), RunOptions("run"))
+    letters = PipelineReader(catalog_of(tmp_path))["daily"].rejected(at="main").to_arrow().to_pylist()
+    assert sorted((row["output"] or "", row["position"], row["reason"]) for row in letters) == [
+        ("", 1, "event time is null"),
+        ("hourly", 0, "key is null: user"),
+        ("visits", 0, "key is null: user"),
+    ]
+    (head,) = line(catalog_of(tmp_path))
+    assert [head.counts[f"{name}/rejected"] for name in SHOP.outputs] == [2, 2, 1]
+    assert [head.counts[f"{name}/accepted"] for name in SHOP.outputs] == [1, 1, 2]
+    assert head.counts["rejected"] == len(letters)
+
+
+CHANGES: dict[str, tuple[dict[str, Output], str]] = {
+    "one more": ({**SHOP.outputs, "more": HOURLY}, "has other outputs since"),
+    "one less": ({"hourly": HOURLY}, "has other outputs since"),
+    "another meaning": (
+        {**SHOP.outputs, "daily": replace(DAILY, filter=col("price") > 4)},
+        "output daily of pipeline shop has changed",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_output_is_computed_again_by_a_backfill(executor: Executed, change: str, tmp_path: Path) -> None:
+    land(tmp_path, 0, 2)
+    executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
+    outputs, why = CHANGES[change]
+    changed = replace(SHOP, outputs=outputs)
+    land(tmp_path, 2, 3)
+    with pytest.raises(ChangedPipelineError, match=why):
+        executor.process(changed, tmp_path.as_uri(), RunOptions("changed"))
+    result = executor.backfill(changed, tmp_path.as_uri(), RunOptions("again", branch="again"))
+    cut_over(changed.name, tmp_path.as_uri(), result.branch, run_id="promoted")
+    shop = hr.open(tmp_path.as_uri())["shop"]
+    assert {*shop.outputs} == {*outputs}
+    assert all(shop[name].current().count() for name in outputs if name != "daily"), "whose day has not ended"
+    land(tmp_path, 3, 4)
+    assert executor.process(changed, tmp_path.as_uri(), RunOptions("on", publish=True)).counts["input_files"] == 1
+    check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
+
+
+def test_a_column_is_renamed_in_one_output(executor: Executed, tmp_path: Path) -> None:
+    root, undisturbed = tmp_path / "renamed", tmp_path / "undisturbed"
+    visits = replace(VISITS, what={"number": count(), "spent": col("price").sum()}, renamed={"clicks": "number"})
+    for last, shop in ((2, SHOP), (4, replace(SHOP, outputs={**SHOP.outputs, "visits": visits}))):
+        land(root, 0, last)
+        executor.process(shop, root.as_uri(), RunOptions(f"until-{last}", publish=True))
+    land(undisturbed, 0, 4)
+    executor.process(SHOP, undisturbed.as_uri(), RunOptions("run", publish=True))
+    now, before = (
+        sorted((row["user"], row["window_start"], row[name]) for row in visits_at(at).to_pylist())
+        for at, name in ((root, "number"), (undisturbed, "clicks"))
+    )
+    assert now == before
+
+
+def visits_at(root: Path) -> pa.Table:
+    """What readers see of the output "visits"."""
+    return hr.open(root.as_uri())["shop"]["visits"].current().to_arrow()
+
+
+def test_what_is_of_one_output_is_refused_where_there_are_several(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path, 0, 2)
+    executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
+    executor.backfill(SHOP, tmp_path.as_uri(), RunOptions("again", branch="again"))
+    shop = hr.open(tmp_path.as_uri())[SHOP]
+    refused: dict[str, Any] = {
+        "several outputs": shop.replay_late,
+        "one that one could not|that one could not": shop.replay_rejected,
+        "a patch is of a pipeline with one output": lambda: shop.promote("again", patch=True),
+        "compare each by itself": lambda: shop.promote("again", dry_run=True),
+        "name one of them": shop.plot,
+    }
+    for why, call in refused.items():
+        with pytest.raises(HeadraceError, match=why):
+            call()
+    with pytest.raises(SeveralOutputsError, match=r"such as shop\.hourly"):
+        SHOP.stages  # noqa: B018
+
+
+KILLS_ITSELF = """
+import os, signal, sys
+from headrace.runs import process as processing
+from headrace.runs.options import RunOptions
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import FaultyStore
+from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS, catalog_of, digests, expecting, line
+
+left = int(sys.argv[2])
+
+def die(operation):
+    global left
+    if operation.kind in ("put", "create"):
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+processing.open_store = lambda uri: FaultyStore(open_store(uri), die)
+processing.process(SHOP, sys.argv[1], RunOptions("killed", executor="local", publish=True))
+"""
+
+
+@pytest.mark.parametrize("after", [1, 7, 12, 17, 25])
+def test_killed_anywhere_no_output_is_ahead_of_another(executor: Executed, after: int, tmp_path: Path) -> None:
+    root, whole = tmp_path / "killed", tmp_path / "whole"
+    land(root)
+    land(whole)
+    killed = driver(KILLS_ITSELF, root, str(after))
+    assert killed.wait() == -signal.SIGKILL, (root / "driver.log").read_text()
+    for at in (root, whole):
+        executor.process(SHOP, at.as_uri(), RunOptions("again", publish=True))
+    for output in SHOP.outputs:
+        assert digests(catalog_of(root), f"{output}/panes") == digests(catalog_of(whole), f"{output}/panes")
+    check_catalog(open_store(root.as_uri()), SHOP.name)
+
+
+def test_a_manifest_seen_by_an_output_names_no_other(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path, 0, 1)
+    executor.process(SHOP, tmp_path.as_uri(), RunOptions("run"))
+    (head,) = line(catalog_of(tmp_path))
+    seen = seen_by(head, "hourly")
+    assert Manifest.from_bytes(seen.to_bytes(), "seen").format == 1
+    said = seen.to_bytes().decode()
+    assert "visits" not in said.replace(os.fspath(tmp_path), "")
