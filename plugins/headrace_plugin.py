@@ -1,7 +1,8 @@
 """The only file of this folder that Airflow executes: Headrace's pages in the UI, and the names under which Airflow may
 be called.
 
-Every component of Airflow imports plugins; only the API server has pages, so only there their app is built.
+Every component of Airflow imports plugins; only the API server has pages, so only there their app is built. Those that
+fork tasks import what a task does.
 """
 
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from headrace_airflow.families import preloading
 from headrace_airflow.pages.views import fastapi_apps, react_apps
 from headrace_airflow.settings import ALLOWED_HOSTS, allowed_hosts
 
@@ -19,6 +21,9 @@ def _middlewares() -> list[dict[str, Any]]:
         return []
     options = {"allowed_hosts": hosts, "www_redirect": False}
     return [{"name": ALLOWED_HOSTS, "middleware": TrustedHostMiddleware, "kwargs": options}]
+
+
+preloading.preload()
 
 
 class HeadracePlugin(AirflowPlugin):

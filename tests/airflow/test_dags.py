@@ -50,6 +50,20 @@ for dag_id in {{ids}}:
 print(json.dumps(found))
 """
 
+IMPORTED_AFTER = f"""
+import json, sys
+sys.argv = ["airflow", {{command!r}}]
+import headrace_plugin, airflow.dag_processing.dagbag
+from airflow.sdk.definitions._internal.dag_parsing_context import _airflow_parsing_context_manager as parsing_for
+before = {{{{*sys.modules}}}}
+with parsing_for("headrace_clicks_process"):
+    bag = airflow.dag_processing.dagbag.DagBag(dag_folder={str(REPOSITORY / "dags")!r})
+print(json.dumps({{{{
+    "dags": list(bag.dags), "heavy": [name for name in {ENGINES!r} if name in before],
+    "of headrace": [name for name in sys.modules if name.startswith("headrace") and name not in before],
+}}}}))
+"""
+
 
 @pytest.fixture(scope="module")
 def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
@@ -244,3 +258,15 @@ def test_the_form_of_an_expiry_keeps_what_the_pipeline_says(parsed: Any) -> None
         "dry_run": False,
     }
     assert {*defaults} == {"headrace_corrected_expire"}
+
+
+def test_what_a_task_imports_is_there_in_the_process_that_it_is_forked_from(tmp_path: Path) -> None:
+    write_pipeline(tmp_path, "clicks")
+    environment = {"HEADRACE_PIPELINES": str(tmp_path), "PYTHONPATH": str(REPOSITORY / "plugins")}
+    forked, served = (
+        python(IMPORTED_AFTER.format(command=command), tmp_path / command, environment)
+        for command in ("scheduler", "api-server")
+    )
+    assert forked == {"dags": ["headrace_clicks_process"], "heavy": [], "of headrace": []}
+    assert served["dags"] == forked["dags"]
+    assert "headrace_airflow.families.own" in served["of headrace"], "nothing is forked from an API server"

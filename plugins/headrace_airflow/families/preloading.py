@@ -1,0 +1,21 @@
+"""What every task of Headrace imports, imported once by the processes that Airflow forks tasks and parsing from.
+
+It costs a task a quarter of a second of CPU. Pipelines of users are not among it: a task loads its own as it is then.
+Nothing here starts a thread, since a fork has only one.
+"""
+
+import sys
+from importlib import import_module
+from typing import Final
+
+_FORKING: Final = ("scheduler", "dag-processor", "celery", "standalone")
+"""The commands of Airflow whose processes do."""
+
+_IMPORTED: Final = ("headrace_airflow.dag_files", "headrace_airflow.families.own", "headrace.runs.executors.own")
+
+
+def preload() -> None:
+    """Import it if this is such a process."""
+    if sys.argv[1:2] and sys.argv[1] in _FORKING:
+        for module in _IMPORTED:
+            import_module(module)
