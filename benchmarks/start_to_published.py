@@ -29,6 +29,8 @@ from scripts.airflow_env import REPOSITORY, LocalAirflow
 from scripts.land_flights import FILES, flights, json_lines, split
 
 NOTHING = "nothing"
+_TASKS = [(name, "default_pool") for name in ("preconditions", "process", "audit", "publish")]
+"""Ids and pools of the tasks of a DAG *process*, for the DAG that does nothing."""
 _RUN_SECONDS = 900
 _DAG_SECONDS = 180
 _NOTHING_DAG = '''
@@ -126,6 +128,8 @@ def measured(folder: Path, cases: Sequence[Case], repeats: int) -> dict[str, lis
     prepare(folder, cases)
     root = (folder / "root").as_uri()
     store, table = open_store(root), flights()
+    if (most := max(case.flights for case in cases)) * repeats > len(table):
+        raise SystemExit(f"{repeats} times {most:,} flights are more than the {len(table):,} that there are")
     figures: dict[str, list[Parts]] = {}
     with airflow_over(folder, root, marks) as airflow:
         for dag_id in (NOTHING, *(f"headrace_{case.name}_process" for case in cases)):
@@ -146,12 +150,7 @@ def prepare(folder: Path, cases: Sequence[Case]) -> None:
         text = _PIPELINES.format(name=case.name, executor=case.executor, expects=case.expects)
         (folder / "pipelines" / f"{case.name}.py").write_text(text)
     shutil.copytree(REPOSITORY / "dags", folder / "dags", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "dags" / "nothing.py").write_text(_NOTHING_DAG.format(name=NOTHING, tasks=process_tasks(cases[0])))
-
-
-def process_tasks(case: Case) -> list[tuple[str, str]]:
-    """Ids and pools of the tasks of a DAG *process*: what the DAG that does nothing has, too."""
-    return [(name, "default_pool") for name in ("preconditions", "process", "audit", "publish")]
+    (folder / "dags" / "nothing.py").write_text(_NOTHING_DAG.format(name=NOTHING, tasks=_TASKS))
 
 
 @contextmanager

@@ -71,6 +71,10 @@ class AirflowApi:
         found = self._get(f"/api/v2/dags/{dag_id}/dagRuns", order_by="id", limit=100)
         return list(found["dag_runs"])
 
+    def run(self, dag_id: str, run_id: str) -> dict[str, Any]:
+        """One run of a DAG as Airflow tells it; it has ``queued_at``, ``start_date`` and ``end_date``."""
+        return dict(self._get(f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}"))
+
     def own_backfill(self, dag_id: str, start: str, end: str) -> httpx.Response:
         """What Airflow answers who asks for a backfill of its own."""
         body = {"dag_id": dag_id, "from_date": start, "to_date": end}
@@ -125,6 +129,11 @@ class AirflowApi:
         """The state of each task of a run."""
         found = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances")["task_instances"]
         return {one["task_id"]: str(one["state"]) for one in found}
+
+    def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """The tasks of a run as Airflow tells them; each has ``task_id``, ``queued_when``, ``start_date``."""
+        found = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances")
+        return list(found["task_instances"])
 
     def clear(self, dag_id: str, run_id: str) -> None:
         """Have every task of a run done again, as a person does in the UI."""

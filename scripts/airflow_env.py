@@ -167,6 +167,10 @@ class LocalAirflow:
         for _, process in self._processes:
             process.wait()
 
+    def pid(self, component: str) -> int:
+        """The process id of a component."""
+        return next(process.pid for name, process in self._processes if name == component)
+
     def kill(self, component: str) -> None:
         """Kill a component as the operating system does: what it has started stays."""
         (process,) = (process for name, process in self._processes if name == component)
