@@ -181,6 +181,7 @@ SECTIONS = {
     "Pipelines": (
         "headrace.pipeline.pipeline",
         "headrace.pipeline.aggregation",
+        "headrace.pipeline.output",
         "headrace.pipeline.executors",
         "headrace.pipeline.recipes",
         "headrace.pipeline.deployment",
