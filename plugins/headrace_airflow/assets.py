@@ -47,15 +47,10 @@ class Published:
             events.add(self.asset, extra=extra)
 
 
-def landed_name(root: Root, pipeline: str) -> str:
-    """The name of the asset whose events say that there is work for ``pipeline``."""
-    return f"{root.named(pipeline)}_landed"
-
-
 def landed(rooted: RootedPipeline, poll_interval: Duration) -> Asset:
     """What has landed for a pipeline: a watcher gives it an event when a run would find something to do."""
     from headrace.read.pending_work import watched_inputs  # not for pipelines without a watcher
-    from headrace_airflow.watching.trigger import PendingWorkTrigger
+    from headrace_airflow.watching.trigger import PendingWorkTrigger, landed_name
 
     trigger = PendingWorkTrigger(
         root=rooted.root.name,

@@ -21,13 +21,13 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, outputs_of, seen_by
 from headrace_snapshots.format.table_names import UNNAMED
+from headrace_snapshots.output_catalog import OutputCatalog
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
     from headrace.read.definition_plan import Plan
     from headrace.read.diff.differences import SnapshotDiff
     from headrace.read.explain.explanation import Explanation
-    from headrace.read.output_reader import OutputReader
     from headrace.read.snapshots.graph import SnapshotGraph
 
 Where = str | Expr
@@ -84,8 +84,6 @@ class PipelineReader:
             raise UnknownOutputError(
                 f"pipeline {self.name} has no output {output!r}; {did_you_mean(str(output), there)}it has {has}"
             )
-        from headrace.read.output_reader import OutputReader
-
         return OutputReader(self._catalog, output, self._definition)
 
     def current(
@@ -298,3 +296,33 @@ def _counted(call: str, limit: int, before: int | None) -> tuple[int, int | None
     arguments = Arguments(call)
     below = None if before is None else arguments.whole("before", before, least=0)
     return arguments.whole("limit", limit, least=1), below
+
+
+class OutputReader(PipelineReader):
+    """The results of one output of a pipeline that has several."""
+
+    def __init__(self, catalog: Catalog, output: str, definition: Pipeline | None = None) -> None:
+        """``definition`` is that of the pipeline, with all its outputs."""
+        super().__init__(OutputCatalog(catalog, output), definition)
+        self._output = output
+
+    @property
+    def name(self) -> str:
+        """The name of the pipeline and that of the output."""
+        return f"{self._catalog.pipeline}.{self._output}"
+
+    def definition(self) -> Pipeline | None:
+        """The pipeline as it is written now, as the output alone has it; None if there is none that has the output."""
+        whole = registered_definition(self._catalog.pipeline) if self._definition is None else self._definition
+        return None if whole is None else whole.by_output.get(self._output)
+
+    def _needed_definition(self, given: Definition | None, call: str) -> Pipeline:
+        if given is None:
+            given = self._catalog.pipeline if self._definition is None else self._definition
+        whole = definition_of(given, call, self._catalog.pipeline)
+        if self._output not in whole.by_output:
+            raise UnknownOutputError(
+                f"pipeline {whole.name} as it is written now has no output {self._output!r}; it has "
+                f"{', '.join(whole.outputs) or 'one without a name'}"
+            )
+        return whole.by_output[self._output]

@@ -15,7 +15,6 @@ from headrace.errors import HeadraceError
 from headrace.model.time import instant
 from headrace.pipeline.schedules import dag_id
 from headrace.read.pending_work import PendingWork, WatchedInput, WorkFinder
-from headrace_airflow.assets import landed_name
 from headrace_airflow.roots.connection import StoreVariables
 from headrace_airflow.roots.root import Root
 from headrace_airflow.roots.served import served_roots
@@ -28,6 +27,11 @@ STATE_KEY: Final = "headrace_watcher"
 """Under which Airflow's state store of the asset says how the watcher is."""
 
 _UNDER_WAY: Final = ["queued", "running"]
+
+
+def landed_name(root: Root, pipeline: str) -> str:
+    """The name of the asset whose events say that there is work for ``pipeline``."""
+    return f"{root.named(pipeline)}_landed"
 
 
 class PendingWorkTrigger(BaseEventTrigger):
