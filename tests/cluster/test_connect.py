@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -78,7 +79,8 @@ def server(tmp_path: Path) -> Iterator[str]:
     finally:
         family = sessions.family(process)
         for member in family:
-            member.kill()
+            with suppress(psutil.NoSuchProcess):  # some end with their parents
+                member.kill()
         psutil.wait_procs(family, timeout=20)
         process.wait(timeout=20)
 

@@ -35,7 +35,7 @@ def run_on_kernel(pipeline: Pipeline, epochs: Sequence[Epoch]) -> list[Found]:
         timed = [(r, evaluate(expr, r, pipeline.schema)) for r in epoch.records if expr is not None]
         accepted = [(record, at, 1) for record, at in timed if at is not None]
         bundle = first.take_in(element_rows(pipeline.schema, accepted)) if accepted else NOTHING
-        intake.take(OWN, epoch.records, clock, Taken())
+        intake.take(OWN, epoch.records, clock, {"": Taken()})
         intake.advance(clock, epoch.is_last)
         stages = run_stages(
             operators,

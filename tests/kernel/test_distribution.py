@@ -117,7 +117,7 @@ def run_in_parts(scenario: Scenario, number: int, places: Sequence[int]) -> list
         clock = Instant(max(clock, given_epoch.processing_time))
         timed = [(record, evaluate(expr, record, pipeline.schema)) for record in given_epoch.records]
         rows = element_rows(pipeline.schema, [(record, at, 1) for record, at in timed if at is not None])
-        intake.take(OWN, given_epoch.records, clock, Taken())
+        intake.take(OWN, given_epoch.records, clock, {"": Taken()})
         intake.advance(clock, given_epoch.is_last)
         watermark, percentiles = intake.watermark, intake.percentiles
         results: list[StageResult] = []

@@ -214,10 +214,10 @@ class Expected:
 
     def run(self, epoch: Epoch, now: Instant) -> int:
         """How many records were ahead."""
-        taken = Taken()
+        taken = {"": Taken()}
         self.intake.take(OWN, [record for records in epoch.files for record in records], now, taken)
         self.intake.advance(now, epoch.is_last)
-        return len(taken.ahead)
+        return len(taken[""].ahead)
 
 
 def check(scenario: Scenario) -> None:

@@ -61,13 +61,13 @@ def nodes_of(plan: Any) -> Iterator[Any]:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The physical plans of all jobs from now on."""
     seen: list[Plan] = []
-    heard = runner._heard
+    received = runner._received
 
     def remember(rows: DataFrame, tasks: int) -> Any:
         seen.append(Plan.of(rows))
-        return heard(rows, tasks)
+        return received(rows, tasks)
 
-    monkeypatch.setattr(runner, "_heard", remember)
+    monkeypatch.setattr(runner, "_received", remember)
     return seen
 
 
