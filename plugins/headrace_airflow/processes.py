@@ -24,6 +24,10 @@ _GONE_SECONDS: Final = 4.0
 _PROC: Final = Path("/proc")
 _OWN_MEMORY: Final = ("RssAnon:", "RssShmem:")
 _KIB: Final = 1024
+_LESS_INPUT: Final = (
+    "let an epoch take less input (bytes per epoch at most), or choose the executor spark, whose state spills to disk. "
+    "What the run committed stays"
+)
 _ORPHANED: Final = "the process that supervises this task was killed: the run is ended with it"
 
 
@@ -49,13 +53,14 @@ class Ended:
 
 
 class OwnProcess:
-    """One process, the first of a group; ``memory`` is what the group may take, in bytes.
+    """One process, the first of a group; ``memory`` is what the group may take, in bytes, and ``otherwise`` what people
+    can do about it beside allowing more.
 
     Its standard input ends when this process does, however hard that is killed.
     """
 
-    def __init__(self, memory: int) -> None:
-        self._memory = memory
+    def __init__(self, memory: int, otherwise: str = _LESS_INPUT) -> None:
+        self._memory, self._otherwise = memory, otherwise
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self._took: int | None = None
@@ -89,8 +94,7 @@ class OwnProcess:
         if self._took is not None:
             raise MemoryLimitError(
                 f"the run took {shown(self._took)} of memory, and {LOCAL_MEMORY} allows {shown(self._memory)}: raise "
-                "it, or let an epoch take less input (bytes per epoch at most), or choose the executor spark, whose "
-                "state spills to disk. What the run committed stays"
+                f"it, or {self._otherwise}"
             )
         return Ended(process.returncode == 0, process.returncode, last_line)
 

@@ -98,6 +98,9 @@ answers |= {
     "maintain nothing": maintain(expire=False, check=False),
     "maintain unknown": maintain(pipeline="clickz"),
 }
+os.environ["HEADRACE_LOCAL_MEMORY"] = "1MB"
+answers["maintain in little memory"] = maintain(pipeline="clicks")
+del os.environ["HEADRACE_LOCAL_MEMORY"]
 hr.open(root)[resolve("clicks")].backfill(start=DAY[0], end=DAY[1], branch="again")
 answers |= {
     "rehearse": decide("promote", "rehearse", pipeline="clicks", branch="again", patch=False, approve=True, reason="x"),
@@ -247,6 +250,12 @@ def test_all_pipelines_are_looked_after_and_nothing_expires_that_nobody_asked_fo
 )
 def test_a_form_that_makes_no_sense_looks_after_nothing(decided: Any, how: str, why: str) -> None:
     assert why in decided[f"maintain {how}"]
+
+
+def test_pipelines_are_looked_after_in_a_process_of_its_own_whose_memory_is_limited(decided: Any) -> None:
+    said = decided["maintain in little memory"]
+    assert said.startswith("config.local_memory: ")
+    assert "look after one pipeline at a time" in said
 
 
 def test_a_promotion_is_rehearsed_as_a_table_and_names_who_approved_it(decided: Any) -> None:

@@ -5,15 +5,13 @@ of the task.
 """
 
 import argparse
-import os
-import signal
 import sys
 import traceback
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 
 from headrace.application.fast_exit import exit_with
+from headrace.application.task_process import end_with_input, tell
 from headrace.audit.gx_library import leave_out_spark
 from headrace.errors import HeadraceError
 from headrace.pipeline.executors import EXECUTORS, LOCAL, SPARK
@@ -23,9 +21,9 @@ from headrace.runs.actions import ACTIONS
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, parse_clock, parse_signal, parse_span
 from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, watched
-from headrace.runs.reporting.results import RunError, RunResult, now, redacted, write
+from headrace.runs.reporting.results import RunError, RunResult, now, write
 from headrace.runs.reporting.summary_renewal import renew_summary
-from headrace.terminal import flush_output, visible
+from headrace.terminal import flush_output
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
@@ -35,8 +33,8 @@ def main(arguments: list[str]) -> int:
     """Run the action that ``arguments`` name; the exit code is 0 or that of the error's branch (headrace.errors)."""
     given = _parser().parse_args(arguments)
     if given.end_with_input:
-        Thread(target=_end_with_input, daemon=True).start()
-    started_at, listener = now(), watched(LineListener(_tell))
+        end_with_input()
+    started_at, listener = now(), watched(LineListener(tell))
     executor = EXECUTORS.get(given.executor or SPARK)
     if given.executor == LOCAL:
         leave_out_spark()
@@ -71,19 +69,6 @@ def main(arguments: list[str]) -> int:
     code = 0 if failure is None else _report(failure, listener)
     flush_output()
     return code
-
-
-def _end_with_input() -> None:
-    """Wait until the standard input ends, because the process that started this one has ended; then end with the
-    group.
-    """
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os.killpg(0, signal.SIGKILL)
-
-
-def _tell(line: str) -> None:
-    print(visible(redacted(line)), flush=True)
 
 
 def _report(error: Exception, listener: Listener) -> int:

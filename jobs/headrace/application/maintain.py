@@ -1,0 +1,144 @@
+"""What the task *maintain* runs in a process of its own: old snapshots of pipelines go, and it checks that nothing is
+missing.
+
+A worker of Airflow is a fork of a process with threads, in which a lock may be held for ever by a thread that is not
+there; so what opens stores and starts threads has a process that was not forked.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from headrace.application.task_process import end_with_input, tell
+from headrace.errors import HeadraceError, RestoreError
+from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.roots import check_root
+from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.reporting.results import RunError
+from headrace.terminal import flush_output
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+
+
+class DamagedStoreError(RestoreError):
+    """A check found objects that snapshots, readers or runs need, and that are missing or damaged."""
+
+    code = "restore.damaged_store"
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """What is done to each pipeline: fields as in the task's form; what is None is as the pipeline says.
+
+    ``is_named``: somebody has named the pipeline, so it expires by the usual rule if it has none of its own.
+    """
+
+    expire: bool
+    keep_last: int | None
+    keep_for: str | None
+    keep_tags: bool | None
+    check: bool
+    deep: bool
+    repair: bool
+    dry_run: bool
+    is_named: bool
+
+    def of(self, pipeline: Pipeline, root: str) -> Iterator[str]:
+        """Do it for one pipeline, and say it in lines. Raises what expiry and check raise, and DamagedStoreError."""
+        catalog = Catalog(open_store(root), pipeline.name)
+        check_root(catalog.store)
+        handle = PipelineHandle(catalog)
+        if not catalog.known_head().refs:
+            yield "it has not run yet: nothing is stored"
+            return
+        has_rule = pipeline.retention is not None or self.is_named or self.keep_last
+        if self.expire and not has_rule:
+            yield "nothing expires: it has no retention. Name the pipeline, or say how many snapshots to keep"
+        elif self.expire:
+            yield self._expired(handle, pipeline)
+        if self.check:
+            yield from self._checked(handle)
+
+    def _expired(self, handle: PipelineHandle, pipeline: Pipeline) -> str:
+        expired = handle.expire(
+            pipeline,
+            keep_last=self.keep_last,
+            keep_for=self.keep_for,
+            keep_tags=self.keep_tags,
+            dry_run=self.dry_run,
+        )
+        verb = "would be" if expired.dry_run else "are"
+        return (
+            f"{expired.swept.objects:,} objects {verb} deleted ({expired.swept.bytes:,} bytes), "
+            f"{expired.marked.objects:,} {verb} marked for the next run, {expired.waiting.objects:,} wait for writers "
+            f"of {', '.join(expired.writers) or 'no branch'}; {expired.kept:,} snapshots are kept"
+        )
+
+    def _checked(self, handle: PipelineHandle) -> Iterator[str]:
+        report = handle.fsck(deep=self.deep, repair=self.repair and not self.dry_run)
+        yield f"{report.snapshots:,} snapshots, {report.objects:,} objects of {report.bytes:,} bytes"
+        yield f"named by nothing that is kept: {report.unreferenced:,} objects of {report.unreferenced_bytes:,} bytes"
+        for path in report.unknown:
+            yield f"{path} is of no kind that Headrace stores"
+        for problem in report.problems:
+            yield f"{problem.path}: {problem.problem}; {'repaired' if problem.is_repaired else problem.remedy}"
+        if report.damage:
+            raise DamagedStoreError(f"{len(report.damage)} objects are missing or damaged: the log above names each")
+        yield "nothing is missing"
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """What was said of each pipeline, and what went wrong with some, by name."""
+
+    lines: dict[str, list[str]] = field(default_factory=dict)
+    errors: dict[str, RunError] = field(default_factory=dict)
+
+    @classmethod
+    def of_json(cls, text: str) -> "Maintained":
+        """What ``to_json`` gave."""
+        document = json.loads(text)
+        return cls(document["lines"], {name: RunError(**error) for name, error in document["errors"].items()})
+
+    def to_json(self) -> str:
+        """The text that ``of_json`` reads."""
+        return json.dumps(asdict(self))
+
+
+def main(arguments: list[str]) -> int:
+    """Look after each pipeline that ``arguments`` name, one after the other. An error in one does not stop the others.
+
+    The outcome is in a file then; the exit code is 0 whenever it is.
+    """
+    given = _parser().parse_args(arguments)
+    end_with_input()
+    maintenance, maintained = Maintenance(**json.loads(given.form)), Maintained()
+    for reference in given.pipeline:
+        name = reference.rpartition(":")[2]
+        lines = maintained.lines[name] = []
+        try:
+            for line in maintenance.of(resolve(reference), given.root):
+                tell(f"{name}: {line}")
+                lines.append(line)
+        except HeadraceError as error:
+            maintained.errors[name] = RunError.of(error)
+    given.outcome.write_text(maintained.to_json())
+    flush_output()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pipeline", nargs="*", help="path/to/file.py:name")
+    parser.add_argument("--root", required=True, help="URI of the deployment's root")
+    parser.add_argument("--form", required=True, help="what to do, as JSON: the fields of Maintenance")
+    parser.add_argument("--outcome", required=True, type=Path, help="the file that is written at the end")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
