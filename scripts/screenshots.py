@@ -18,17 +18,21 @@ from tests.browser.deployment import look_at
 
 FOLDER = REPOSITORY / "docs" / "figures" / "pages"
 _TAB = "plugin/headrace_dag"
+_DRAWN = "//*[name()='path'][@data-line='watermark']"
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture: the page, what must be there before it is taken, and what is clicked before that."""
+    """A picture: the page, what must be there before it is taken, what is clicked before that, and the section that it
+    shows, if that is not the first.
+    """
 
     name: str
     path: str
     shown: str
     theme: str = "light"
     click: str | None = None
+    at: str | None = None
 
 
 PICTURES = (
@@ -36,6 +40,9 @@ PICTURES = (
     Picture("pipelines-light", "plugin/headrace_nav", "//a[text()='orders']"),
     Picture("pipelines-dark", "plugin/headrace_nav", "//a[text()='orders']", theme="dark"),
     Picture("pipeline-dark", f"dags/headrace_clicks_process/{_TAB}", "//*[text()='What it computes']", theme="dark"),
+    Picture("graph-light", f"dags/headrace_trips_process/{_TAB}", "//section[@aria-label='Duplicates']", at="Graph"),
+    Picture("panes-light", f"dags/headrace_trips_process/{_TAB}?view=panes&key=Oslo", _DRAWN),
+    Picture("panes-dark", f"dags/headrace_trips_process/{_TAB}?view=panes&key=Oslo", _DRAWN, theme="dark"),
     Picture("history-light", f"dags/headrace_clicks_process/{_TAB}?view=history", "//*[contains(text(), 'Who moved')]"),
     Picture(
         "quality-light", f"dags/headrace_orders_process/{_TAB}?view=quality", "//*[contains(text(), 'Rows that fail')]"
@@ -61,6 +68,9 @@ def main() -> None:
             if picture.click:
                 ui.click(picture.click)
             ui.find(picture.shown)
+            if picture.at:
+                section = ui.find(f"//section[@aria-label='{picture.at}']")
+                driver.execute_script("arguments[0].scrollIntoView()", section)
             driver.save_screenshot(str(FOLDER / f"{picture.name}.png"))
 
 
@@ -69,7 +79,7 @@ def _airflow(folder: Path) -> Iterator[LocalAirflow]:
     airflow = look_at(folder)
     try:
         airflow.start()
-        for name in ("clicks", "orders", "visits"):
+        for name in ("clicks", "orders", "visits", "trips"):
             airflow.api.wait_for_dag(f"headrace_{name}_process", 120)
         yield airflow
     finally:

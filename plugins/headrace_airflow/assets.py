@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, AssetWatcher, Context
+from airflow.sdk.configuration import conf
 
 from headrace.model.time import Duration
+from headrace.pipeline.schedules import dag_id
 from headrace_airflow.roots.root import Root, RootedPipeline
 
 
@@ -14,10 +16,15 @@ def published_uri(root: Root, pipeline: str) -> str:
     return f"headrace://{root.qualified(pipeline)}/published"
 
 
+def snapshot_page(root: Root, pipeline: str, snapshot: str) -> str:
+    """Where Airflow's UI has the page of a snapshot."""
+    return f"/dags/{dag_id(pipeline, 'process', root.name)}/plugin/headrace_dag?view=history&snapshot={snapshot}"
+
+
 @dataclass(frozen=True)
 class Published:
     """What readers of ``pipeline`` under ``root`` see, as a task tells of it: events carry {epoch, snapshot, counts,
-    watermark}.
+    watermark, page}: the last is where Airflow's UI shows the snapshot.
 
     Who asks Airflow to materialize an asset means the one DAG whose tasks have it as their outlet (``is_made_here``).
     Tasks of other DAGs give it events through an alias: for those downstream there is no difference.
@@ -40,6 +47,8 @@ class Published:
     def announce(self, context: Context, became: dict[str, Any]) -> None:
         """Give this task's event what readers see now, as its summary ``became`` has it."""
         extra = {key: became[key] for key in ("epoch", "snapshot", "counts", "watermark")}
+        if became["snapshot"] is not None and (base := conf.get("api", "base_url", fallback=None)):
+            extra["page"] = base.rstrip("/") + snapshot_page(self.root, self.pipeline, became["snapshot"])
         events = context["outlet_events"][self.outlet]
         if self.is_made_here:
             events.extra = extra

@@ -17,9 +17,10 @@ def run_id_of(context: Context) -> str:
     return _plain_name(f"{task.dag_id}.{task.run_id}.{task.task_id}.{task.try_number}", _LONGEST, unique=str(task.id))
 
 
-def run_id_begin(dag_id: str, run_id: str) -> str:
-    """With what the run ids of all attempts of all tasks of a DAG run begin."""
-    return _plain(f"{dag_id}.{run_id}.")[: _LONGEST - _DIGEST - 1]
+def run_id_begin(dag_id: str, run_id: str, task_id: str = "") -> str:
+    """With what the run ids of all attempts of all tasks of a DAG run begin, or of one of its tasks."""
+    task = f"{task_id}." if task_id else ""
+    return _plain(f"{dag_id}.{run_id}.{task}")[: _LONGEST - _DIGEST - 1]
 
 
 def request_of(context: Context, task_id: str | None = None) -> str:

@@ -18,6 +18,7 @@ sales = os.environ["SALES"]
 land(open_store(sales), "clicks", "0.jsonl", range(5))
 hr.open(sales, create=True)[resolve(os.environ["SALES_CLICKS"])].run()
 
+TIMERS = "headrace_timers_process"
 import logging
 logging.disable(logging.CRITICAL)
 from airflow.utils.db import initdb
@@ -30,6 +31,27 @@ with create_session() as session:
     session.flush()
     for name in ("clicks", "sales.clicks", "sales.waits", "risk.clicks", "gone.clicks"):
         session.add(DagModel(dag_id=f"headrace_{name}_process", bundle_name="dags", fileloc="x", is_paused=False))
+from datetime import UTC, datetime
+from airflow.models.dagrun import DagRun
+from airflow.models.deadline import Deadline
+from airflow.sdk.definitions.callback import SyncCallback
+from headrace.application.submit import main
+from headrace.runs.publishing.publish import publish_audited
+from headrace_airflow.run_ids import run_id_begin
+
+with create_session() as session:
+    for number in range(2):
+        run = DagRun(dag_id=TIMERS, run_id=f"manual__{number}.5:00", run_type="manual", state="running")
+        session.add(run)
+        session.flush()
+        late = Deadline(datetime(2026, 11, 25, number, tzinfo=UTC), SyncCallback("os.getcwd"), run.id, None)
+        late.missed = number == 1
+        session.add(late)
+land(store, "timers", "0.jsonl", range(10))
+for task in ("process", "audit"):
+    run_id = run_id_begin(TIMERS, "manual__1.5:00", task) + "1-0123abcd"
+    assert not main([task, "--pipeline", "timers", "--root", root, "--run-id", run_id, "--executor=local"])
+publish_audited("timers", root, last_announced=None)
 from airflow.api_fastapi.app import create_app
 from fastapi.testclient import TestClient
 
@@ -65,13 +87,24 @@ SALES = "api/dags/headrace_sales.clicks_process"
 RISK = "api/dags/headrace_risk.clicks_process"
 ONE_ROOT = ("api/pipelines", SALES, f"{SALES}/history", f"{SALES}/explain?key=ada", CLICKS, f"{CLICKS}/history", RISK)
 DOCS = f"{DAG}/audits/main/docs/current?after=published"
-VALUES = (f"{DAG}/rows/current?at=main", f"{DAG}/explain?key=ada", DOCS)
+TIMERS = "api/dags/headrace_timers_process"
+VALUES = (
+    f"{DAG}/rows/current?at=main",
+    f"{DAG}/explain?key=ada",
+    DOCS,
+    f"{DAG}/panes/keys",
+    f"{DAG}/panes?key=ada",
+)
 OTHERS = (
     "api/pipelines",
     DAG,
+    CLICKS,
     f"{CLICKS}/graph",
     f"{DAG}/history",
     f"{DAG}/epochs",
+    f"{DAG}/epochs/runs",
+    TIMERS,
+    f"{TIMERS}/epochs/runs",
     f"{DAG}/graph",
     f"{DAG}/lateness",
     f"{DAG}/audits",
@@ -81,6 +114,9 @@ OTHERS = (
     f"{DAG}/recovery-targets",
     f"{DAG}/rehearsals/recover?to=published",
     f"{DAG}/runs/manual",
+    f"{TIMERS}/runs/manual__1.5:00",
+    f"{TIMERS}/runs/manual__1.5:00?task_id=process",
+    f"{TIMERS}/runs/manual__1.5:00?task_id=proc",
     "static/console.js",
     "static/ui.js",
 )
@@ -99,6 +135,8 @@ WRONG = {
     f"{DAG}/audits/main/docs/result": 422,
     f"{DAG}/audits/..%2Fmain/docs/current": 404,
     f"{DAG}/audits/gone/docs/current": 400,
+    f"{DAG}/panes": 400,
+    f"{DAG}/panes?key=ada&epochs=0": 422,
     f"{CLICKS}/rows/rejected?at=main": 200,
 }
 
@@ -117,7 +155,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     folder: Path = tmp_path_factory.mktemp("pages")
     (folder / "pipelines").mkdir()
     for name, most in (("clicks", 100), ("orders", 1)):
-        write_pipeline(folder / "pipelines", name, options=f'executor="local", usual={USUAL}', most=most)
+        file = write_pipeline(folder / "pipelines", name, options=f'executor="local", usual={USUAL}', most=most)
+    file.write_text(file.read_text().replace('bound="1m"', 'bound="1m", split=col("user")'))  # orders: a value in names
+    timers = write_pipeline(folder / "pipelines", "timers", options='executor="local"')
+    timers.write_text(timers.read_text().replace("early=hr.AfterCount(1)", 'early=hr.AfterProcessingTime("1d")'))
     users = (None, "vic", "ada")
     asked = [(user, path) for user in users for path in (*OTHERS, *VALUES)] + [("ada", path) for path in WRONG]
     asked += [(SAL, path) for path in ONE_ROOT] + [("ada", path) for path in (CLICKS, SALES, RISK)]
@@ -203,7 +244,8 @@ def test_what_cannot_be_answered_says_why(answers: Answers, path: str, status: i
 def test_pipelines_that_need_a_person_come_first(answers: Answers) -> None:
     body = answers["vic", "api/pipelines"][1]
     assert [(one["pipeline"], one["state"]) for one in body["pipelines"]] == [
-        ("orders", "audit failed"), ("sales.waits", "empty"), ("clicks", "published"), ("sales.clicks", "published")
+        ("orders", "audit failed"), ("timers", "published"), ("sales.waits", "empty"), ("clicks", "published"),
+        ("sales.clicks", "published"),
     ]  # fmt: skip
     assert body["age"] < 10
 
@@ -235,7 +277,7 @@ def test_who_may_read_one_root_sees_nothing_of_others(answers: Answers) -> None:
 
 
 def test_a_summary_has_shares_clocks_and_the_audit(answers: Answers) -> None:
-    orders, _, clicks, _ = answers["vic", "api/pipelines"][1]["pipelines"]
+    orders, _, _, clicks, _ = answers["vic", "api/pipelines"][1]["pipelines"]
     assert (orders["published_epoch"], orders["epoch"], orders["unpublished"]) == (0, 2, 2)
     assert orders["audit"]["success"] is False
     assert (orders["run"]["status"], orders["run"]["error_code"]) == ("failed", "data.audit_failed")
@@ -244,6 +286,51 @@ def test_a_summary_has_shares_clocks_and_the_audit(answers: Answers) -> None:
     assert clicks["held_back_by"] == "source"
     assert clicks["epochs"] == []
     assert [epoch["epoch"] for epoch in answers["vic", DAG][1]["epochs"]] == [0, 1, 2]
+
+
+def test_who_may_edit_sees_the_split_that_holds_back(answers: Answers) -> None:
+    assert {user: answers[user, DAG][1]["held_back_by"] for user in ("vic", "ada")} == {
+        "vic": "source", "ada": "source, split ada"
+    }  # fmt: skip
+    assert answers["ada", "api/pipelines"][1]["pipelines"][0]["held_back_by"] == "source, split ada"
+
+
+def test_deadlines_of_timers_windows_and_airflow_are_told(answers: Answers) -> None:
+    timers = answers["vic", TIMERS][1]
+    assert timers["deadline"] == {"at": "2026-11-25T01:00:00Z", "is_missed": True}
+    assert timers["fires_at"] > timers["epochs"][-1]["processing_time"]
+    assert timers["fires_after"].startswith("2026-11-20T00:0")
+    clicks = answers["vic", CLICKS][1]
+    assert (clicks["deadline"], clicks["fires_at"]) == (None, None)
+    assert clicks["newest_file_at"] == clicks["epochs"][-1]["processing_time"]
+    assert (clicks["newest_event_time"], clicks["published_watermark"]) == (
+        "2026-11-20T00:23:00Z", "2026-11-20T00:22:00Z"
+    )  # fmt: skip
+
+
+def test_an_epoch_names_the_dag_run_that_made_it(answers: Answers) -> None:
+    run = {"dag_id": "headrace_timers_process", "run_id": "manual__1.5:00"}
+    assert answers["vic", f"{TIMERS}/epochs/runs"][1]["0"]["dag_run"] == run
+    assert answers["vic", TIMERS][1]["dag_run"] == run
+    by_hand = answers["vic", f"{DAG}/epochs/runs"][1]
+    assert [(epoch, found["dag_run"]) for epoch, found in by_hand.items()] == [("0", None), ("1", None), ("2", None)]
+    assert len({found["run"] for found in by_hand.values()}) == 3
+
+
+def test_a_task_has_its_own_results(answers: Answers) -> None:
+    of_run = f"{TIMERS}/runs/manual__1.5:00"
+    results = [len(answers["vic", f"{of_run}{task}"][1]) for task in ("", "?task_id=process", "?task_id=proc")]
+    assert results == [2, 1, 0]
+
+
+def test_panes_of_a_key_stand_over_their_windows(answers: Answers) -> None:
+    keys = answers["ada", f"{DAG}/panes/keys"][1]
+    assert (keys["columns"], keys["keys"]) == (["user"], [{"key": '{"user": "ada"}', "label": "ada"}])
+    found = answers["ada", f"{DAG}/panes?key=ada"][1]
+    assert [clock["epoch"] for clock in found["epochs"]] == [0, 1, 2]
+    first = found["panes"][0]
+    assert (first["window_start"], first["after"], first["epoch"]) == ("2026-11-20T00:00:00Z", -1, 0)
+    assert first["values"] == {"clicks": 1}
 
 
 def test_a_graph_has_figures_of_inputs_aggregations_and_views(answers: Answers) -> None:

@@ -1,7 +1,9 @@
-"""A deployment to look at: a pipeline that publishes, one whose audit fails, one with dead letters; and a local Airflow
-with a user of each role.
+"""A deployment to look at: pipelines that publish, have failing audits, dead letters, all kinds of
+steps; and a local Airflow with a user of each role.
 """
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import headrace as hr
@@ -17,8 +19,50 @@ _MOST = {"clicks": 100, "orders": 1, "visits": 100}
 _BAD = ('{"user": 1}', "oops")
 
 
+_TRIPS = """
+from datetime import datetime
+import headrace as hr
+from headrace import col
+
+RIDE = {"id": str, "city": str, "at": datetime, "fare": int}
+taxis = hr.json("landing/taxis", RIDE).event_time("at", bound="5m")
+bikes = hr.json("landing/bikes", RIDE).event_time("at", bound="2m", idle="1h").named("bikes")
+trips = hr.Pipeline(
+    "trips",
+    taxis,
+    union=[bikes],
+    filter=col("fare") > 0,
+    deduplicate=hr.Deduplicate("id", "2h"),
+    key="city",
+    what={"rides": hr.count(), "fares": col("fare").sum()},
+    where=hr.FixedWindows("10m"),
+    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    how=hr.retracting(allowed_lateness="1h"),
+    then=[
+        hr.Aggregation(
+            key="city",
+            what={"rides": col("rides").sum(), "fares": col("fares").sum()},
+            where=hr.FixedWindows("30m"),
+            when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+            how=hr.retracting(allowed_lateness="1h"),
+        )
+    ],
+    schedule="@yearly",
+    executor="local",
+)
+"""
+_RIDES: Sequence[Sequence[tuple[str, str, str, int]]] = (
+    [("taxis", "Oslo", "08:05", 20), ("bikes", "Rome", "08:07", 5), ("taxis", "Oslo", "08:05", 20)],
+    [("taxis", "Oslo", "08:21", 14), ("bikes", "Oslo", "08:33", 0), ("bikes", "Oslo", "08:24", 3)],
+    [("taxis", "Oslo", "08:44", 9), ("taxis", "Rome", "08:46", 30), ("bikes", "Oslo", "08:47", 4)],
+    [("bikes", "Oslo", "08:28", 7)],  # late
+    [("taxis", "Oslo", "09:12", 11), ("bikes", "Rome", "09:15", 6)],
+)
+"""Rides by epoch: where they land, in which city, when, for how much. One is a duplicate, one is filtered out."""
+
+
 def look_at(folder: Path) -> LocalAirflow:
-    """An Airflow, not started yet, over three pipelines that have run three times each in ``folder``."""
+    """An Airflow, not started yet, over pipelines that have run in ``folder``."""
     pipelines, root = folder / "pipelines", (folder / "root").as_uri()
     pipelines.mkdir()
     store = open_store(root)
@@ -34,5 +78,21 @@ def look_at(folder: Path) -> LocalAirflow:
                 assert name == "orders"
         if name == "clicks":
             hr.open(root)[registered.pipeline].backfill(start="2026-11-20", end="2026-11-21", branch="again")
+    _run_trips(pipelines, root)
     environment = {"HEADRACE_PIPELINES": str(pipelines)}
     return LocalAirflow(folder / "home", root, environment, users=ROLES, triggerer=True)
+
+
+def _run_trips(pipelines: Path, root: str) -> None:
+    file = pipelines / "trips.py"
+    file.write_text(_TRIPS)
+    (registered,) = in_file(file)
+    for number, rides in enumerate(_RIDES):
+        for place in ("taxis", "bikes"):
+            lines = [
+                json.dumps({"id": f"{city}{at}", "city": city, "at": f"2026-11-20T{at}:00Z", "fare": fare})
+                for landed, city, at, fare in rides
+                if landed == place
+            ]
+            open_store(root).write(f"landing/{place}/{number}.jsonl", "\n".join([*lines, ""]).encode())
+        hr.open(root)[registered.pipeline].run()

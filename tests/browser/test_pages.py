@@ -7,11 +7,13 @@ from urllib.parse import quote
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
 
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow
 from tests.airflow.runs import wait_for_success, wait_until_asked
+from tests.browser.accessibility import problems
 from tests.browser.airflow_ui import AirflowUi
 from tests.browser.deployment import ROLES, look_at
 
@@ -26,9 +28,26 @@ _VIEWS = {
     "history": "Who moved what, and why",
     "quality": "expect_column_values_to_be_between",
     "records": "Dead letters",
+    "panes": "When did each pane of a key come out",
     "explain": "Why has a window fired or not",
     "compare&before=published&after=main": "Rows that readers see",
 }
+
+
+_WATERMARK = "//*[name()='path'][@data-line='watermark']"
+_LOOKED_AT = {
+    "": "//h2[text()='Headrace pipelines']/..//a",
+    "plugin/headrace_nav": "//a[text()='trips']",
+    f"dags/headrace_trips_process/{_TAB}": "//ol//section[@aria-label='View panes']//a",
+    f"dags/headrace_trips_process/{_TAB}?view=panes&key=Oslo": _WATERMARK,
+    f"dags/headrace_orders_process/{_TAB}?view=epochs": "//td//a",
+    f"dags/headrace_clicks_process/{_TAB}?view=history": "//*[name()='g'][@role='button']",
+    f"dags/headrace_orders_process/{_TAB}?view=quality": "//td",
+    f"dags/headrace_visits_process/{_TAB}?view=records": "//td//*[text()='oops']",
+    f"dags/headrace_visits_process/{_TAB}?view=explain": "//form//button",
+    f"dags/headrace_orders_process/{_TAB}?view=compare&before=published&after=main": "//td",
+}
+"""Pages, and what they show once they are there."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +56,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
     local = look_at(tmp_path_factory.mktemp("pages"))
     try:
         local.start()
-        for name in ("clicks", "orders", "visits"):
+        for name in ("clicks", "orders", "visits", "trips"):
             local.api.wait_for_dag(f"headrace_{name}_process", _DAG_SECONDS)
         local.api.wait_for_dag("headrace_promote", _DAG_SECONDS)
         yield local
@@ -57,6 +76,16 @@ def logged_in(airflow: LocalAirflow, driver: webdriver.Chrome, user: str) -> Air
 def admin(airflow: LocalAirflow, driver: webdriver.Chrome) -> AirflowUi:
     """The UI for an admin."""
     return logged_in(airflow, driver, "admin")
+
+
+def _all(ui: AirflowUi, xpath: str, at_least: int) -> list[WebElement]:
+    """All elements, as soon as there are so many."""
+
+    def found() -> list[WebElement] | None:
+        elements = ui.driver.find_elements(By.XPATH, xpath)
+        return elements if len(elements) >= at_least else None
+
+    return ui.until(found, f"{at_least} of {xpath}")
 
 
 def message(airflow: LocalAirflow, pipeline: str) -> str:
@@ -108,6 +137,52 @@ def test_the_graph_of_a_pipeline_has_figures_and_words(admin: AirflowUi) -> None
     admin.find("//ol//pre[contains(., 'retracting: a pane holds everything so far')]")
     admin.click("//ol//a[text()='rows of panes']")
     admin.find("//button[text()='Panes'][@aria-pressed='true']")
+
+
+def test_a_graph_has_unions_duplicates_and_chains(admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_trips_process/{_TAB}")
+    steps = [one.get_attribute("aria-label") for one in _all(admin, "//ol//section", at_least=9)]
+    assert steps == [
+        "Input source", "Input bikes", "Union of 2 inputs", "filter (fare > 0)", "Duplicates", "Aggregation 1",
+        "Aggregation 2", "View current", "View panes",
+    ]  # fmt: skip
+    duplicates = admin.find("//ol//section[@aria-label='Duplicates']").text
+    assert "remembers" in duplicates
+    assert "duplicates" in duplicates
+
+
+def test_panes_of_a_key_are_drawn_and_listed(admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_trips_process/{_TAB}?view=panes")
+    choice = admin.find("//select")
+    choice.send_keys("Oslo")
+    panes = _all(admin, "//*[name()='g'][@data-pane]", at_least=9)
+    timings = [one.get_attribute("data-pane") for one in panes]
+    assert {timing: timings.count(timing) for timing in timings} == {"EARLY": 6, "ON_TIME": 2, "LATE": 1}
+    admin.find(_WATERMARK)
+    retracted = "//*[name()='text'][@data-value='retraction'][starts-with(., '\u22123')]"
+    assert len(admin.driver.find_elements(By.XPATH, retracted)) == 3
+    admin.click("//button[text()='fares']")
+    admin.find("//*[name()='text'][@data-value='pane'][starts-with(., '44')]/*[text()='late']")
+    admin.click("//summary[text()='The same as a table']")
+    rows = admin.find("//*[@role='region'][@aria-label='Panes of Oslo']").text
+    assert "2026-11-20 08:00:00Z to 2026-11-20 08:30:00Z" in rows
+    assert (rows.count("retraction"), rows.count("late")) == (6, 1)
+
+
+def test_a_key_without_panes_says_so(admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_trips_process/{_TAB}?view=panes&key=Bern")
+    admin.find("//*[contains(text(), 'have emitted no pane of this key')]")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_pages_are_reached_by_keyboard_named_and_readable(admin: AirflowUi, theme: str) -> None:
+    admin.driver.execute_script("localStorage.setItem('theme', arguments[0])", theme)  # type: ignore[no-untyped-call]
+    wrong = {}
+    for path, shown in _LOOKED_AT.items():
+        admin.go(path)
+        admin.find(shown)
+        wrong[path] = problems(admin.driver)
+    assert {path: found for path, found in wrong.items() if found} == {}
 
 
 def test_a_window_is_explained(admin: AirflowUi) -> None:
@@ -168,6 +243,11 @@ def test_a_run_from_the_page_has_a_page_of_its_own(airflow: LocalAirflow, admin:
     admin.find(f"//section[@aria-label='Snapshot {snapshot}']//td[text()='current']")
     admin.go(f"dags/headrace_visits_process/{_TAB}?view=epochs")
     admin.find(f"//td//a[text()='{snapshot}']")
+    admin.click(f"//td//a[text()='{run}']")
+    admin.find("//section[@aria-label='process: succeeded']")
+    admin.go(f"dags/headrace_visits_process/runs/{quote(run)}/tasks/process/plugin/headrace_task_instance")
+    admin.find("//section[@aria-label='process: succeeded']")
+    assert not admin.driver.find_elements(By.XPATH, "//section[@aria-label='publish: succeeded']")
 
 
 @pytest.mark.parametrize("user", [name for name in ROLES if name != "admin"])

@@ -190,7 +190,31 @@ def test_a_pipeline_that_never_ran_is_empty(store: ObjectStore) -> None:
 
 def test_those_that_need_a_person_come_first() -> None:
     some = [PipelineSummary(f"p{number}", "", 0, state) for number, state in enumerate(reversed(PipelineState))]
-    assert [one.state for one in urgent_first(some)] == [*PipelineState]
+    assert [one.state for one in urgent_first(some, instant(START))] == [*PipelineState]
+
+
+def test_a_missed_deadline_and_an_overdue_timer_need_a_person_too() -> None:
+    calm = [PipelineSummary(name, "", 0, PipelineState.PUBLISHED) for name in ("a", "b", "c")]
+    overdue = msgspec.structs.replace(calm[1], fires_at="2026-11-19T23:59:00Z")
+    later = msgspec.structs.replace(calm[0], fires_at="2026-11-20T00:01:00Z")
+    waiting = PipelineSummary("d", "", 0, PipelineState.UNPUBLISHED)
+    failed = PipelineSummary("e", "", 0, PipelineState.FAILED)
+    some = [later, overdue, calm[2], waiting, failed]
+    assert [one.pipeline for one in urgent_first(some, instant(START), {"c"})] == ["e", "c", "d", "b", "a"]
+
+
+def test_a_summary_says_what_is_due_and_how_old_the_newest_file_is(run: Run, store: ObjectStore) -> None:
+    run("a.jsonl", range(10))
+    found = kept(store)
+    assert (found.fires_at, found.fires_after) == (None, "2026-11-20T00:08:59.999999Z")
+    assert found.newest_file_at == found.epochs[-1].processing_time
+    assert (found.newest_event_time, found.published_watermark) == ("2026-11-20T00:09:00Z", "2026-11-20T00:08:00Z")
+
+
+def test_only_the_input_is_named_to_those_who_see_no_values() -> None:
+    found = PipelineSummary("a", "", 0, PipelineState.PUBLISHED, held_back_by="source, split 4711")
+    assert found.without_values.held_back_by == "source"
+    assert PipelineSummary("a", "", 0, PipelineState.EMPTY).without_values.held_back_by is None
 
 
 @pytest.mark.parametrize("path", [".summaries/a-b.json", ".summaries/a.txt", "a/b.json", ".summaries/x/y.json"])

@@ -12,8 +12,8 @@ import headrace as hr
 from headrace import Pipeline, col
 from headrace.model.time import render
 from headrace.read.explain.explanation import Explanation, WindowStatus
-from headrace.read.explain.investigation import ExplainError
 from headrace.read.explain.stage_state import StateDefinitionError
+from headrace.read.keys import ExplainError
 from headrace.read.snapshots.snapshot_refs import NoSnapshotError
 from headrace.testing.deployment import TemporaryDeployment
 from headrace_snapshots.catalog import Catalog

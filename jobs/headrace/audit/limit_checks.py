@@ -86,8 +86,8 @@ def _watermark(manifest: Manifest | None) -> Measured:
     held, at = progress.held_back_by, render(progress.watermark)
     if held is None:
         return Measured(progress.watermark, f"which is at {at}")
-    split = f", split {held.split}" if held.split else ""
-    return Measured(progress.watermark, f"which is at {at}, held back by input {held.input}{split}")
+    # without its split, whose name comes from records: what is found goes to logs, alerts and pages for all
+    return Measured(progress.watermark, f"which is at {at}, held back by input {held.input}")
 
 
 def _newest_file(pipeline: Pipeline, catalog: Catalog, manifest: Manifest | None) -> Measured:

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
 from airflow.models.dag import DagModel
@@ -29,14 +30,23 @@ Place = tuple[str, str]
 """The names of a root and of a pipeline under it."""
 
 
+def editable_by(user: BaseUser, pipelines: Collection[Place]) -> set[Place]:
+    """Keep the ``pipelines`` whose values ``user`` may see."""
+    return _authorized(user, pipelines, "PUT")
+
+
 def visible_to(user: BaseUser, pipelines: Collection[Place]) -> set[Place]:
     """Keep the ``pipelines`` whose process DAG ``user`` may read."""
-    names = {dag_id(name, "process", root): (root, name) for root, name in pipelines}
-    allowed = get_auth_manager().filter_authorized_dag_ids(dag_ids={*names}, user=user)
-    return {names[allowed_id] for allowed_id in allowed}
+    return _authorized(user, pipelines, "GET")
 
 
 def with_dags(user: BaseUser) -> set[Place]:
     """The pipelines whose process DAG is there, and may be read by ``user``."""
     owners = (owner_of(allowed_id) for allowed_id in get_auth_manager().get_authorized_dag_ids(user=user))
     return {(owner.root, owner.pipeline) for owner in owners if owner is not None and owner.family == "process"}
+
+
+def _authorized(user: BaseUser, pipelines: Collection[Place], method: ResourceMethod) -> set[Place]:
+    names = {dag_id(name, "process", root): (root, name) for root, name in pipelines}
+    allowed = get_auth_manager().filter_authorized_dag_ids(dag_ids={*names}, user=user, method=method)
+    return {names[allowed_id] for allowed_id in allowed}

@@ -9,16 +9,19 @@ import msgspec
 
 from headrace.audit.store import read_audit
 from headrace.errors import HeadraceError
-from headrace.model.time import instant
+from headrace.model.time import instant, render
+from headrace.observe.pane_history import PaneHistory
 from headrace.observe.plot import plot
 from headrace.pipeline.expectations import ExpectationView
 from headrace.read.pipeline_reader import PipelineReader
+from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.snapshot_refs import snapshot_at
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.recovery_target import recovery_targets, with_epochs
 from headrace.runs.reporting.results import from_json
 from headrace.runs.reporting.summary import EpochLine, PipelineSummary, summarize, written_bytes
 from headrace_airflow.pages.audit_answers import audit_to_json, styled
+from headrace_airflow.pages.claims import Claims
 from headrace_airflow.pages.figures import graph_figures, table_figures
 from headrace_airflow.run_ids import run_id_begin
 from headrace_snapshots.catalog import Catalog
@@ -39,10 +42,11 @@ class PipelinePage:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._reader = PipelineReader(catalog)
+        self._claims = Claims(catalog)
 
-    def summary(self, known: PipelineSummary | None) -> dict[str, Any]:
+    def summary(self, known: PipelineSummary | None) -> PipelineSummary:
         """The summary, as the catalog is now; of ``known``, an older one, what is the same is taken."""
-        return summarize(self._catalog, known).as_of(instant(datetime.now(UTC))).to_json()
+        return summarize(self._catalog, known).as_of(instant(datetime.now(UTC)))
 
     def history(self, limit: int, before: int | None) -> dict[str, Any]:
         """Entries of the log, newest first, and the snapshots among them with their parents."""
@@ -59,6 +63,16 @@ class PipelinePage:
         newest_first = [EpochLine.of(manifest) for manifest in islice(self._catalog.ancestry(head.snapshot_id), limit)]
         return [msgspec.to_builtins(line) for line in reversed(newest_first)]
 
+    def writers(self, at: str, limit: int) -> dict[int, str]:
+        """The id of the run that made each of the newest epochs up to a snapshot, as far as the log still tells."""
+        head = snapshot_at(self._catalog, at).manifest
+        if head is None:
+            return {}
+        manifests = [*islice(self._catalog.ancestry(head.snapshot_id), limit)][::-1]
+        owners = self._claims.owners({(one.branch, one.generation) for one in manifests})
+        claims = {one.epoch: (one.branch, one.generation) for one in manifests}
+        return {epoch: owners[claim] for epoch, claim in claims.items() if claim in owners}
+
     def graph(self, at: str, *, with_values: bool) -> dict[str, Any] | None:
         """Figures for the steps of the pipeline, as a snapshot has them; None as long as there is none."""
         head = snapshot_at(self._catalog, at).manifest
@@ -67,6 +81,16 @@ class PipelinePage:
     def lateness(self, at: str, epochs: int) -> dict[str, Any]:
         """How late the data of the newest epochs was: counts, and quantiles in seconds."""
         return plot(self._catalog, at, epochs, None).to_json()
+
+    def pane_keys(self, at: str, epochs: int, limit: int) -> dict[str, Any] | None:
+        """Keys of which the newest epochs have panes; None as long as there is no snapshot."""
+        head = snapshot_at(self._catalog, at).manifest
+        return None if head is None else PaneHistory(self._catalog, head, epochs).keys(limit).to_json()
+
+    def panes(self, at: str, epochs: int, key: Any, limit: int) -> dict[str, Any] | None:
+        """The panes of a key that the newest epochs emitted, to be drawn; None as long as there is no snapshot."""
+        head = snapshot_at(self._catalog, at).manifest
+        return None if head is None else PaneHistory(self._catalog, head, epochs).of_key(key, limit).to_json()
 
     def audits(self, limit: int, *, with_values: bool) -> list[dict[str, Any]]:
         """The newest audits, newest first: of what is not published, and of each range that was."""
@@ -137,7 +161,7 @@ class PipelinePage:
             "generation": manifest.generation,
             "refs": sorted(ref for ref, snapshot in refs.items() if snapshot == manifest.snapshot_id),
             "patch": None if manifest.patch is None else manifest.patch.to_json(),
-            "progress": manifest.progress,
+            "watermark": render(StoredProgress.of(manifest).watermark),
             "counts": dict(manifest.counts),
             "timings": dict(manifest.timings),
             "requests": dict(manifest.requests),
@@ -146,10 +170,10 @@ class PipelinePage:
             "logs": {name: {"files": log.files, "rows": log.rows} for name, log in manifest.logs.items()},
         }
 
-    def results(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
-        """The results that tasks of a DAG run left, oldest first."""
+    def results(self, dag_id: str, run_id: str, task_id: str) -> list[dict[str, Any]]:
+        """The results that tasks of a DAG run left, or one of its tasks, oldest first."""
         store = self._catalog.store
-        begin = run_id_begin(dag_id, run_id)
+        begin = run_id_begin(dag_id, run_id, task_id)
         listed = store.list(f"{folder(self._catalog.pipeline, ObjectKind.RUNS)}{begin}")
         results = [from_json(store.read(info.path)) for info in listed]
         return [result.to_json() for result in sorted(results, key=lambda result: result.finished_at)]

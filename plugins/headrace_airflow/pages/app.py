@@ -4,7 +4,7 @@ Endpoints are plain functions, since they wait for the store: FastAPI runs them 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -18,10 +18,11 @@ from headrace.pipeline.expectations import ExpectationView
 from headrace.read.json_values import as_json
 from headrace.runs.reporting.results import redacted
 from headrace_airflow.pages.access import may_edit, owner_behind
+from headrace_airflow.pages.airflow_runs import dag_runs_of, pipeline_deadlines
 from headrace_airflow.pages.answers import PipelinePage
 from headrace_airflow.pages.audit_answers import SANDBOX
-from headrace_airflow.pages.explanation import explanation
-from headrace_airflow.pages.listing import listed
+from headrace_airflow.pages.explanation import explanation, written_key
+from headrace_airflow.pages.listing import deadline_to_json, listed
 from headrace_airflow.pages.opened_roots import OpenedRoots
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
@@ -46,6 +47,15 @@ class _RowsAsked(BaseModel):
     at: str = Field(PUBLISHED, min_length=1, max_length=200)
     where: str = Field("", max_length=2_000)
     limit: int = Field(20, ge=1, le=500)
+
+
+class _PanesAsked(BaseModel):
+    """Whose panes are asked for, and how many rows at most: of a snapshot and the epochs before it."""
+
+    key: str = Field("", max_length=2_000)
+    at: str = Field(MAIN, min_length=1, max_length=200)
+    epochs: int = Field(50, ge=1, le=500)
+    limit: int = Field(200, ge=1, le=500)
 
 
 class _Answer(JSONResponse):
@@ -77,39 +87,100 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
         owner = owner_behind(dag_id)
         opened = roots.named(owner.root)
         known = opened.summaries.read().summaries.get(owner.pipeline)
-        summary = opened.page(owner.pipeline).summary(known)
-        name = opened.root.qualified(owner.pipeline)
-        return _Answer({**summary, "pipeline": name, "may_edit": may_edit(dag_id, user)})
+        summary, can_edit = opened.page(owner.pipeline).summary(known), may_edit(dag_id, user)
+        run_id = None if summary.run is None else summary.run.run_id
+        return _Answer(
+            {
+                **(summary if can_edit else summary.without_values).to_json(),
+                "pipeline": opened.root.qualified(owner.pipeline),
+                "deadline": deadline_to_json(pipeline_deadlines().get((owner.root, owner.pipeline))),
+                "dag_run": None if run_id is None else _dag_runs([run_id]).get(run_id),
+                "may_edit": can_edit,
+            }
+        )
 
     @app.get("/api/dags/{dag_id}/history", dependencies=readers)
     def history(dag_id: str, limit: Limit = 50, before: int | None = None) -> Any:
-        return _Answer(_page(dag_id).history(limit, before))
+        return _Answer(_page_of(roots, dag_id).history(limit, before))
 
     @app.get("/api/dags/{dag_id}/epochs", dependencies=readers)
     def epochs(dag_id: str, at: At = MAIN, limit: Limit = 50) -> Any:
-        return _Answer(_page(dag_id).epochs(at, limit))
+        return _Answer(_page_of(roots, dag_id).epochs(at, limit))
+
+    @app.get("/api/dags/{dag_id}/epochs/runs", dependencies=readers)
+    def epoch_runs(dag_id: str, at: At = MAIN, limit: Limit = 50) -> Any:
+        writers = _page_of(roots, dag_id).writers(at, limit)
+        runs = _dag_runs({*writers.values()})
+        return _Answer({epoch: {"run": run_id, "dag_run": runs.get(run_id)} for epoch, run_id in writers.items()})
 
     @app.get("/api/dags/{dag_id}/graph", dependencies=readers)
     def graph(dag_id: str, user: GetUserDep, at: At = MAIN) -> Any:
-        return _Answer(_page(dag_id).graph(at, with_values=may_edit(dag_id, user)))
+        return _Answer(_page_of(roots, dag_id).graph(at, with_values=may_edit(dag_id, user)))
 
     @app.get("/api/dags/{dag_id}/lateness", dependencies=readers)
     def lateness(dag_id: str, at: At = MAIN, limit: Limit = 50) -> Any:
-        return _Answer(_page(dag_id).lateness(at, limit))
+        return _Answer(_page_of(roots, dag_id).lateness(at, limit))
 
     @app.get("/api/dags/{dag_id}/audits", dependencies=readers)
     def audits(dag_id: str, user: GetUserDep, limit: Limit = 20) -> Any:
-        return _Answer(_page(dag_id).audits(limit, with_values=may_edit(dag_id, user)))
+        return _Answer(_page_of(roots, dag_id).audits(limit, with_values=may_edit(dag_id, user)))
+
+    @app.get("/api/dags/{dag_id}/diff", dependencies=readers)
+    def diff(dag_id: str, before: At, after: At, user: GetUserDep, limit: Limit = 20) -> Any:
+        return _Answer(_page_of(roots, dag_id).diff(before, after, limit, with_values=may_edit(dag_id, user)))
+
+    @app.get("/api/dags/{dag_id}/rehearsals/rollback", dependencies=readers)
+    def rollback(dag_id: str, to: At, branch: At = MAIN) -> Any:
+        return _Answer(_page_of(roots, dag_id).rollback(to, branch))
+
+    @app.get("/api/dags/{dag_id}/recovery-targets", dependencies=readers)
+    def recovery_targets(dag_id: str, limit: Limit = 20) -> Any:
+        return _Answer(_page_of(roots, dag_id).recovery_targets(limit))
+
+    @app.get("/api/dags/{dag_id}/rehearsals/recover", dependencies=readers)
+    def recovery(dag_id: str, to: At) -> Any:
+        return _Answer(_page_of(roots, dag_id).recovery(to))
+
+    @app.get("/api/dags/{dag_id}/rehearsals/promote", dependencies=readers)
+    def promotion(dag_id: str, branch: At, user: GetUserDep, limit: Limit = 20, *, patch: bool = False) -> Any:
+        changes = _page_of(roots, dag_id).promotion(branch, limit, patch=patch, with_values=may_edit(dag_id, user))
+        return _Answer(changes)
+
+    @app.get("/api/dags/{dag_id}/snapshots/{at}", dependencies=readers)
+    def snapshot(dag_id: str, at: str) -> Any:
+        return _Answer(_page_of(roots, dag_id).snapshot(at))
+
+    @app.get("/api/dags/{dag_id}/runs/{run_id:path}", dependencies=readers)
+    def results(dag_id: str, run_id: str, task_id: str = "") -> Any:
+        return _Answer(_page_of(roots, dag_id).results(dag_id, run_id, task_id))
+
+    _add_values(app, roots)
+    return app
+
+
+def _add_values(app: FastAPI, roots: OpenedRoots) -> None:
+    """Add the answers that are keys, rows and records, for those who may edit the DAG."""
+    readers = [Depends(requires_access_dag("GET"))]
 
     @app.get("/api/dags/{dag_id}/audits/{until}/docs/{view}", dependencies=readers)
     def data_docs(dag_id: str, until: str, view: ExpectationView, user: GetUserDep, after: str | None = None) -> Any:
         _check_values(dag_id, user)
-        return HTMLResponse(_page(dag_id).data_docs(after, until, view), headers=SANDBOX)
+        return HTMLResponse(_page_of(roots, dag_id).data_docs(after, until, view), headers=SANDBOX)
 
     @app.get("/api/dags/{dag_id}/rows/{view}", dependencies=readers)
     def rows(dag_id: str, view: str, user: GetUserDep, asked: Annotated[_RowsAsked, Query()]) -> Any:
         _check_values(dag_id, user)
-        return _Answer(_page(dag_id).rows(view, asked.at, asked.where or None, asked.limit))
+        return _Answer(_page_of(roots, dag_id).rows(view, asked.at, asked.where or None, asked.limit))
+
+    @app.get("/api/dags/{dag_id}/panes", dependencies=readers)
+    def panes(dag_id: str, user: GetUserDep, asked: Annotated[_PanesAsked, Query()]) -> Any:
+        _check_values(dag_id, user)
+        return _Answer(_page_of(roots, dag_id).panes(asked.at, asked.epochs, written_key(asked.key), asked.limit))
+
+    @app.get("/api/dags/{dag_id}/panes/keys", dependencies=readers)
+    def pane_keys(dag_id: str, user: GetUserDep, asked: Annotated[_PanesAsked, Query()]) -> Any:
+        _check_values(dag_id, user)
+        return _Answer(_page_of(roots, dag_id).pane_keys(asked.at, asked.epochs, asked.limit))
 
     @app.get("/api/dags/{dag_id}/explain", dependencies=readers)
     def explain(dag_id: str, user: GetUserDep, key: str = "", window: str = "") -> Any:
@@ -118,46 +189,20 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
         opened = roots.named(owner.root)
         return _Answer(explanation(opened.root, owner.pipeline, key, window, opened.environment))
 
-    @app.get("/api/dags/{dag_id}/diff", dependencies=readers)
-    def diff(dag_id: str, before: At, after: At, user: GetUserDep, limit: Limit = 20) -> Any:
-        return _Answer(_page(dag_id).diff(before, after, limit, with_values=may_edit(dag_id, user)))
 
-    @app.get("/api/dags/{dag_id}/rehearsals/rollback", dependencies=readers)
-    def rollback(dag_id: str, to: At, branch: At = MAIN) -> Any:
-        return _Answer(_page(dag_id).rollback(to, branch))
-
-    @app.get("/api/dags/{dag_id}/recovery-targets", dependencies=readers)
-    def recovery_targets(dag_id: str, limit: Limit = 20) -> Any:
-        return _Answer(_page(dag_id).recovery_targets(limit))
-
-    @app.get("/api/dags/{dag_id}/rehearsals/recover", dependencies=readers)
-    def recovery(dag_id: str, to: At) -> Any:
-        return _Answer(_page(dag_id).recovery(to))
-
-    @app.get("/api/dags/{dag_id}/rehearsals/promote", dependencies=readers)
-    def promotion(dag_id: str, branch: At, user: GetUserDep, limit: Limit = 20, *, patch: bool = False) -> Any:
-        changes = _page(dag_id).promotion(branch, limit, patch=patch, with_values=may_edit(dag_id, user))
-        return _Answer(changes)
-
-    @app.get("/api/dags/{dag_id}/snapshots/{at}", dependencies=readers)
-    def snapshot(dag_id: str, at: str) -> Any:
-        return _Answer(_page(dag_id).snapshot(at))
-
-    @app.get("/api/dags/{dag_id}/runs/{run_id:path}", dependencies=readers)
-    def results(dag_id: str, run_id: str) -> Any:
-        return _Answer(_page(dag_id).results(dag_id, run_id))
-
-    def _page(dag_id: str) -> PipelinePage:
-        owner = owner_behind(dag_id)
-        return roots.named(owner.root).page(owner.pipeline)
-
-    return app
+def _page_of(roots: OpenedRoots, dag_id: str) -> PipelinePage:
+    owner = owner_behind(dag_id)
+    return roots.named(owner.root).page(owner.pipeline)
 
 
 def _check_values(dag_id: str, user: Any) -> None:
     """Raise HTTPException (403) unless ``user`` may see values of a pipeline."""
     if not may_edit(dag_id, user):
         raise HTTPException(status.HTTP_403_FORBIDDEN, "keys, rows and records are shown to those who may edit the DAG")
+
+
+def _dag_runs(run_ids: Collection[str]) -> dict[str, Any]:
+    return {run_id: name.to_json() for run_id, name in dag_runs_of(run_ids).items()}
 
 
 def _refused(_: Request, error: Exception) -> Response:

@@ -74,11 +74,11 @@ def _explain(asked: dict[str, Any]) -> dict[str, Any]:
 
     definition = registered(asked["pipeline"], PipelineFolders(tuple(map(Path, asked["folders"])))).pipeline
     reader = PipelineReader(Catalog(open_store(asked["uri"]), definition.name))
-    explanation = reader.explain(_key(asked["key"]), window=asked["window"] or None, pipeline=definition)
+    explanation = reader.explain(written_key(asked["key"]), window=asked["window"] or None, pipeline=definition)
     return {"lines": [*explanation.lines()], **explanation.to_json()}
 
 
-def _key(text: str) -> Any:
+def written_key(text: str) -> Any:
     """A key as people type it: JSON where it is that, else the text itself."""
     if not text:
         return None

@@ -9,7 +9,8 @@ from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from headrace.model.time import instant
 from headrace.runs.reporting.results import redacted
 from headrace.runs.reporting.summary import PipelineState, PipelineSummary, urgent_first
-from headrace_airflow.pages.access import visible_to, with_dags
+from headrace_airflow.pages.access import editable_by, visible_to, with_dags
+from headrace_airflow.pages.airflow_runs import RunDeadline, pipeline_deadlines
 from headrace_airflow.pages.opened_roots import OpenedRoots, RootSummaries
 
 
@@ -20,19 +21,35 @@ def listed(roots: OpenedRoots, user: BaseUser) -> dict[str, Any]:
     roots_read = {root.name: root for root, _ in answered.read}
     seen = {place: summaries[place] for place in visible_to(user, summaries)}
     waiting = {place: _never_ran(place[1]) for place in there - summaries.keys() if place[0] in roots_read}
-    now = instant(datetime.now(UTC))
-    lines = urgent_first(
-        msgspec.structs.replace(one, pipeline=roots_read[root].qualified(name)).as_of(now)
-        for (root, name), one in (seen | waiting).items()
-    )
+    now, editable = instant(datetime.now(UTC)), editable_by(user, seen)
+    deadlines = {
+        roots_read[root].qualified(name): due
+        for (root, name), due in pipeline_deadlines().items()
+        if root in roots_read
+    }
+    rows = [
+        msgspec.structs.replace(
+            one if place in editable else one.without_values, pipeline=roots_read[place[0]].qualified(place[1])
+        ).as_of(now)
+        for place, one in (seen | waiting).items()
+    ]
+    missed = {name for name, deadline in deadlines.items() if deadline.is_missed}
     return {
         "age": round(max((cached.age for _, cached in answered.read), default=0.0), 1),
-        "pipelines": [one.line_to_json() for one in lines],
+        "pipelines": [
+            {**one.line_to_json(), "deadline": deadline_to_json(deadlines.get(one.pipeline))}
+            for one in urgent_first(rows, now, missed)
+        ],
         "problems": [
             {"root": root, "message": redacted(str(_problem(root, answered)))}
             for root in sorted({root for root, _ in there} - roots_read.keys())
         ],
     }
+
+
+def deadline_to_json(deadline: RunDeadline | None) -> dict[str, Any] | None:
+    """A JSON value of a pipeline's next deadline, if it has one."""
+    return None if deadline is None else deadline.to_json()
 
 
 def _problem(root: str, answered: RootSummaries) -> BaseException | str:

@@ -10,7 +10,13 @@ from typing import Any, Final
 
 _PREFIX: Final = "/headrace"
 _PAGE: Final = "Headrace"
-_NAMES: Final = {"nav": _PAGE, "dag": _PAGE, "dag_run": _PAGE, "dashboard": "Headrace pipelines"}
+_NAMES: Final = {
+    "nav": _PAGE,
+    "dag": _PAGE,
+    "dag_run": _PAGE,
+    "task_instance": _PAGE,
+    "dashboard": "Headrace pipelines",
+}
 """What the page is called, by its place. The UI keeps a component by its name, and hands it the DAG and the run that it
 is about; on the home page there is only the block, so that has a name of its own."""
 

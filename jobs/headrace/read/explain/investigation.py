@@ -1,10 +1,8 @@
 """Finding out why the windows of a key have fired or not: from its state, its panes, and what was dropped as late."""
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import datetime
 from functools import cached_property, reduce
 from operator import and_
 from typing import Any
@@ -13,12 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import FixConfigError
 from headrace.kernel.keys import hashes
 from headrace.kernel.state import lookup
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.arguments import shown
-from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, col, lit
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, parse
@@ -27,6 +23,7 @@ from headrace.program import columns as c
 from headrace.read.explain.explanation import Explanation, Holding, WindowExplained, WindowStatus
 from headrace.read.explain.stage_state import StageState
 from headrace.read.explain.waiting import Readiness
+from headrace.read.keys import ExplainError, Given, typed_key
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.lazy_view import LazyView
@@ -37,39 +34,16 @@ from headrace.state.key_groups import KeyGroupRange, groups_of
 from headrace.state.layer_reader import some_of
 from headrace_snapshots.format.table_names import REJECTED
 
-Given = Any
-"""The key that is asked about: a value, several in the order of the key's columns, by their names, or None."""
-
 SHOWN_PANES, SHOWN_WINDOWS = 5, 20
-
-
-class ExplainError(FixConfigError):
-    """The key or the window that is asked about is not written as one."""
-
-    code = "config.explain"
 
 
 def explain(state: StageState, key: Given = None, window: str | datetime | None = None) -> Explanation:
     """Why the windows of ``key`` have fired or not: all that are still known, or those at the time ``window``: their
     start, or any time in them. Raises ExplainError.
     """
-    return _Asked(state, key_values(state, key), None if window is None else _instant(window)).explanation()
-
-
-def key_values(state: StageState, given: Given) -> dict[str, Any]:
-    """The value of each column of the key that is ``given``. Raises ExplainError."""
-    kinds = state.stage.stage.key_types
-    names = ", ".join(kinds) or "none: leave key out"
-    if isinstance(given, Mapping):
-        values = [given.get(name) for name in kinds] if given.keys() == kinds.keys() else []
-    else:
-        values = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
-    if len(values) != len(kinds):
-        raise ExplainError(
-            f"key={shown(given)} does not name a key of aggregation {state.number} of {state.pipeline.name}: give a "
-            f"value for each of its columns, in their order ({names})"
-        )
-    return {name: _value(name, kind, value) for (name, kind), value in zip(kinds.items(), values, strict=True)}
+    whose = f"aggregation {state.number} of {state.pipeline.name}"
+    named = typed_key(state.stage.stage.key_types, key, whose)
+    return _Asked(state, named, None if window is None else _instant(window)).explanation()
 
 
 @dataclass(frozen=True)
@@ -241,24 +215,3 @@ def _instant(window: str | datetime) -> Instant:
             f"window={shown(window)} is not a time: write a time in it, or its start, with a time zone, such as "
             "2026-11-21T10:00:00Z"
         ) from error
-
-
-_READ = {
-    DataType.INT: int,
-    DataType.TIMESTAMP: datetime.fromisoformat,
-    DataType.DATE: date.fromisoformat,
-    DataType.DECIMAL: Decimal,
-    DataType.BYTES: base64.b64decode,
-    DataType.BOOL: {"true": True, "false": False}.__getitem__,
-}
-"""How text on a command line becomes the value of a key."""
-
-
-def _value(name: str, kind: DataType, given: Any) -> Any:
-    try:
-        value = _READ[kind](given) if isinstance(given, str) and kind in _READ else given  # type: ignore[operator]
-        if value is None or (kind is DataType.TIMESTAMP and value.tzinfo is None):
-            raise ValueError("no time zone" if value is not None else "NULL is no key")
-        return pa.scalar(value, ARROW_TYPES[kind]).as_py()
-    except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError, pa.ArrowException) as error:
-        raise ExplainError(f"key: {given!r} is not the {kind} that {name} is ({error})") from error

@@ -61,6 +61,11 @@ class Needed:
         """Whether any file may have some."""
         return self == Needed()
 
+    @property
+    def before(self) -> int | None:
+        """The last epoch whose rows none of them can be, of those before all of theirs; None if there is none."""
+        return self.epochs[0] - 1 if self.epochs[0] > 0 else None
+
     def may_be_in(self, groups: Pair | None, windows: Pair | None) -> bool:
         """Whether some may be in a file or chunk of these ``groups`` and ``windows`` (None: of nobody knows which)."""
         if windows is not None and not _meet(windows, self.windows):

@@ -239,7 +239,7 @@ class OutputFiles:
             return [(layer.first_epoch, layer.last_epoch, layer.files) for layer in layers]
         log = self.manifest.logs.get(LOG_OF_VIEW[self.view])
         with ways_out(self.catalog, self.ref or ""):
-            records = [] if log is None else [*self.catalog.files(log)]
+            records = [] if log is None else [*self.catalog.files(log, since_epoch=self.needed.before)]
         named = ((record.epoch, [file for file in record.files if isinstance(file, DataFile)]) for record in records)
         return [(epoch, epoch, files) for epoch, files in named]
 

@@ -6,7 +6,7 @@ may be deleted, and is written again by the next run.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ from headrace.audit.store import (
     read_audit,
 )
 from headrace.errors import HeadraceError
-from headrace.model.time import Instant, render
+from headrace.model.time import NEVER, Instant, parse, render
 from headrace.observe.history import totals
 from headrace.pipeline.quality.limits import Severity
 from headrace.read.snapshots.progress import StoredProgress
@@ -48,6 +48,9 @@ EPOCHS: Final = 20
 
 _LOOKED_AT: Final = 100
 """Entries of the log that are looked through for the newest that moved ``published``."""
+
+
+_SPLIT: Final = ", split "
 
 
 class PipelineState(StrEnum):
@@ -136,6 +139,9 @@ class PipelineSummary(msgspec.Struct, frozen=True):
 
     ``unpublished`` counts epochs of main that readers do not see, None where ``published`` is not on main's line.
     ``held_back_by`` names input and split that hold the watermark back, ``held_since`` when that last moved on.
+    ``fires_at`` is the processing time of the next timer that a run would fire, ``fires_after`` the event time that the
+    watermark has to pass for the next window that waits for it (+inf: only the end of the input); None: nothing waits.
+    ``newest_file_at``: when the newest epoch that read a file ran; ``published_watermark``: the one that readers know.
     ``epochs`` are the newest of main, oldest first; ``state_bytes`` and ``state_rows`` are of tables of state.
     ``problem``: why the catalog could not be read, None if it could.
     """
@@ -155,6 +161,10 @@ class PipelineSummary(msgspec.Struct, frozen=True):
     newest_event_time: str | None = None
     held_back_by: str | None = None
     held_since: str | None = None
+    fires_at: str | None = None
+    fires_after: str | None = None
+    newest_file_at: str | None = None
+    published_watermark: str | None = None
     state_rows: int = 0
     state_bytes: int = 0
     branches: tuple[str, ...] = ()
@@ -174,6 +184,16 @@ class PipelineSummary(msgspec.Struct, frozen=True):
         if self.unpublished != 0 and self.audit is not None and self.audit.exceeded:
             return [*self.audit.exceeded]
         return [] if self.run is None else [finding.describe() for finding in _exceeded(self.run)]
+
+    @property
+    def without_values(self) -> "PipelineSummary":
+        """The same without what comes from records: the name of a split."""
+        held = self.held_back_by and self.held_back_by.partition(_SPLIT)[0]
+        return msgspec.structs.replace(self, held_back_by=held)
+
+    def is_overdue(self, now: Instant) -> bool:
+        """Whether the next run would fire a timer that is due already."""
+        return self.fires_at is not None and parse(self.fires_at) <= now
 
     def as_of(self, now: Instant) -> "PipelineSummary":
         """The same at a later time, when ages may exceed limits that they did not when the newest run ended."""
@@ -228,11 +248,13 @@ def _summarized(
     audit = _audit(catalog, before)
     fields_known: dict[str, Any] = {}
     if refs.main is not None:
-        fields_known = _of_main(refs.main) | {"epochs": _epochs(catalog, refs.main, before)}
+        epochs = _epochs(catalog, refs.main, before)
+        fields_known = _of_main(refs.main) | {"epochs": epochs, "newest_file_at": _newest_file_at(epochs, before)}
     if refs.published is not None:
         fields_known |= {
             "published": refs.published.snapshot_id,
             "published_epoch": refs.published.epoch,
+            "published_watermark": render(StoredProgress.of(refs.published).watermark),
             "published_at": _published_at(catalog, refs.published.snapshot_id, before),
             "unpublished": _unpublished(catalog, refs),
         }
@@ -261,8 +283,10 @@ def _of_main(manifest: Manifest) -> dict[str, Any]:
         "committed_at": manifest.created_at,
         "watermark": render(progress.watermark),
         "newest_event_time": None if progress.newest is None else render(progress.newest),
-        "held_back_by": None if held is None else ", split ".join(part for part in (held.input, held.split) if part),
+        "held_back_by": None if held is None else _SPLIT.join(part for part in (held.input, held.split) if part),
         "held_since": None if held is None or held.since is None else render(held.since),
+        "fires_at": _due(progress.chain.due_time),
+        "fires_after": _due(progress.chain.due_event),
         "state_rows": sum(file.rows for file in files),
         "state_bytes": sum(file.bytes for file in files),
     }
@@ -312,6 +336,17 @@ def _epochs(catalog: Catalog, head: Manifest, before: PipelineSummary | None) ->
             lines.append(lines_before.get(current) or EpochLine.of(catalog.manifest(current)))
             current = lines[-1].parent
     return tuple(reversed(lines))
+
+
+def _newest_file_at(epochs: Sequence[EpochLine], before: PipelineSummary | None) -> str | None:
+    """When the newest of ``epochs`` that read a file ran; if none of them did, what was known before."""
+    read = (line.processing_time for line in reversed(epochs) if line.counts.get("input_files"))
+    return next(read, None if before is None else before.newest_file_at)
+
+
+def _due(due: Instant) -> str | None:
+    """When something is due, in ISO 8601; +inf at the end of the global window, None if nothing ever is."""
+    return None if due >= NEVER else render(due)
 
 
 def _published_at(catalog: Catalog, published: str, before: PipelineSummary | None) -> str | None:
@@ -366,10 +401,21 @@ def written_bytes(manifest: Manifest) -> int:
     return sum(file.bytes for layer in layers if layer.last_epoch == manifest.epoch for file in layer.files)
 
 
-def urgent_first(summaries: Iterable[PipelineSummary]) -> list[PipelineSummary]:
-    """``summaries``, those that need a person first, then by name."""
+def urgent_first(
+    summaries: Iterable[PipelineSummary], now: Instant, missed: Collection[str] = ()
+) -> list[PipelineSummary]:
+    """``summaries``, those that need a person first: by state; among those in the same state pipelines that have
+    ``missed`` a deadline of Airflow's, then those with an overdue timer; then by name. A missed deadline comes before
+    all states that need nobody.
+    """
     order = {state: number for number, state in enumerate(PipelineState)}
-    return sorted(summaries, key=lambda summary: (order[summary.state], summary.pipeline))
+
+    def urgency(one: PipelineSummary) -> tuple[int, bool, bool, str]:
+        is_missed = one.pipeline in missed
+        state = min(order[one.state], order[PipelineState.UNPUBLISHED]) if is_missed else order[one.state]
+        return state, not is_missed, not one.is_overdue(now), one.pipeline
+
+    return sorted(summaries, key=urgency)
 
 
 def write_summary(store: ObjectStore, summary: PipelineSummary) -> None:

@@ -9,7 +9,7 @@ function Picture({ width, height, label, children }) {
   return h("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, style: { width: "100%", maxWidth: `${width}px`, height: "auto", color: "inherit" } }, children);
 }
 
-const text = (key, x, y, value, anchor = "start") => h("text", { key, x, y, fontSize: 11, fill: MUTED, textAnchor: anchor }, value);
+const text = (key, x, y, value, anchor = "start") => h("text", { key, x, y, style: { fontSize: "11px" }, fill: MUTED, textAnchor: anchor }, value);
 
 // Event time against processing time: each epoch is a line, its bar the event times that it took in, the red step the
 // watermark after it.
@@ -129,7 +129,7 @@ export function BranchGraph({ snapshots, chosen, choose }) {
           "g",
           { key: one.snapshot, role: "button", tabIndex: 0, "aria-label": `snapshot ${one.snapshot}, epoch ${one.epoch}${names}`, style: { cursor: "pointer" }, onClick: () => choose(one.snapshot), onKeyDown: (event) => event.key === "Enter" && choose(one.snapshot) },
           h("circle", { cx: x(lane), cy: y(row), r: 5, fill: one.reached ? COLORS.data : "none", stroke: one.snapshot === chosen ? COLORS.watermark : COLORS.data, strokeWidth: 2 }),
-          h("text", { x: textAt, y: y(row) + 4, fontSize: 12, fill: "currentColor", opacity: one.reached ? 1 : 0.6 }, `${one.epoch} · ${one.branch} · ${one.snapshot} · ${moment(one.at)}${names}`),
+          h("text", { x: textAt, y: y(row) + 4, style: { fontSize: "12px" }, fill: "currentColor", opacity: one.reached ? 1 : 0.6 }, `${one.epoch} · ${one.branch} · ${one.snapshot} · ${moment(one.at)}${names}`),
         );
       }),
     ],

@@ -1,4 +1,4 @@
-// The entry of Headrace's pages. Airflow's UI imports it from a place of its own (?nav, ?dag, ?dag_run, ?dashboard) and
+// The entry of Headrace's pages. Airflow's UI imports it from a place of its own (?nav, ?dag, ?dag_run, ?task_instance, ?dashboard) and
 // takes the component from the global object; React and Chakra UI are those of the host.
 import { Block, Pipelines } from "./pipelines.js";
 import { Pipeline } from "./pipeline.js";
@@ -7,9 +7,12 @@ import { h } from "./ui.js";
 
 const place = new URL(import.meta.url).search.slice(1);
 
-function Headrace({ dagId, runId }) {
-  if (dagId && runId) return h(Run, { dagId, runId });
+function Page({ dagId, runId, taskId }) {
+  if (place === "dashboard") return h(Block);
+  if (dagId && runId) return h(Run, { dagId, runId, taskId });
   return dagId ? h(Pipeline, { dagId }) : h(Pipelines);
 }
 
-globalThis.AirflowPlugin = place === "dashboard" ? Block : Headrace;
+globalThis.AirflowPlugin = function Headrace(props) {
+  return h("div", { "data-headrace": place }, h(Page, props));
+};

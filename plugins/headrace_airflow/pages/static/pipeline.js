@@ -2,12 +2,13 @@
 import { BranchGraph, Bars, COLORS, EventTimes } from "./charts.js";
 import { Drop, Fork, LandAgain, Process, Promote, Recover, RecoverFrom, Release, Rollback, RowsThatChange, Tag } from "./decide.js";
 import { Graph } from "./graph.js";
-import { why } from "./pipelines.js";
+import { Panes } from "./panes.js";
+import { Deadline, lag, why } from "./pipelines.js";
 import { Quality } from "./quality.js";
-import { Answer, C, Facts, Link, Rows, Section, State, Values, ago, bytes, count, h, moment, query, share, useAnswer, useState } from "./ui.js";
+import { Answer, C, Facts, Link, Rows, Section, State, Values, ago, bytes, count, h, moment, query, runPage, share, useAnswer, useState, written } from "./ui.js";
 import { Words, useWords } from "./words.js";
 
-const TABS = { overview: Overview, epochs: Epochs, history: History, quality: Quality, records: Records, explain: Explain, compare: Compare };
+const TABS = { overview: Overview, epochs: Epochs, history: History, quality: Quality, records: Records, panes: Panes, explain: Explain, compare: Compare };
 
 export function Pipeline({ dagId }) {
   const Router = globalThis.ReactRouterDOM;
@@ -47,11 +48,13 @@ function Overview({ dagId, summary }) {
         ["Not published", summary.unpublished === null ? "-" : `${count(summary.unpublished)} epochs`],
         ["Watermark", moment(summary.watermark), summary.held_back_by ? `held back by ${summary.held_back_by}; last moved on ${ago(summary.held_since)}` : null],
         ["Newest event time", moment(summary.newest_event_time), ago(summary.newest_event_time)],
+        ["Newest file", ago(summary.newest_file_at), `readers lag ${lag(summary)} behind it`],
+        ["Next deadline", h(Deadline, { of: summary })],
         ["Late records", share(late, totals.records), `${count(late)} of ${count(totals.records)} in the last ${summary.epochs.length} epochs`],
         ["Dead letters", share(totals.rejected, totals.records), `${count(totals.rejected ?? 0)} of ${count(totals.records)}`],
         ["State", `${count(summary.state_rows)} rows`, bytes(summary.state_bytes)],
         ["Last audit", audit ? (audit.success ? "good" : "failed") : "-", audit ? `${audit.expectations} expectations, ${moment(audit.finished_at)}` : null],
-        ["Last run", run ? `${run.action} ${run.status}` : "-", run ? `${moment(run.finished_at)} ${run.error_code ?? ""}` : null],
+        ["Last run", run ? (summary.dag_run ? h(Link, { to: runPage(summary.dag_run) }, `${run.action} ${run.status}`) : `${run.action} ${run.status}`) : "-", run ? `${moment(run.finished_at)} ${run.error_code ?? ""}` : null],
       ],
     }),
     summary.may_edit
@@ -81,6 +84,7 @@ function Epochs({ dagId }) {
   const [limit, setLimit] = useState(50);
   const found = useAnswer(`dags/${dagId}/epochs${query({ limit })}`);
   const lateness = useAnswer(`dags/${dagId}/lateness${query({ limit })}`);
+  const { answer: runs = {} } = useAnswer(`dags/${dagId}/epochs/runs${query({ limit })}`);
   return h(Answer, { of: found, isEmpty: (epochs) => !epochs.length, empty: "There is no epoch yet." }, (epochs) =>
     h(
       C.Box,
@@ -98,14 +102,14 @@ function Epochs({ dagId }) {
       h(Section, { title: "How late the data was", about: "Quantiles to choose a bound and an allowed lateness by." }, h(Answer, { of: lateness }, (answer) =>
         h(Rows, { caption: "Lateness", columns: [["What", ([name]) => LATENESS[name] ?? name], ...["50%", "90%", "99%", "100%"].map((quantile) => [quantile, ([, values]) => (quantile in values ? duration(values[quantile]) : "-"), "end"])], rows: Object.entries(answer.lateness_seconds) }),
       )),
-      h(Rows, { caption: "Epochs, the newest first", columns: EPOCH_COLUMNS, rows: [...epochs].reverse(), keyOf: (one) => one.epoch }),
+      h(Rows, { caption: "Epochs, the newest first", columns: epochColumns(runs), rows: [...epochs].reverse(), keyOf: (one) => one.epoch }),
     ),
   );
 }
 
 const LATENESS = { behind: "elements behind the newest before them (bound)", too_late: "late rows after their window's end (allowed lateness)" };
 const duration = (seconds) => (seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${(seconds / 60).toFixed(1)} min` : seconds < 172800 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86400).toFixed(1)} d`);
-const EPOCH_COLUMNS = [
+const epochColumns = (runs) => [
   ["Epoch", (one) => one.epoch, "end"],
   ["Snapshot", (one) => h(Link, { to: `?view=history&snapshot=${one.snapshot}` }, one.snapshot)],
   ["Processing time", (one) => moment(one.processing_time)],
@@ -120,7 +124,14 @@ const EPOCH_COLUMNS = [
   ["Written", (one) => bytes(one.bytes), "end"],
   ["Requests", (one) => count(one.requests), "end"],
   ["Executor", (one) => one.executor ?? "-"],
+  ["Made by", (one) => h(MadeBy, { of: runs[one.epoch] })],
 ];
+
+// The run that made something: a link to its page in Airflow, if Airflow has the run.
+function MadeBy({ of }) {
+  if (!of) return "-";
+  return of.dag_run ? h(Link, { to: runPage(of.dag_run) }, of.dag_run.run_id) : h("span", { title: of.run }, "no DAG run");
+}
 
 function History({ dagId, summary, params }) {
   const [before, setBefore] = useState(undefined);
@@ -154,6 +165,7 @@ const LOG_COLUMNS = [
 
 export function Snapshot({ dagId, at }) {
   const found = useAnswer(`dags/${dagId}/snapshots/${encodeURIComponent(at)}`);
+  const { answer: runs = {} } = useAnswer(`dags/${dagId}/epochs/runs${query({ at, limit: 1 })}`);
   return h(Section, { title: `Snapshot ${at}` }, h(Answer, { of: found }, (one) =>
     h(
       C.Box,
@@ -162,8 +174,9 @@ export function Snapshot({ dagId, at }) {
         of: [
           ["Epoch", one.epoch, `on ${one.branch}, ${moment(one.created_at)}`],
           ["Names", one.refs.length ? one.refs.join(", ") : "none"],
+          ["Made by", h(MadeBy, { of: runs[one.epoch] })],
           ["Made from", one.parent ?? "nothing", one.patch && one.patch.epoch === one.epoch ? `a patch by branch ${one.patch.branch}` : null],
-          ["Watermark", moment(one.progress.watermark)],
+          ["Watermark", moment(one.watermark)],
           ["Written", bytes(one.written_bytes), `${count(Object.values(one.requests).reduce((sum, each) => sum + each, 0))} requests`],
           ["Seconds", Object.entries(one.timings).map(([name, value]) => `${name.replace("_seconds", "")} ${value.toFixed(2)}`).join(", ")],
         ],

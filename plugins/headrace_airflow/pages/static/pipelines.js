@@ -1,5 +1,5 @@
 // All pipelines, those that need a person first: the page in the navigation, and the block on the home page.
-import { Answer, C, Link, Rows, State, ago, bytes, count, h, moment, pageOf, share, useAnswer, useState } from "./ui.js";
+import { Answer, C, Link, Rows, State, ago, bytes, count, h, lasting, moment, pageOf, share, useAnswer, useState } from "./ui.js";
 
 const EVERY = 10;
 const CALM = new Set(["published", "empty"]);
@@ -68,6 +68,21 @@ export function why(one) {
   return one.state === "empty" ? "it has no snapshot yet" : "";
 }
 
+// How far what readers have complete results of is behind the newest data in any file that was read.
+export function lag({ newest_event_time: newest, published_watermark: seen }) {
+  if (!newest || seen === "+inf") return newest ? "0 s" : "-";
+  return !seen || seen === "-inf" ? "all of it" : lasting(Math.max(0, Date.parse(newest) - Date.parse(seen)) / 1000);
+}
+
+// What is due next: a deadline of Airflow's, a timer, and the event time that a window waits for.
+export function Deadline({ of: { deadline, fires_at: timer, fires_after: end } }) {
+  const lines = [];
+  if (deadline) lines.push(deadline.is_missed ? ["Airflow's was missed", `it was at ${moment(deadline.at)}`, "fg.error"] : [`Airflow's ${ago(deadline.at)}`, moment(deadline.at)]);
+  if (timer) lines.push([Date.parse(timer) <= Date.now() ? `timer due ${ago(timer)}` : `timer ${ago(timer)}`, `a run after ${moment(timer)} fires it`]);
+  if (end) lines.push([`watermark ${end === "+inf" ? "at the end" : moment(end)}`, "the next window fires once the watermark has passed this"]);
+  return lines.length ? h(C.Box, { minW: "170px" }, lines.map(([text, title, color]) => h(C.Text, { key: text, title, color }, text))) : "-";
+}
+
 const audited = ({ expectations, failed, exceeded }) => {
   if (exceeded.length) return `${exceeded.length} limits exceeded`;
   if (!expectations) return "nothing expected";
@@ -77,11 +92,13 @@ const audited = ({ expectations, failed, exceeded }) => {
 const COLUMNS = [
   ["State", (one) => h(State, one)],
   ["Pipeline", (one) => h(Link, { to: pageOf(one.pipeline) }, one.pipeline)],
-  ["Why", (one) => h(C.Box, { maxW: "320px", lineClamp: 2, title: why(one) }, why(one))],
+  ["Why", (one) => h(C.Box, { minW: "160px", maxW: "220px", lineClamp: 2, title: why(one) }, why(one))],
   ["Published", (one) => h("span", { title: moment(one.published_at) }, ago(one.published_at))],
   ["Not published", (one) => count(one.unpublished), "end"],
-  ["Last data", (one) => h("span", { title: moment(one.newest_event_time) }, ago(one.newest_event_time))],
-  ["Watermark", (one) => h("span", { title: one.held_back_by ? `held back by ${one.held_back_by} since ${moment(one.held_since)}` : "" }, moment(one.watermark))],
+  ["Newest file", (one) => h("span", { title: one.newest_file_at ? `read at ${moment(one.newest_file_at)}; newest event time ${moment(one.newest_event_time)}` : "" }, ago(one.newest_file_at))],
+  ["Lag", (one) => h("span", { title: `readers have complete results up to ${moment(one.published_watermark)}; the files have data up to ${moment(one.newest_event_time)}` }, lag(one)), "end"],
+  ["Watermark", (one) => h(C.Box, { minW: "100px", title: one.held_back_by ? `held back by ${one.held_back_by} since ${moment(one.held_since)}` : "" }, moment(one.watermark))],
+  ["Next deadline", (one) => h(Deadline, { of: one })],
   ["Held back by", (one) => one.held_back_by ?? "-"],
   ["Late", (one) => share((one.totals.late_dropped ?? 0) + (one.totals.closed_dropped ?? 0), one.totals.records), "end"],
   ["Dead letters", (one) => share(one.totals.rejected, one.totals.records), "end"],

@@ -1,12 +1,12 @@
-// A run of a DAG: what its tasks did to the pipeline.
-import { Answer, C, Facts, Link, Section, count, h, moment, useAnswer } from "./ui.js";
+// A run of a DAG, or one of its tasks: what was done to the pipeline.
+import { Answer, C, Facts, Link, Section, count, h, moment, query, useAnswer } from "./ui.js";
 
-export function Run({ dagId, runId }) {
-  const found = useAnswer(`dags/${dagId}/runs/${encodeURIComponent(runId)}`, 10);
+export function Run({ dagId, runId, taskId }) {
+  const found = useAnswer(`dags/${dagId}/runs/${encodeURIComponent(runId)}${query({ task_id: taskId })}`, 10);
   return h(
     C.Box,
     { p: 4 },
-    h(Answer, { of: found, isEmpty: (results) => !results.length, empty: "No task of this run has left a result yet." }, (results) =>
+    h(Answer, { of: found, isEmpty: (results) => !results.length, empty: taskId ? "This task has left no result: it made no epoch, or has not ended." : "No task of this run has left a result yet." }, (results) =>
       results.map((one) =>
         h(
           Section,

@@ -127,6 +127,8 @@ export function Link({ to, children, ...rest }) {
 
 export const pageOf = (pipeline) => `/dags/headrace_${pipeline}_process/plugin/headrace_dag`;
 
+export const runPage = ({ dag_id: dag, run_id: run }) => `/dags/${dag}/runs/${encodeURIComponent(run)}/plugin/headrace_dag_run`;
+
 export const count = (value) => (value === null || value === undefined ? "-" : Number(value).toLocaleString("en"));
 export const share = (part, whole) => (whole ? `${((100 * (part ?? 0)) / whole).toFixed(part && part / whole < 0.01 ? 2 : 1)} %` : "-");
 
@@ -145,10 +147,13 @@ export const moment = (text) => (text && !text.includes("inf") ? text.replace("T
 export function ago(text) {
   if (!text || text.includes("inf")) return "-";
   const seconds = (Date.now() - Date.parse(text)) / 1000;
+  return seconds < 0 ? `in ${lasting(-seconds)}` : `${lasting(seconds)} ago`;
+}
+
+export function lasting(seconds) {
   const steps = [[90, 1, "s"], [5400, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "d"]];
-  const [, size, unit] = steps.find(([limit]) => Math.abs(seconds) < limit);
-  const amount = Math.round(Math.abs(seconds) / size);
-  return seconds < 0 ? `in ${amount} ${unit}` : `${amount} ${unit} ago`;
+  const [, size, unit] = steps.find(([limit]) => seconds < limit);
+  return `${Math.round(seconds / size)} ${unit}`;
 }
 
 export const written = (value) => (value === null || value === undefined ? "-" : typeof value === "object" ? JSON.stringify(value) : String(value));

@@ -1,0 +1,261 @@
+"""The panes of one key as the Dataflow paper draws them: over which window and in which epoch each was emitted, and
+where the watermark stood; and the keys of which there are panes.
+
+Only the newest epochs are looked at, and of them only files of panes, so the answer takes as long after 100,000 epochs
+as after a hundred.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import islice
+from operator import and_
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.model.expressions.expr import Expr, col, lit
+from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, render
+from headrace.read.json_values import as_json
+from headrace.read.keys import Given, typed_key
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.read.views.arrow_types import python_rows
+from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.lazy_view import LazyView
+from headrace.read.views.row_files import tables
+from headrace.read.views.sources import OutputFiles
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import UNNAMED
+
+_MOST_ROWS: Final = 500_000
+"""Rows of panes that are looked through for keys; the file in which they end is looked through to its end."""
+
+_WINDOW = (WINDOW_START, WINDOW_END)
+_ABOUT = ("timing", "pane_index", "is_retraction", "epoch", "sequence")
+_NEWEST_FIRST = (
+    f"{WINDOW_END} desc nulls first, {WINDOW_START} desc nulls first, epoch desc, sequence desc"  # NULL: the global end
+)
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """Keys of which the newest epochs have panes: for each the JSON text that ``PaneHistory.of_key`` takes, and a label
+    for people; sorted by label. ``columns``: those of the key. ``has_more``: there may be others.
+    """
+
+    columns: tuple[str, ...]
+    keys: tuple[tuple[str, str], ...]
+    has_more: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {
+            "columns": [*self.columns],
+            "keys": [{"key": key, "label": label} for key, label in self.keys],
+            "has_more": self.has_more,
+        }
+
+
+@dataclass(frozen=True)
+class DrawnPane:
+    """A pane, or the retraction of one, and where it stands in the picture: over its window, from the end of epoch
+    ``after`` to that of ``epoch``, which emitted it. ``after`` is the epoch of the pane before it, of its window or of
+    one that was merged into it; else the epoch before the first that took in elements of the window's time, of any key.
+    """
+
+    start: Instant
+    end: Instant
+    after: int
+    epoch: int
+    timing: str
+    index: int
+    is_retraction: bool
+    values: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value but for the values. The ends of the global window are None."""
+        return {
+            "window_start": None if self.start <= MIN_INSTANT else render(self.start),
+            "window_end": None if self.end >= GLOBAL_WINDOW_END else render(self.end),
+            "after": self.after,
+            "epoch": self.epoch,
+            "timing": self.timing,
+            "pane_index": self.index,
+            "is_retraction": self.is_retraction,
+            "values": dict(self.values),
+        }
+
+
+@dataclass(frozen=True)
+class EpochClock:
+    """When an epoch ran, and what its end moved the watermark of the last aggregation to. ``low`` and ``high``: the
+    event times that it took in, None if none.
+    """
+
+    epoch: int
+    processing_time: Instant
+    watermark: Instant
+    low: Instant | None
+    high: Instant | None
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "EpochClock":
+        """Reads the clocks of ``manifest``. Raises BrokenObjectError."""
+        progress = StoredProgress.of(manifest)
+        outputs = progress.chain.output_watermarks
+        above = (progress.watermark, *outputs)[max(0, len(outputs) - 1)]
+        low, high = progress.min_event_time, progress.max_event_time
+        return cls(manifest.epoch, progress.processing_time, above, low, high)
+
+    def took_in(self, start: Instant, end: Instant) -> bool:
+        """Whether it may have taken in elements of that time."""
+        return self.low is not None and self.high is not None and self.low < end and start <= self.high
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {
+            "epoch": self.epoch,
+            "processing_time": render(self.processing_time),
+            "watermark": render(self.watermark),
+        }
+
+
+@dataclass(frozen=True)
+class KeyPanes:
+    """The panes of one key that the newest epochs emitted, by window, oldest first; the epochs' clocks, oldest first.
+    ``has_more``: panes of older windows were left out.
+    """
+
+    columns: tuple[str, ...]
+    epochs: tuple[EpochClock, ...]
+    panes: tuple[DrawnPane, ...]
+    has_more: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value but for values of panes."""
+        return {
+            "columns": [*self.columns],
+            "epochs": [clock.to_json() for clock in self.epochs],
+            "panes": [pane.to_json() for pane in self.panes],
+            "has_more": self.has_more,
+        }
+
+
+@dataclass(frozen=True)
+class PaneHistory:
+    """The panes of the newest ``limit`` epochs up to ``head``. Raises BrokenObjectError where files are damaged."""
+
+    catalog: Catalog
+    head: Manifest
+    limit: int
+
+    def keys(self, most: int) -> KnownKeys:
+        """The keys that there are, at most ``most``: those with the newest panes. Reads the columns of the key."""
+        types = self._columns.keys
+        if not types:
+            return KnownKeys((), (("null", "all elements"),), has_more=False)
+        files, is_all = self._newest_files()
+        schema = pa.schema([self._columns.schema(View.PANES).field(name) for name in types])
+        labels: dict[str, str] = {}
+        names = {file.path: self._columns.names(View.PANES, epoch) for epoch, file in files}
+        for table in tables(self.catalog.store, [file for _, file in files], schema, names):
+            for row in python_rows(table.group_by([*types]).aggregate([])):
+                labels.setdefault(json.dumps(row, default=as_json, sort_keys=True), _label(row))
+            if len(labels) > most:
+                break
+        newest = sorted([*labels.items()][:most], key=lambda one: one[1])
+        return KnownKeys(tuple(types), tuple(newest), has_more=len(labels) > most or not is_all)
+
+    def of_key(self, key: Given, most: int) -> KeyPanes:
+        """Panes of a key, at most ``most`` rows: whole windows, the newest of them; if the newest alone has more, its
+        newest panes. Raises ExplainError.
+        """
+        named = typed_key(self._columns.keys, key, f"pipeline {self.catalog.pipeline}")
+        conditions: list[Expr] = [col(name) == lit(value) for name, value in named.items()]
+        where = reduce(and_, [col("epoch") >= lit(self._clocks[0].epoch), *conditions])
+        values = (*self._columns.values,)
+        source = OutputFiles(self.catalog, self.head, View.PANES, self._columns, None)
+        view = LazyView("panes", source, self.head, where=where, columns=[*_WINDOW, *_ABOUT, *values])
+        rows = [row for batch in view.batches(order=_NEWEST_FIRST, limit=most + 1) for row in _rows(batch)]
+        return KeyPanes(values, self._clocks, tuple(self._drawn(_whole_windows(rows, most))), len(rows) > most)
+
+    @cached_property
+    def _columns(self) -> ViewColumns:
+        return ViewColumns.from_json(self.head.schema)
+
+    @cached_property
+    def _clocks(self) -> tuple[EpochClock, ...]:
+        newest = islice(self.catalog.ancestry(self.head.snapshot_id), self.limit)
+        return tuple(EpochClock.of(manifest) for manifest in newest)[::-1]
+
+    def _newest_files(self) -> tuple[list[tuple[int, DataFile]], bool]:
+        """Files of panes with the epochs that wrote them, newest first, and whether these are all of the epochs."""
+        files: list[tuple[int, DataFile]] = []
+        rows = 0
+        for record in self.catalog.newest_files(self.head.logs[UNNAMED.panes]):
+            if record.epoch < self._clocks[0].epoch:
+                break
+            for file in record.files:
+                if rows >= _MOST_ROWS:
+                    return files, False
+                assert isinstance(file, DataFile)
+                files.append((record.epoch, file))
+                rows += file.rows
+        return files, True
+
+    def _drawn(self, rows: Iterable[dict[str, Any]]) -> Iterator[DrawnPane]:
+        """The panes of ``rows``, in the order of epochs, and then of windows."""
+        last: dict[tuple[Instant, Instant], int] = {}
+        order = ("epoch", WINDOW_START, WINDOW_END, "sequence")
+        for row in sorted(rows, key=lambda one: tuple(one[name] for name in order)):
+            start, end, epoch = row[WINDOW_START], row[WINDOW_END], row["epoch"]
+            before = [of for (low, high), of in last.items() if start <= low and high <= end]
+            if not row["is_retraction"]:
+                last[start, end] = epoch
+            yield DrawnPane(
+                start=start,
+                end=end,
+                after=min(max(before), epoch - 1) if before else self._before_first(start, end, epoch),
+                epoch=epoch,
+                timing=row["timing"],
+                index=row["pane_index"],
+                is_retraction=row["is_retraction"],
+                values={name: row[name] for name in self._columns.values},
+            )
+
+    def _before_first(self, start: Instant, end: Instant, emitted: int) -> int:
+        """The epoch before the first that took in elements of that time; at the latest that before ``emitted``."""
+        first = next((clock.epoch for clock in self._clocks if clock.took_in(start, end)), emitted)
+        return min(first, emitted) - 1
+
+
+def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows as Python's values, windows as instants."""
+    ends = {WINDOW_START: MIN_INSTANT, WINDOW_END: GLOBAL_WINDOW_END}
+    windows = {name: batch.column(name).cast(pa.int64()).to_pylist() for name in ends}
+    rows = python_rows(batch.drop_columns([*ends]))
+    for name, instants in windows.items():
+        for row, at in zip(rows, instants, strict=True):
+            row[name] = ends[name] if at is None else Instant(at)
+    return rows
+
+
+def _whole_windows(rows: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """At most ``most`` of ``rows``, which are sorted by window, without a window of which rows would be missing, unless
+    that is the only one.
+    """
+    if len(rows) <= most:
+        return rows
+    cut = [rows[most][name] for name in _WINDOW]
+    whole = [row for row in rows[:most] if [row[name] for name in _WINDOW] != cut]
+    return whole or rows[:most]
+
+
+def _label(key: Mapping[str, Any]) -> str:
+    """A key for people."""
+    values = [value if isinstance(value, str) else json.dumps(value, default=as_json) for value in key.values()]
+    return ", ".join(values) if len(values) == 1 else ", ".join(map("{} = {}".format, key, values))
