@@ -10,9 +10,11 @@ from pathlib import Path
 from airflow.sdk import DAG
 
 from headrace.pipeline.deployment.airflow_options import AirflowOptions
-from headrace.pipeline.deployment.regular_runs import Backfill, Retention
+from headrace.pipeline.deployment.regular_runs import Backfill
 from headrace.pipeline.deployment.timetables import Schedule
+from headrace.pipeline.loading.registry import RegisteredFiles
 from headrace.pipeline.schedules import DAG_FAMILIES
+from headrace_airflow.decisions.maintenance_dags import retention_dags, retention_schedule
 from headrace_airflow.families.options import options_of
 from headrace_airflow.roots.root import Root, RootedPipeline
 
@@ -43,7 +45,8 @@ def built(root: Root) -> Built:
                 names.append(rooted.name)
             except Exception as error:  # whatever Airflow says of this one, the others stay
                 broken[rooted.file] = _said(rooted, error)
-    return Built(dags, [*dict.fromkeys(names)], broken)
+    own, refused = _retention_dags(root, files)
+    return Built(dags | own, [*dict.fromkeys(names)], broken | refused)
 
 
 def broken_files(root: Root) -> Mapping[Path, str]:
@@ -68,7 +71,20 @@ def broken_files(root: Root) -> Mapping[Path, str]:
                 dags_of(rooted, families)
             except Exception as error:  # as above
                 broken[rooted.file] = _said(rooted, error)
-    return broken
+    return broken | _retention_dags(root, files)[1]
+
+
+def _retention_dags(root: Root, files: RegisteredFiles) -> tuple[dict[str, DAG], dict[Path, str]]:
+    """The DAGs of retentions with a schedule, and files with a schedule that Airflow refuses."""
+    pipelines = root.rooted(files)
+    made = retention_dags(root, pipelines)
+    dags = {dag.dag_id: dag for dag in made.values() if isinstance(dag, DAG)}
+    refused: dict[Path, str] = {}
+    for rooted in pipelines:
+        schedule = retention_schedule(rooted)
+        if schedule is not None and isinstance(error := made[schedule], Exception):
+            refused[rooted.file] = _said(rooted, error)
+    return dags, refused
 
 
 @dataclass(frozen=True)
@@ -78,7 +94,6 @@ class DagSettings:
     options: AirflowOptions
     schedule: Schedule | None
     backfill: Backfill | None
-    retention: Retention | None
     signals: Sequence[str]
     executor: str
 
@@ -88,9 +103,7 @@ class DagSettings:
         options, pipeline = options_of(rooted), rooted.pipeline
         if options.default_args:
             return None
-        return cls(
-            options, pipeline.schedule, pipeline.backfill, pipeline.retention, pipeline.signals, pipeline.executor
-        )
+        return cls(options, pipeline.schedule, pipeline.backfill, pipeline.signals, pipeline.executor)
 
 
 def _families() -> list[list[str]]:

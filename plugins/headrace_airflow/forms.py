@@ -46,15 +46,11 @@ class Form:
             raise FormError(str(error)) from error
 
     def _check_values(self, values: Mapping[str, Any]) -> None:
-        from headrace.runs.maintenance import keeping
-
         signals = tuple(map(parse_signal, values.get("signals") or ()))
         RunOptions(run_id="form", branch=values.get("branch") or MAIN, signals=signals)
         parse_span(values.get("from") or None, values.get("to") or None)
         if values.get("patch") and values.get("promote") == NEVER:
             raise FormError("a patch is a way to promote, and the form says never to promote: choose one of them")
-        if "keep_last" in values:
-            keeping(values["keep_last"], values.get("keep_for") or None)
         if unknown := {signal.name for signal in signals} - set(self.pipeline.signals):
             raise FormError(
                 f"nothing in {self.pipeline.name} waits for a signal {min(unknown)!r}; it waits for: "

@@ -143,6 +143,12 @@ def warned(context: Mapping[str, Any]) -> None:
         file.writelines(f"{warning}\n" for warning in context["headrace_warnings"])
 
 
+def failed(context: Mapping[str, Any]) -> None:
+    """Write whose retention failed, and by which error, to the file ``FAILED``: what ``on_failure`` may name."""
+    with Path(os.environ["FAILED"]).open("a") as file:
+        file.write(f"{context['headrace_pipeline']} {context['exception'].error.code}\n")
+
+
 _EXPECTED = 'hr.expect("column_values_to_be_between", column="clicks", min_value=1, max_value={most})'
 
 

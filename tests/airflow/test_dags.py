@@ -70,7 +70,7 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A folder with a scheduled pipeline, a file that raises, and one that repeats a name, parsed by Airflow."""
     folder = tmp_path_factory.mktemp("pipelines")
     write_pipeline(folder, "clicks", options='schedule="@hourly"')
-    awaiting = write_pipeline(folder, "awaiting", options='executor="local"')
+    awaiting = write_pipeline(folder, "awaiting", options='executor="local", retention=hr.Retention()')
     nightly = 'backfill=hr.Backfill("0 3 * * *", last="7d", patch=True)'
     nightly += ', retention=hr.Retention(keep_last=7, keep_for="2d 6h")'
     write_pipeline(folder, "corrected", options=nightly)
@@ -99,7 +99,7 @@ def test_every_pipeline_has_three_dags_and_all_have_one_for_each_decision(parsed
     names = ("clicks", "awaiting", "corrected", "aircraft_sessions", "busy_aircraft", "flights_departures")
     families = ("process", "recover", "backfill")
     own = {f"headrace_{name}_{family}" for name in names for family in families}
-    own.add("headrace_corrected_expire")  # its retention has a schedule
+    own.add("headrace_maintain-daily")  # for all whose retention has that schedule
     assert set(parsed["dags"]) == own | {f"headrace_{name}" for name in DECISIONS}
 
 
@@ -140,16 +140,17 @@ def test_a_task_builds_its_own_dag_and_does_not_wait_for_the_files_of_others(tmp
     write_pipeline(tmp_path, "wrong").write_text("# wrong\nraise ZeroDivisionError('a mistake of mine')\n")
     asked = str(tmp_path / "asked")
     (tmp_path / "a_block.py").write_text(f"import time\nopen({asked!r}, 'w').close()\ntime.sleep(300)\n")
-    ours = [f"headrace_clicks_{family}" for family in ("process", "recover", "backfill", "expire")]
+    ours = [f"headrace_clicks_{family}" for family in ("process", "recover", "backfill")]
+    ours.append("headrace_maintain-daily")
     others = ["reports", "headrace_clicks_nothing", "headrace_process"]
     environment = {"HEADRACE_PIPELINES": str(tmp_path), "HEADRACE_IMPORT_LIMIT": "2s"}
-    script = PARSE_FOR.format(ids=[*ours, *others, "headrace_wrong_expire"], asked=asked)
+    script = PARSE_FOR.format(ids=[*ours, *others, "headrace_wrong_process"], asked=asked)
     found = python(script, tmp_path / "airflow", environment)
     assert [found[dag_id]["dags"] for dag_id in ours] == [[dag_id] for dag_id in ours]
     assert [found[dag_id]["errors"] for dag_id in [*ours, *others]] == [{}] * 7
     assert not any(found[dag_id]["asked"] for dag_id in ours)
     assert [found[dag_id]["dags"] for dag_id in others] == [[]] * 3
-    (error,) = found["headrace_wrong_expire"]["errors"].values()
+    (error,) = found["headrace_wrong_process"]["errors"].values()
     assert "there is no pipeline 'wrong'" in error
     assert "wrong.py:2: ZeroDivisionError: a mistake of mine" in error
 
@@ -164,7 +165,7 @@ def test_one_run_at_a_time_and_no_catching_up(parsed: Any) -> None:
 
 def test_what_has_a_schedule_is_scheduled_and_nothing_else(parsed: Any) -> None:
     schedules = {name: dag["schedule"] for name, dag in parsed["dags"].items() if dag["schedule"]}
-    nightly = {"headrace_corrected_backfill": "0 3 * * *", "headrace_corrected_expire": "@daily"}
+    nightly = {"headrace_corrected_backfill": "0 3 * * *", "headrace_maintain-daily": "@daily"}
     assert schedules == {"headrace_clicks_process": "@hourly", **nightly}
     scheduled = {name for name, dag in parsed["dags"].items() if "scheduled" in dag["run_types"]}
     assert scheduled == schedules.keys()
@@ -215,7 +216,7 @@ def test_a_pipeline_that_waits_for_signals_can_be_given_them_in_the_form(parsed:
 
 
 def test_the_form_offers_every_executor_and_names_the_pipelines_own(parsed: Any) -> None:
-    offered = {name: dag["executor"] for name, dag in of_pipelines(parsed).items() if not name.endswith("_expire")}
+    offered = {name: dag["executor"] for name, dag in of_pipelines(parsed).items() if dag["executor"]}
     assert all(offer["enum"] == [None, "spark", "local", "auto"] for offer in offered.values())
     shown = {name: offer["values_display"]["None"] for name, offer in offered.items()}
     assert shown["headrace_clicks_process"] == "as the pipeline says (spark)"
@@ -238,7 +239,7 @@ def test_who_writes_main_holds_the_pool(parsed: Any) -> None:
 
 def test_every_task_is_retried_but_one_that_would_delete_what_it_has_just_marked(parsed: Any) -> None:
     retries = {(name, task["retries"]) for dag in parsed["dags"].values() for name, task in dag["tasks"].items()}
-    assert {name for name, times in retries if times != 2} == {"expire", "maintain"}
+    assert {name for name, times in retries if times != 2} == {"maintain"}
     assert {task["policy"] for dag in parsed["dags"].values() for task in dag["tasks"].values()} == {"TypedRetries"}
 
 
@@ -247,17 +248,6 @@ def test_the_form_of_a_backfill_promotes_as_the_pipeline_says(parsed: Any) -> No
     assert {name: (form["promote"], form["patch"]) for name, form in said.items()} == {
         "clicks": ("at once", False), "corrected": ("at once", True),
     }  # fmt: skip
-
-
-def test_the_form_of_an_expiry_keeps_what_the_pipeline_says(parsed: Any) -> None:
-    defaults = {name: dag["defaults"] for name, dag in parsed["dags"].items() if name.endswith("_expire")}
-    assert defaults["headrace_corrected_expire"] == {
-        "keep_last": 7,
-        "keep_for": "2d 6h",
-        "keep_tags": True,
-        "dry_run": False,
-    }
-    assert {*defaults} == {"headrace_corrected_expire"}
 
 
 def test_what_a_task_imports_is_there_in_the_process_that_it_is_forked_from(tmp_path: Path) -> None:
@@ -270,3 +260,9 @@ def test_what_a_task_imports_is_there_in_the_process_that_it_is_forked_from(tmp_
     assert forked == {"dags": ["headrace_clicks_process"], "heavy": [], "of headrace": []}
     assert served["dags"] == forked["dags"]
     assert "headrace_airflow.families.own" in served["of headrace"], "nothing is forked from an API server"
+
+
+def test_retentions_of_one_schedule_share_a_dag(parsed: Any) -> None:
+    dag = parsed["dags"]["headrace_maintain-daily"]
+    assert (dag["tags"], dag["defaults"]) == (["headrace", "retention"], {"dry_run": False})
+    assert [*dag["tasks"]] == ["maintain"]

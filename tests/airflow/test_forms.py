@@ -12,8 +12,7 @@ pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 CHECK = """
 import json, os, types
 from headrace_airflow.failures import TypedTaskError
-from headrace_airflow.dags import built
-from headrace_airflow.roots.root import Root
+from headrace_airflow.dag_files import asked_for
 from airflow.sdk.bases.operator import ExecutorSafeguard
 ExecutorSafeguard.test_mode = True
 
@@ -31,7 +30,8 @@ def accepted(dag, conf):
 
 def check(family, conf):
     try:
-        return accepted(built(Root.of_environment()).dags[f"headrace_awaiting_{family}"], conf)
+        dags = asked_for()
+        return accepted(dags.get(f"headrace_awaiting_{family}") or dags[f"headrace_{family}"], conf)
     except Exception as error:
         return "trigger", str(error)
 
@@ -41,7 +41,12 @@ print(json.dumps([check(family, conf) for family, conf in json.loads(os.environ[
 WRONG: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "unknown": ("process", {"max_epoch": 3}, "first task", "names 'max_epoch', which this DAG does not know; did you"),
     "meant": ("process", {"max_epoch": 3}, "first task", "did you mean 'max_epochs'? it knows max_epochs, files_per"),
-    "nothing near": ("expire", {"zebra": None}, "first task", "names 'zebra', which this DAG does not know; it knows"),
+    "nothing near": (
+        "recover",
+        {"snapshot": "x", "zebra": None},
+        "first task",
+        "names 'zebra', which this DAG does not know; it knows",
+    ),
     "recover": ("recover", {"snapshot": "x", "snapshots": 1}, "first task", "did you mean 'snapshot'?"),
     "backfill": ("backfill", {"until": "2026-01-01"}, "first task", "does not know; it knows from, to, promote"),
     "order": (
@@ -62,10 +67,10 @@ WRONG: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "newline": ("process", {"branch": "mine\n"}, "trigger", "'mine\\n' does not match"),
     "newline of a backfill": ("backfill", {"branch": "mine\n"}, "trigger", "'mine\\n' does not match"),
     "published": ("process", {"branch": "published"}, "first task", "branch 'published' is what readers see"),
-    "length": ("expire", {"keep_for": "abc"}, "trigger", "'abc' does not match"),
-    "length with a newline": ("expire", {"keep_for": "30d\n"}, "trigger", "does not match"),
-    "unit": ("expire", {"keep_for": "30x"}, "first task", "keep_for='30x' is not a length of time"),
-    "capital": ("expire", {"keep_for": "1M"}, "first task", "keep_for='1M' is not a length of time"),
+    "length": ("maintain", {"keep_for": "abc"}, "trigger", "'abc' does not match"),
+    "length with a newline": ("maintain", {"keep_for": "30d\n"}, "trigger", "does not match"),
+    "unit": ("maintain", {"keep_for": "30x"}, "first task", "keep_for='30x' is not a length of time"),
+    "capital": ("maintain", {"keep_for": "1M"}, "first task", "keep_for='1M' is not a length of time"),
     "number": ("process", {"max_epochs": "3"}, "trigger", "'3' is not of type"),
     "signal": ("process", {"signals": ["og"]}, "first task", "waits for a signal 'og'; it waits for: ask, go"),
     "signal's key": (

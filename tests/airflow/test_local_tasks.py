@@ -58,8 +58,19 @@ land("b.jsonl", 2, "quick")
 land("c.jsonl", 3, "quick")
 execute("process", "process", "quick", files_per_epoch=1)
 publish_audited("quick", os.environ["HEADRACE_ROOT"], last_announced=None, run_id="told")
-done["expired"] = [execute("expire", "expire", "quick", **form) for form in ({"dry_run": True}, {}, {})]
-done["expired without a rule"] = execute("expire", "expire", "quick", keep_for="soon")
+def retained(**form):
+    task = built(Root.of_environment()).dags["headrace_maintain-daily"].get_task("maintain")
+    return task.execute({"params": {"dry_run": False, **form}})
+
+done["expired"] = [retained(dry_run=True), retained(), retained()]
+land("a.jsonl", 1, "lost")
+execute("process", "process", "lost")
+store.write(max(one.path for one in store.list("lost/log/")), b"no entry")
+try:
+    retained()
+except Exception as error:
+    done["one is lost"] = str(error)
+done["failed"] = Path(os.environ["FAILED"]).read_text().splitlines()
 
 from datetime import UTC, datetime, timedelta
 from headrace_snapshots.catalog import Catalog
@@ -105,6 +116,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each task of the story returned or raised, and how many applications it submitted."""
     folder = tmp_path_factory.mktemp("local")
     write_pipeline(folder, "quick", options='executor="auto", retention=hr.Retention(keep_last=1)')
+    told = 'airflow=hr.airflow(on_failure="tests.airflow.subprocesses:failed")'
+    write_pipeline(folder, "lost", options=f'executor="local", retention=hr.Retention(), {told}', most=None)
     write_pipeline(folder, "nightly", options=NIGHTLY, most=None)
     write_pipeline(folder, "early", options=NIGHTLY, most=None)
     write_pipeline(folder, "large", options='executor="auto"', most=None)
@@ -119,6 +132,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     environment = {
         "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "SUBMITTED": str(folder / "submitted"),
+        "FAILED": str(folder / "failed"),
         "HEADRACE_PIPELINES": str(folder),
         "HEADRACE_ROOT": (folder / "root").as_uri(),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
@@ -180,13 +194,19 @@ def test_a_pipeline_under_auto_with_much_to_do_is_submitted(done: Any) -> None:
 
 
 def test_what_one_expiry_marks_the_next_deletes(done: Any) -> None:
-    dry, first, second = (answer["xcom"] for answer in done["expired"])
-    assert (first["kept"], first["marked"]["kinds"]["manifests"]["objects"]) == (1, 2)
-    assert dry == {**first, "dry_run": True}
-    assert second["swept"] == first["marked"]
-    answer = done["expired without a rule"]
-    assert answer["raised"] == "fail"
-    assert answer["message"].startswith("config.form: keep_for='soon' is not a length of time")
+    assert all({*said} == {"quick", "lost"} for said in done["expired"]), "those whose retention has that schedule"
+    dry, first, second = (said["quick"][0].replace("would be", "are") for said in done["expired"])
+    assert dry == first
+    marked = first.partition(" are marked")[0].rpartition(" ")[2]
+    assert int(marked) > 2
+    assert first.startswith("0 objects are deleted")
+    assert second.startswith(f"{marked} objects are deleted")
+    assert first.endswith("; 1 snapshots are kept")
+
+
+def test_whose_retention_fails_is_told_and_the_others_have_their_turn(done: Any) -> None:
+    assert done["one is lost"].startswith("restore.")
+    assert done["failed"] == ["lost restore.damaged_log"]
 
 
 def test_a_run_of_the_schedule_drops_what_failed_nights_have_left(done: Any) -> None:

@@ -35,7 +35,6 @@ UNTOUCHED = {
         "bytes_per_epoch": None, "branch": None, "executor": None, "reason": None,
     },
     "recover": {"when": "when approved", "executor": None, "reason": None},
-    "expire": {"keep_last": 100, "keep_for": None, "keep_tags": True, "dry_run": False},
 }  # fmt: skip
 """What a form says that nobody has touched."""
 
@@ -125,7 +124,7 @@ def test_a_triggerer_listens_no_more_than_the_others(airflow: LocalAirflow) -> N
     assert {address for address in found if not ip_address(address.split()[0]).is_loopback} == set()
 
 
-@pytest.mark.parametrize("family", ["process", "backfill", "expire"])
+@pytest.mark.parametrize("family", ["process", "backfill"])
 def test_a_form_that_nobody_has_touched_is_a_run(airflow: LocalAirflow, ui: AirflowUi, family: str) -> None:
     if family == "process":
         land(open_store(airflow.root), "clicks", "a.jsonl", range(10))
@@ -181,12 +180,6 @@ def test_a_filled_form_of_a_recovery(airflow: LocalAirflow, ui: AirflowUi) -> No
     assert (run.tasks["rehearse"], run.tasks["recover"]) == ("success", "skipped")
 
 
-def test_a_filled_form_of_an_expiry(airflow: LocalAirflow, ui: AirflowUi) -> None:
-    filled = {"Keep the last": 5, "Keep for": "2d 6h", "Keep tags": False, "Dry run": True}
-    conf, _ = submitted(airflow, ui, "expire", filled)
-    assert conf == {"keep_last": 5, "keep_for": "2d 6h", "keep_tags": False, "dry_run": True}
-
-
 def test_the_form_that_looks_after_all_pipelines(airflow: LocalAirflow, ui: AirflowUi) -> None:
     airflow.api.wait_for_dag("headrace_maintain", _DAG_SECONDS)
     filled = {"Pipeline": "clicks", "Keep the last": 5, "Keep for": "2d", "Keep tags": "no", "Deep": True}
@@ -200,13 +193,15 @@ def test_the_form_that_looks_after_all_pipelines(airflow: LocalAirflow, ui: Airf
         wait_for_success(airflow.api, "headrace_maintain", run["dag_run_id"], _RUN_SECONDS)
         assert "nothing is missing" in "\n".join(airflow.api.log("headrace_maintain", run["dag_run_id"], "maintain"))
     assert run["conf"]["keep_tags"] == "no"
+    form = TriggerForm(ui, "headrace_maintain")
+    form.fill({"Keep for": "abc"})
+    assert "'abc' does not match" in form.refused()
 
 
 @pytest.mark.parametrize(
     ("family", "filled", "said"),
     [
         ("process", {"Branch": "not a name"}, "'not a name' does not match"),
-        ("expire", {"Keep for": "abc"}, "'abc' does not match"),
         ("recover", {"Snapshot": "two words"}, "'two words' does not match"),
     ],
 )

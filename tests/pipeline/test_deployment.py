@@ -9,6 +9,7 @@ import headrace as hr
 from headrace.errors import PipelineError
 from headrace.pipeline.deployment.airflow_options import AirflowOptions
 from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.schedules import owner_of, retention_dag_id
 
 CLICKS = hr.json("landing/clicks", {"user": str, "at": datetime}).event_time("at", bound="1m")
 
@@ -47,7 +48,20 @@ def test_backfills_and_retention_have_schedules_in_zones_too() -> None:
     assert found.backfill.schedule == zoned
     (checked,) = hr.check(found).pipelines
     assert checked.dags["headrace_clicks_backfill"] == "0 3 * * * in Europe/Berlin"
-    assert checked.dags["headrace_clicks_expire"] == "6:00:00"
+    assert [each for each in checked.dags.items() if "maintain" in each[0]] == [
+        (retention_dag_id(timedelta(hours=6)), "6:00:00")
+    ]
+
+
+def test_retentions_of_different_schedules_have_different_dags_and_of_equal_ones_the_same() -> None:
+    zoned = hr.cron("0 4 * * *", zone="Europe/Berlin")
+    ids = [
+        retention_dag_id(each) for each in ("@daily", "0 4 * * *", "0 4 * * 1", zoned, timedelta(hours=4), "0 4 * * *")
+    ]
+    assert len({*ids}) == 5
+    assert (ids[0], ids[1]) == ("headrace_maintain-daily", ids[5])
+    assert retention_dag_id("@daily", "sales") == "headrace_sales.maintain-daily"
+    assert all(owner_of(each) is None for each in ids)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,8 @@ class Maintenance:
         catalog = Catalog(open_store(root), pipeline.name)
         check_root(catalog.store)
         handle = PipelineHandle(catalog)
-        if not catalog.known_head().refs:
+        head = catalog.known_head()
+        if head.is_whole and not head.refs:  # of a damaged log expiry and check say what is wrong
             yield "it has not run yet: nothing is stored"
             return
         has_rule = pipeline.retention is not None or self.is_named or self.keep_last

@@ -13,7 +13,7 @@ from headrace.model.suggestions import keywords
 from headrace.pipeline.loading.folders import imported
 from headrace.pipeline.loading.registry import Registered, UnknownPipelineError, in_file, registered_files, resolve
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.schedules import DAG_FAMILIES, dag_id
+from headrace.pipeline.schedules import DAG_FAMILIES, dag_id, retention_dag_id
 from headrace.pipeline.sources import SparkFunction
 
 
@@ -144,12 +144,14 @@ def checked(pipeline: Pipeline, file: Path | None = None, root: str = "") -> Che
 
 
 def _described(pipeline: Pipeline, file: Path | None, root: str) -> CheckedPipeline:
-    beside = {"backfill": pipeline.backfill, "expire": pipeline.retention}
-    own = {family: regular.schedule for family, regular in beside.items() if regular is not None}
+    backfill = None if pipeline.backfill is None else pipeline.backfill.schedule
     schedules = {
-        name: str(schedule) for name, schedule in {"process": pipeline.schedule, **own}.items() if schedule is not None
+        family: str(schedule)
+        for family, schedule in {"process": pipeline.schedule, "backfill": backfill}.items()
+        if schedule is not None
     }
-    families = [name for name in DAG_FAMILIES.names() if name != "expire" or name in schedules]
+    retention = None if pipeline.retention is None else pipeline.retention.schedule
+    of_all = {} if retention is None else {retention_dag_id(retention, root): str(retention)}
     return CheckedPipeline(
         pipeline.name,
         file,
@@ -157,7 +159,7 @@ def _described(pipeline: Pipeline, file: Path | None, root: str) -> CheckedPipel
         pipeline.executor,
         describe(pipeline),
         graph(pipeline),
-        {dag_id(pipeline.name, family, root): schedules.get(family) for family in families},
+        {**{dag_id(pipeline.name, family, root): schedules.get(family) for family in DAG_FAMILIES.names()}, **of_all},
         [*_problems(pipeline)],
         [*notes(pipeline)],
     )

@@ -4,6 +4,7 @@ Checked without Airflow.
 
 import re
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.entry_points import EntryPointGroup
@@ -20,12 +21,15 @@ DAG_FAMILIES: "Final[EntryPointGroup[DagFamily]]" = EntryPointGroup(
         "process": "headrace_airflow.families.own:PROCESS",
         "recover": "headrace_airflow.families.own:RECOVER",
         "backfill": "headrace_airflow.families.own:BACKFILL",
-        "expire": "headrace_airflow.families.own:EXPIRE",
     },
 )
 """The DAGs that each pipeline has, by name; its schedule is that of the first. Only Airflow imports them."""
 
+MAINTAIN: Final = "maintain"
+"""What the DAG is called that looks after all pipelines; those for schedules of retentions begin with it."""
+
 _DAG_PREFIX: Final = "headrace_"
+_RETENTION_PREFIX: Final = f"{MAINTAIN}-"  # no name of a pipeline has a dash
 _DOT: Final = "."
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
@@ -108,6 +112,23 @@ def owner_of(dag_id: str) -> DagOwner | None:
         if (pipeline := name.removesuffix(f"_{family}")) not in {"", name}:
             return DagOwner(root, pipeline, family)
     return None
+
+
+def retention_dag_name(schedule: object) -> str:
+    """What the DAG is called, without the prefix, that applies all retentions with this schedule."""
+    text = str(schedule)
+    words = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")
+    return _RETENTION_PREFIX + (words if text in PRESETS else f"{words}-{sha256(text.encode()).hexdigest()[:6]}")
+
+
+def is_retention(name: str) -> bool:
+    """Whether ``retention_dag_name`` gives such a name."""
+    return name.startswith(_RETENTION_PREFIX)
+
+
+def retention_dag_id(schedule: object, root: str = "") -> str:
+    """The id of that DAG under a root of that name."""
+    return f"{_DAG_PREFIX}{root}{_DOT if root else ''}{retention_dag_name(schedule)}"
 
 
 def check_schedule(schedule: object) -> str | None:

@@ -1,16 +1,14 @@
 """The DAGs of decisions: one for each kind, whatever the number of pipelines, so that the list of DAGs stays short."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from typing import Any, Final
 
 from airflow.sdk import DAG, Param, chain
-from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
-from headrace.pipeline.schedules import split_id
+from headrace.pipeline.schedules import MAINTAIN, is_retention, split_id
+from headrace_airflow.decisions.building import new_root_dag
 from headrace_airflow.decisions.kinds import KINDS, Decision
-from headrace_airflow.decisions.maintain import MaintainOperator
+from headrace_airflow.decisions.maintenance_dags import maintain_dag, retention_dag
 from headrace_airflow.decisions.operators import (
     REHEARSE,
     ApproveOperator,
@@ -19,17 +17,11 @@ from headrace_airflow.decisions.operators import (
     RehearsalOperator,
 )
 from headrace_airflow.decisions.reasons import APPROVE
-from headrace_airflow.failures import RETRIES
-from headrace_airflow.families.form_of_dag import has_form
-from headrace_airflow.forms import LENGTH_PATTERN
 from headrace_airflow.roots.root import Root
 
 PROMOTE: Final = "promote"
-MAINTAIN: Final = "maintain"
 _KINDS: Final = {kind.name: kind for kind in KINDS}
 _NAMES: Final = (*_KINDS, PROMOTE, MAINTAIN)
-_COMMANDS: Final = {MAINTAIN: "`headrace expire` and `headrace fsck`"}
-_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def decision_dags(root: Root, pipelines: Sequence[str]) -> dict[str, DAG]:
@@ -41,16 +33,16 @@ def decision_dags(root: Root, pipelines: Sequence[str]) -> dict[str, DAG]:
 def decision_of(dag_id: str) -> tuple[str, str] | None:
     """The name of the root and the kind of decision that a DAG id names; None where it names none."""
     split = split_id(dag_id)
-    return split if split is not None and split[1] in _NAMES else None
+    return split if split is not None and (split[1] in _NAMES or is_retention(split[1])) else None
 
 
 def decision_dag(root: Root, name: str) -> DAG:
     """The DAG of that kind for one of its tasks, for which the form has been checked."""
-    return _built(root, name, None)
+    return retention_dag(root, name) if is_retention(name) else _built(root, name, None)
 
 
 def _built(root: Root, name: str, pipelines: Sequence[str] | None) -> DAG:
-    own = {PROMOTE: _promote_dag, MAINTAIN: _maintain_dag}.get(name)
+    own = {PROMOTE: _promote_dag, MAINTAIN: maintain_dag}.get(name)
     dag = _decision_dag(root, _KINDS[name], pipelines) if own is None else own(root, pipelines)
     dag.validate()  # type: ignore[no-untyped-call]
     return dag
@@ -58,7 +50,7 @@ def _built(root: Root, name: str, pipelines: Sequence[str] | None) -> DAG:
 
 def _decision_dag(root: Root, kind: Decision, pipelines: Sequence[str] | None) -> DAG:
     params = {"pipeline": _pipeline(pipelines), **kind.params(), "reason": _reason(required=kind.needs_reason)}
-    with _dag(root, kind.name, kind.about, params) as dag:
+    with new_root_dag(root, kind.name, kind.about, params, command=f"`headrace {kind.name}`") as dag:
         DecisionOperator(task_id=kind.name, root=root, decision=kind, names=tuple(params))
     return dag
 
@@ -85,7 +77,7 @@ def _promote_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
         ),
         "reason": _reason(required=False),
     }
-    with _dag(root, PROMOTE, about, params) as dag:
+    with new_root_dag(root, PROMOTE, about, params, command="`headrace promote`") as dag:
         chain(
             RehearsalOperator(task_id=REHEARSE, root=root, names=tuple(params)),
             ApproveOperator(
@@ -94,77 +86,6 @@ def _promote_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
             PromoteOperator(task_id="promote", root=root),
         )
     return dag
-
-
-def _maintain_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
-    about = (
-        "Look after what one pipeline has stored, or all: let old snapshots go, with all that only they need, and "
-        "check that everything is there that snapshots, readers and runs need. Each run deletes what the one before "
-        "it marked, so readers have time until then, and a failed run is not tried again at once. It runs beside all "
-        "others."
-    )
-    choice: dict[str, Any] = {} if pipelines is None else {"enum": [None, *pipelines]}
-    params = {
-        "pipeline": Param(
-            None,
-            type=["null", "string"],
-            title="Pipeline",
-            description="Empty: all. Of those without a retention nothing expires then, unless you say what to keep.",
-            **choice,
-        ),
-        "expire": _switch("Expire", "Let old snapshots go.", on=True),
-        "keep_last": Param(
-            None,
-            type=["null", "integer"],
-            minimum=1,
-            title="Keep the last",
-            description="How many of the newest published snapshots to keep. Empty: as the pipeline says, else 100.",
-        ),
-        "keep_for": Param(
-            None,
-            type=["null", "string"],
-            pattern=LENGTH_PATTERN,
-            title="Keep for",
-            description="Also keep snapshots younger than this, such as 30d. Empty: as the pipeline says.",
-        ),
-        "keep_tags": Param(
-            "as the pipeline says",
-            type="string",
-            enum=["as the pipeline says", "yes", "no"],
-            title="Keep tags",
-            description="Whether tagged snapshots stay; else the tags of those that expire are dropped.",
-        ),
-        "check": _switch("Check", "Look whether everything is there.", on=True),
-        "deep": _switch("Deep", "When checking, read data files, too, and compare their checksums."),
-        "repair": _switch("Repair", "When checking, make again what can be; have what no snapshot ever named deleted."),
-        "dry_run": _switch("Dry run", "Only say in the log what would happen."),
-    }
-    with _dag(root, MAINTAIN, about, params) as dag:
-        MaintainOperator(task_id="maintain", root=root, names=tuple(params), retries=0)
-    return dag
-
-
-def _switch(title: str, description: str, *, on: bool = False) -> Param:
-    return Param(on, type="boolean", title=title, description=description)
-
-
-@contextmanager
-def _dag(root: Root, name: str, about: str, params: dict[str, Any]) -> Iterator[DAG]:
-    command = _COMMANDS.get(name, f"`headrace {name}`")
-    dag = DAG(
-        dag_id=root.named(name),
-        description=about,
-        doc_md=f"{about}\n\nThe same on the command line: {command}.",
-        schedule=None,
-        start_date=_START,
-        catchup=False,
-        default_args=RETRIES,
-        tags=["headrace", "decision", *root.tags],
-        allowed_run_types=[DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
-        auto_register=False,  # the file in dags/ names them
-    )
-    with has_form(dag, params):
-        yield dag
 
 
 def _pipeline(pipelines: Sequence[str] | None) -> Param:

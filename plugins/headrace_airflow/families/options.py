@@ -66,7 +66,7 @@ def timetable(schedule: Schedule | None, rooted: RootedPipeline) -> Any:
         case FileSchedule(poll_interval, or_at):
             return _events([landed(rooted, poll_interval)], or_at)
         case CronSchedule() | timedelta():
-            return _times(schedule)
+            return times(schedule)
     return schedule
 
 
@@ -78,10 +78,11 @@ def _asset(uri: str, root: Root) -> Asset:
 
 
 def _events(assets: list[Asset], or_at: Times | None) -> Any:
-    return assets if or_at is None else AssetOrTimeSchedule(assets=assets, timetable=_times(or_at))
+    return assets if or_at is None else AssetOrTimeSchedule(assets=assets, timetable=times(or_at))
 
 
-def _times(schedule: Times) -> Any:
+def times(schedule: Times) -> Any:
+    """What Airflow takes as a schedule by times."""
     if isinstance(schedule, CronSchedule):
         return CronTriggerTimetable(schedule.expression, timezone=schedule.zone)
     if isinstance(schedule, timedelta):

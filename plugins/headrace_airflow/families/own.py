@@ -1,5 +1,4 @@
-"""Headrace's own families of DAGs: process what has landed, recover from an older snapshot, backfill a range or all,
-and let what is old expire.
+"""Headrace's own families of DAGs: process what has landed, recover from an older snapshot, backfill a range or all.
 
 Built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
 """
@@ -24,8 +23,7 @@ from headrace_airflow.families.recovery_tasks import (
     RecoverOperator,
     RehearseRecoveryOperator,
 )
-from headrace_airflow.forms import END, LENGTH_PATTERN, Form
-from headrace_airflow.maintenance import ExpireOperator
+from headrace_airflow.forms import END, Form
 from headrace_airflow.operators import AuditOperator
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.publishing import PublishOperator
@@ -216,47 +214,9 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
     return dag
 
 
-def expire_dag(rooted: RootedPipeline) -> DAG | None:
-    """Let old snapshots go, with all that only they need, and what killed runs left behind.
-
-    Each run deletes what the run before it marked: readers have time until then. So a failed run is not tried again at
-    once; the next one continues where it stopped. It runs beside all others, and holds no pool.
-    """
-    pipeline, regular = rooted.pipeline, rooted.pipeline.retention
-    if regular is None or regular.schedule is None:  # headrace_maintain does it, for all of them
-        return None
-    params = {
-        "keep_last": Param(
-            regular.keep_last,
-            type="integer",
-            minimum=1,
-            title="Keep the last",
-            description="How many of the newest published snapshots to keep.",
-        ),
-        "keep_for": Param(
-            None if regular.keep_for is None else render_duration(regular.keep_for),
-            type=["null", "string"],
-            pattern=LENGTH_PATTERN,
-            title="Keep for",
-            description="Also keep snapshots younger than this, such as 30d. Empty: no others.",
-        ),
-        "keep_tags": Param(
-            regular.keep_tags,
-            type="boolean",
-            title="Keep tags",
-            description="Keep tagged snapshots; else the tags of those that expire are dropped.",
-        ),
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Only say what would happen."),
-    }
-    with new_dag(rooted, "expire", expire_dag.__doc__, schedule=regular.schedule, params=params) as dag:
-        ExpireOperator(task_id="expire", rooted=rooted, form=Form(pipeline, tuple(params)), retries=0)
-    return dag
-
-
 PROCESS: Final = DagFamily(process_dag)
 RECOVER: Final = DagFamily(recover_dag)
 BACKFILL: Final = DagFamily(backfill_dag)
-EXPIRE: Final = DagFamily(expire_dag)
 
 
 def _size_params() -> dict[str, Any]:
