@@ -13,6 +13,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow
 from tests.airflow.runs import wait_for_success, wait_until_asked
+from tests.airflow.test_end_to_end import land
 from tests.browser.accessibility import problems
 from tests.browser.airflow_ui import AirflowUi
 from tests.browser.deployment import ROLES, look_at
@@ -231,6 +232,7 @@ def test_a_promotion_waits_for_a_person_who_has_seen_the_rows(airflow: LocalAirf
 
 
 def test_a_run_from_the_page_has_a_page_of_its_own(airflow: LocalAirflow, admin: AirflowUi) -> None:
+    land(open_store(airflow.root), "visits", "page.jsonl", range(30, 32))
     admin.go(f"dags/headrace_visits_process/{_TAB}")
     admin.click("//button[text()='Process now']")
     admin.click("//button[text()='Confirm']")
