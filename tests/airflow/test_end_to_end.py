@@ -145,7 +145,9 @@ def test_runs_hand_over_state_and_announce_what_they_publish(airflow: LocalAirfl
     assert "executor local: asked for" in log(airflow.api, first, "process")
     assert "audit of (the beginning, " in log(airflow.api, first, "audit")
     (event,) = airflow.api.asset_events(first.dag_id, first.run_id)
-    assert set(event) == {"epoch", "snapshot", "counts", "watermark"}
+    assert set(event) == {"epoch", "snapshot", "counts", "watermark", "page"}
+    page = f"/dags/headrace_clicks_process/plugin/headrace_dag?view=history&snapshot={event['snapshot']}"
+    assert event["page"].endswith(page)
     assert event["epoch"] == 0
     assert event["watermark"] == "2026-11-20T00:08:00Z"
 

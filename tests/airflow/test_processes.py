@@ -239,9 +239,10 @@ def test_a_run_ends_when_whoever_supervises_its_task_is_killed() -> None:
 WAITING_TASK = """
 import subprocess, sys
 from headrace_airflow.processes import Supervised
+supervised = Supervised(lambda: application.kill())  # before anybody hears that the application runs
 application = subprocess.Popen([sys.executable, "-c", sys.argv[1]], start_new_session=True)
 try:
-    with Supervised(application.kill):
+    with supervised:
         application.wait()
 except Exception as error:
     print(type(error).__name__, flush=True)

@@ -14,12 +14,14 @@ import headrace as hr
 from headrace import Deduplicate, Output, Pipeline, col, count, expect
 from headrace.audit.store import AuditFailedError
 from headrace.errors import HeadraceError
+from headrace.observe.pane_history import PaneHistory
 from headrace.pipeline.pipeline import SeveralOutputsError
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.runs import process as processing
 from headrace.runs.continuation import ChangedPipelineError
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing.promotion import cut_over
+from headrace.runs.reporting.summary import summarize
 from headrace_snapshots.format import codec
 from headrace_snapshots.format.codec import NewerFormatError
 from headrace_snapshots.format.manifest import Manifest
@@ -205,6 +207,18 @@ def test_a_changed_output_is_computed_again_by_a_backfill(executor: Executed, ch
     land(tmp_path, 3, 4)
     assert executor.process(changed, tmp_path.as_uri(), RunOptions("on", publish=True)).counts["input_files"] == 1
     check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
+
+
+def test_a_summary_is_due_when_the_first_output_is(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path, 0, 2)
+    executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
+    head = line(catalog_of(tmp_path))[-1]
+    due = [seen_by(head, name).progress["next_event_time_deadline"] for name in SHOP.outputs]
+    assert len({*due}) > 1
+    summary = summarize(catalog_of(tmp_path))
+    assert (summary.fires_after, summary.fires_at) == (min(one for one in due if one is not None), None)
+    with pytest.raises(UnknownOutputError, match="hourly"):
+        PaneHistory(catalog_of(tmp_path), head, 10)
 
 
 def test_a_column_is_renamed_in_one_output(executor: Executed, tmp_path: Path) -> None:

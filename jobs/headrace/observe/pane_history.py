@@ -29,6 +29,7 @@ from headrace.read.views.sources import OutputFiles
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import seen_by
 from headrace_snapshots.format.table_names import UNNAMED
 
 _MOST_ROWS: Final = 500_000
@@ -147,11 +148,16 @@ class KeyPanes:
 
 @dataclass(frozen=True)
 class PaneHistory:
-    """The panes of the newest ``limit`` epochs up to ``head``. Raises BrokenObjectError where files are damaged."""
+    """The panes of the newest ``limit`` epochs up to ``head``. Raises BrokenObjectError where files are damaged, and
+    UnknownOutputError for a pipeline with several outputs.
+    """
 
     catalog: Catalog
     head: Manifest
     limit: int
+
+    def __post_init__(self) -> None:
+        seen_by(self.head, UNNAMED.output)  # which says what to name where there are several outputs
 
     def keys(self, most: int) -> KnownKeys:
         """The keys that there are, at most ``most``: those with the newest panes. Reads the columns of the key."""

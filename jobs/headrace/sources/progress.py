@@ -230,6 +230,11 @@ class EpochClocks:
         """A lower bound of the processing time at which some chain wants its next activation, NEVER if none does."""
         return min(clocks.due_time for clocks in self.chains.values())
 
+    @property
+    def due_event(self) -> Instant:
+        """A lower bound of the event time at which some chain wants its next activation, NEVER if none does."""
+        return min(clocks.due_event for clocks in self.chains.values())
+
 
 @dataclass(frozen=True)
 class PipelineProgress(EpochClocks):

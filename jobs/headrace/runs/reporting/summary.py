@@ -285,8 +285,8 @@ def _of_main(manifest: Manifest) -> dict[str, Any]:
         "newest_event_time": None if progress.newest is None else render(progress.newest),
         "held_back_by": None if held is None else _SPLIT.join(part for part in (held.input, held.split) if part),
         "held_since": None if held is None or held.since is None else render(held.since),
-        "fires_at": _due(progress.chain.due_time),
-        "fires_after": _due(progress.chain.due_event),
+        "fires_at": _due(progress.due_time),
+        "fires_after": _due(progress.due_event),
         "state_rows": sum(file.rows for file in files),
         "state_bytes": sum(file.bytes for file in files),
     }
