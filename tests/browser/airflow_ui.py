@@ -4,7 +4,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
-from selenium.common.exceptions import ElementClickInterceptedException, StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
@@ -15,7 +19,7 @@ T = TypeVar("T")
 
 _SECONDS = 60
 _DIALOG = "//*[@role='dialog'][@aria-modal='true'][.//h2]"
-_CHANGES = (StaleElementReferenceException, ElementClickInterceptedException)
+_CHANGES = (StaleElementReferenceException, ElementClickInterceptedException, ElementNotInteractableException)
 """What the page does while it is still being drawn."""
 
 
@@ -95,7 +99,7 @@ class TriggerForm:
             elif self._has(f"{field}//input[@role='combobox']"):
                 self._option(field, str(value))
             else:
-                self._write(self._ui.find(f"{field}//input"), str(value))
+                self._write_into(f"{field}//input", str(value))
 
     def required(self) -> list[str]:
         """Labels of the fields that the form says must be filled."""
