@@ -138,6 +138,7 @@ def test_methods_print_nothing_and_a_listener_is_told(tmp_path: Path, capfd: pyt
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # it may come between open and with
 def test_an_interrupt_ends_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
     clicks = opened(land(tmp_path, "ann", "bob"))
 
