@@ -7,10 +7,12 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/headrace-ready
 STORE ?= local
-# Processes of tests beside each other on two cores, a file to one of them, in the order of tests/conftest.py: most wait
+# Processes of tests beside each other on two cores, a file to one of them, in the order of tests/schedule.py: most wait
 # for others (Airflow, clusters). The quick ones do not.
 BESIDE := -n 4 --dist loadfile --no-loadscope-reorder
 BESIDE_QUICK := -n 2 --dist loadfile --no-loadscope-reorder
+# Where few tests are quick, and importing takes long
+NOT_QUICK := browser cluster sinks conformance/test_paper_figures.py simulation/test_abs_figures.py
 # As setup finds it: on PATH, or what it has installed
 UV = $(or $(shell command -v uv),.headrace/uv/bin/uv)
 # A file system in memory, where there is one: on a disk the quick tests wait for it a quarter of their time
@@ -20,7 +22,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup screenshots demo up down minio minio-stop archive diagrams figures bench-abs test test-unit test-browser test-topology test-long fuzz kills airflow-kills exhaustive mutations dist images test-images images-remove check fmt docs clean
+.PHONY: help setup screenshots demo up down minio minio-stop kafka kafka-stop kafka-kills archive diagrams figures bench-abs test test-unit test-browser test-connectors test-topology test-long fuzz kills airflow-kills exhaustive mutations dist images test-images images-remove check fmt docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -40,15 +42,25 @@ demo: $(READY) ## Land real flights, run both pipelines under a real Airflow, sh
 up: $(READY) ## Start Airflow on loopback and leave it running
 	$(BIN)/python -m scripts.up
 
-down: $(READY) ## Stop what `make up` and `make minio` started
+down: $(READY) ## Stop what `make up`, `make minio` and `make kafka` started
 	$(BIN)/python -m scripts.down
 	$(BIN)/python -m scripts.minio_server stop
+	$(BIN)/python -m scripts.kafka stop
 
 minio: $(READY) ## Get MinIO (PATH, cache, or go install), start it on loopback and leave it running
 	$(BIN)/python -m scripts.minio_server start
 
 minio-stop: $(READY) ## Stop the MinIO that `make minio` started
 	$(BIN)/python -m scripts.minio_server stop
+
+kafka: $(READY) ## Get Kafka's jars (Maven), start a broker on loopback and leave it running
+	$(BIN)/python -m scripts.kafka start
+
+kafka-stop: $(READY) ## Stop the broker that `make kafka` started
+	$(BIN)/python -m scripts.kafka stop
+
+kafka-kills: $(READY) ## Kill landers, runs and the broker under a topic that gets records meanwhile; each counts once (KILLS=100, SEED=1)
+	HEADRACE_KAFKA_KILLS=$(or $(KILLS),100) HEADRACE_KILLS_SEED=$(or $(SEED),1) $(BIN)/pytest -s --timeout=0 tests/sources/test_kafka_kills.py
 
 archive: $(READY) ## Build the class-data archive that halves the start of Spark's JVM, if setup could not
 	$(BIN)/python -m scripts.spark_archive
@@ -64,18 +76,21 @@ bench-abs: $(READY) ## What snapshots cost the engine: 100 million rows in 1 to 
 	$(BIN)/python -m benchmarks.abs --out docs/figures/abs_measured.json $(ARGS)
 	$(BIN)/python -m scripts.abs_figures --draw-only
 
-screenshots: $(READY) ## Take the pictures of the pages in Airflow's UI for the documentation (needs Chromium; 2 min)
-	$(BIN)/python -m scripts.screenshots
+screenshots: $(READY) ## Take the pictures of the pages in Airflow's UI, light and dark; those of the documentation go to docs (ARGS="NAME...": only these; needs Chromium; 3 min)
+	$(BIN)/python -m scripts.screenshots $(ARGS)
 
-test: $(READY) ## All tests (BROWSER=1: with those of test-browser; ARGS="..." goes to pytest)
-	$(BIN)/pytest -m "not topology$(if $(BROWSER),, and not browser)" $(or $(ARGS),$(BESIDE))
+test: $(READY) ## All tests (BROWSER=1, CONNECTORS=1: with those of test-browser, of test-connectors; ARGS="..." goes to pytest)
+	$(BIN)/pytest -m "not topology$(if $(BROWSER),, and not browser)$(if $(CONNECTORS),, and not connectors)" $(or $(ARGS),$(BESIDE))
 
 test-unit: $(READY) ## The quick tests: no Spark, no S3, no Airflow, nothing slow, fewer random examples
-	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -m "not spark and not s3 and not airflow and not slow" --hypothesis-profile=unit $(or $(ARGS),$(BESIDE_QUICK))
+	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -m "not spark and not s3 and not airflow and not connectors and not slow" $(NOT_QUICK:%=--ignore=tests/%) --hypothesis-profile=unit $(or $(ARGS),$(BESIDE_QUICK))
 
 test-browser: $(READY) ## Every form of every DAG, submitted in a real browser to a real Airflow (needs Chromium; 6 min)
 	$(BIN)/python -m scripts.chromium
 	$(BIN)/pytest tests/browser $(ARGS)
+
+test-connectors: $(READY) ## Sinks and sources on their servers: PostgreSQL, MinIO, Iceberg's REST catalog, Kafka (3 min)
+	$(BIN)/pytest -m connectors $(or $(ARGS),$(BESIDE))
 
 test-topology: $(READY) ## What the compose file describes, from packages: PostgreSQL, MinIO, a Spark cluster, Airflow; one DAG run (3 min)
 	$(BIN)/pytest tests/cluster/test_topology.py
@@ -86,18 +101,18 @@ test-long: $(READY) ## Real runs with expiry: what they leave and cost stays the
 fuzz: $(READY) ## Every test of random examples, with fresh ones: pipelines on all executors, whole, in parts, in runs over files, ... (EXAMPLES=1000)
 	HEADRACE_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/pytest --timeout=0 -m hypothesis
 
-kills: $(READY) ## Kill runs at every effect of a commit and at random times, and stop writers across another's commits (KILLS=1000, STOPS=100, SEED=1; STORE=s3: on MinIO; EXECUTOR=spark: 100 kills of driver, JVM, Python worker, and of a cluster's executors and workers)
+kills: $(READY) ## Kill runs at every effect of a commit and at random times, and stop writers across another's commits (KILLS=1000, STOPS=100, SEED=1; SCENARIOS=parked,moves: only these; STORE=s3: on MinIO; EXECUTOR=spark: 100 kills of driver, JVM, Python worker, and of a cluster's executors and workers)
 ifeq ($(EXECUTOR),spark)
 	HEADRACE_SPARK_KILLS=$(or $(KILLS),100) HEADRACE_KILLS_SEED=$(or $(SEED),1) $(BIN)/pytest -s --timeout=0 tests/faults/test_spark_kills.py
 else
-	HEADRACE_KILLS=$(or $(KILLS),1000) HEADRACE_STOPS=$(or $(STOPS),100) HEADRACE_KILLS_SEED=$(or $(SEED),1) $(BIN)/pytest -s --timeout=0 tests/faults/test_kills.py -k "$(STORE) or protocol or stored"
+	HEADRACE_KILLS=$(or $(KILLS),1000) HEADRACE_STOPS=$(or $(STOPS),100) HEADRACE_KILLS_SEED=$(or $(SEED),1) HEADRACE_KILLS_SCENARIOS=$(SCENARIOS) $(BIN)/pytest -s --timeout=0 tests/faults/test_kills.py -k "$(STORE) or protocol or stored"
 endif
 
-airflow-kills: $(READY) ## Kill scheduler, API server, supervisors, tasks, drivers and JVMs of a real Airflow in every family of DAGs; clear, mark (KILLS=30, SEED=1; 30 min)
+airflow-kills: $(READY) ## Kill scheduler, API server, supervisors, tasks, drivers, JVMs and Python workers of a real Airflow in every family of DAGs; clear, mark, delete runs, change the pool (KILLS=30, SEED=1; 30 min)
 	HEADRACE_AIRFLOW_KILLS=$(or $(KILLS),30) HEADRACE_KILLS_SEED=$(or $(SEED),1) $(BIN)/pytest -s --timeout=0 tests/airflow/test_seeded_kills.py
 
-exhaustive: $(READY) ## What CI does a part of: all interleavings of catalog users in larger bounds; each kind of damage to each kind of object (1 h)
-	HEADRACE_INTERLEAVINGS=all HEADRACE_CORRUPTIONS=all $(BIN)/pytest --timeout=0 tests/snapshots/test_interleavings.py tests/faults/test_corruption.py tests/read/test_pruning.py tests/kernel/test_equal_hashes.py tests/reference/test_windows.py tests/simulation/test_properties.py
+exhaustive: $(READY) ## What CI does a part of: all interleavings of catalog users in larger bounds; each kind of damage to each kind of object; files that change at each moment (1 h)
+	HEADRACE_INTERLEAVINGS=all HEADRACE_CORRUPTIONS=all $(BIN)/pytest --timeout=0 tests/snapshots/test_interleavings.py tests/faults/test_corruption.py tests/process/test_changing_files.py tests/read/test_pruning.py tests/kernel/test_equal_hashes.py tests/reference/test_windows.py tests/simulation/test_properties.py
 
 mutations: $(READY) ## Deliberate mistakes in the kernel and around it: a case or a test must catch each of them
 	$(BIN)/python -m scripts.mutations

@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.start_to_published --executors local spark --flights 1000 100000``: a real Airflow of its own,
 pipelines over flights with and without expectations, their DAG *process* triggered by REST, each time on as many more
-flights; in turn with a DAG of as many tasks that do nothing, which is Airflow's own share. Marks come from Airflow (of
+flights; in turn with a DAG of as many tasks that do nothing, which is Airflow's own share: up to published, that of the
+tasks before the one that publishes, and of its own start and end. Marks come from Airflow (of
 runs and tasks) and from the processes themselves (``marking/sitecustomize.py``). Figures are medians: wall seconds, and
 CPU seconds of the processes of tasks and of what they start.
 """
@@ -31,6 +32,8 @@ from scripts.land_flights import FILES, flights, json_lines, split
 NOTHING = "nothing"
 _TASKS = [(name, "default_pool") for name in ("preconditions", "process", "audit", "publish")]
 """Ids and pools of the tasks of a DAG *process*, for the DAG that does nothing."""
+_PUBLISHES = "process"
+"""The task that publishes."""
 _RUN_SECONDS = 900
 _DAG_SECONDS = 180
 _NOTHING_DAG = '''
@@ -225,9 +228,8 @@ def parts_of(run: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]], marks: 
     """The parts of a run, one after the other (``PARTS``), and what else is asked about it (``BESIDE``)."""
     began = seconds(run["queued_at"])
     line = Timeline(began)
-    published = [mark["ended"] for mark in marks if mark["name"] == "Catalog.publish"]
-    if published:
-        line.published = published[0]
+    published = [mark["ended"] for mark in marks if mark["name"] == "PlannedPublish.publish"]
+    line.published = published[0] if published else None
     starts = sorted((mark for mark in marks if mark["name"] == "startup"), key=lambda mark: mark["began"])
     for start, task in zip(starts, tasks, strict=True):
         own = {mark["name"]: mark for mark in marks if mark["pid"] == start["pid"]}
@@ -236,13 +238,15 @@ def parts_of(run: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]], marks: 
         if task["task_id"] == "process" and run["dag_id"] != NOTHING:
             follow_application(line, marks)
         cpu = own["run"]["cpu_ended"] + own["run"]["children_cpu_ended"] - own["run"]["cpu_began"]
-        line.add(task["task_id"], own["run"]["ended"], cpu - line.application_cpu)
+        if task["task_id"] == _PUBLISHES and run["dag_id"] == NOTHING:
+            line.published = own["run"]["ended"]
+        line.add(task["task_id"], own["run"]["ended"], max(0.0, cpu - line.application_cpu))
         line.application_cpu = 0.0
     line.add("Airflow", seconds(run["end_date"]), 0.0)
     beside = {mark["name"]: Span(mark["ended"] - mark["began"], mark["thread_cpu"]) for mark in marks}
     return {
         **line.parts,
-        "start to published": Span((line.published or line.at) - began, line.cpu),
+        "start to published": Span((line.published or line.at) - began, line.cpu - line.cpu_after),
         "start to end": Span(line.at - began, line.cpu),
         **{name: span for name, span in beside.items() if name in BESIDE},
     }
@@ -258,6 +262,7 @@ def follow_application(line: "Timeline", marks: Sequence[Mapping[str, Any]]) -> 
         ("application: session, restore", "commit_epochs", "began"),
         ("application: engine", "commit_epochs", "ended"),
         ("application: audit", "run_audit", "ended"),
+        ("application: publication", "PlannedPublish.publish", "ended"),
     ):
         mark = own[name]
         used = mark[f"cpu_{edge}"] + mark[f"jvm_cpu_{edge}"]
@@ -273,6 +278,7 @@ class Timeline:
     published: float | None = None
     application_cpu: float = 0.0
     cpu: float = 0.0
+    cpu_after: float = 0.0
 
     def __post_init__(self) -> None:
         self.parts: dict[str, Span] = {}
@@ -285,7 +291,9 @@ class Timeline:
         self._count(part, until, cpu)
 
     def _count(self, part: str, until: float, cpu: float) -> None:
-        name = f"then {part}" if self.published is not None and self.at >= self.published else part
+        is_after = self.published is not None and self.at >= self.published
+        name = f"then {part}" if is_after else part
+        self.cpu_after += cpu if is_after else 0.0
         before = self.parts.get(name, Span(0.0, 0.0))
         self.parts[name] = Span(before.wall + max(0.0, until - self.at), before.cpu + cpu)
         self.at, self.cpu = max(self.at, until), self.cpu + cpu

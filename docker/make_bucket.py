@@ -22,7 +22,7 @@ ROOT = "root"
 LANDING = "landing"
 """Where files land, by custom. Nobody of Headrace deletes there."""
 
-_KEPT = {ObjectKind.HINT}
+_KEPT = {ObjectKind.HINT, ObjectKind.DELIVERIES}
 """Kinds of objects that no expiry deletes."""
 
 

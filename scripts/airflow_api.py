@@ -140,10 +140,23 @@ class AirflowApi:
         body = {"dry_run": False, "dag_run_id": run_id, "only_failed": False, "reset_dag_runs": True}
         self._authorised().post(f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body).raise_for_status()
 
+    def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
+        """Say that a whole run is a ``success`` or ``failed``: its tasks that run are ended."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}"
+        self._authorised().patch(path, json={"state": state}).raise_for_status()
+
+    def delete_run(self, dag_id: str, run_id: str) -> None:
+        """Forget a run that is not marked as running, whatever its tasks do."""
+        self._authorised().delete(f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}").raise_for_status()
+
     def approve(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Answer a task that asks a person, as one who approves."""
+        self.answer(dag_id, run_id, task_id, "Approve")
+
+    def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
+        """Answer a task that asks a person."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}/-1/hitlDetails"
-        self._authorised().patch(path, json={"chosen_options": ["Approve"]}).raise_for_status()
+        self._authorised().patch(path, json={"chosen_options": [option]}).raise_for_status()
 
     def pause(self, dag_id: str, *, is_paused: bool = True) -> None:
         """Let no more runs of a DAG begin; or again, if not ``is_paused``."""
@@ -157,15 +170,31 @@ class AirflowApi:
         """A DAG as Airflow tells of it."""
         return dict(self._get(f"/api/v2/dags/{dag_id}"))
 
+    def add_connection(self, name: str, **fields: str) -> None:
+        """Make a connection, with ``conn_type`` and others of its fields, as a person does in the UI."""
+        body = {"connection_id": name, **fields}
+        self._authorised().post("/api/v2/connections", json=body).raise_for_status()
+
+    def asset(self, uri: str) -> dict[str, Any]:
+        """An asset as Airflow tells of it: ``watchers`` are those that look for it now."""
+        (asset,) = self._get("/api/v2/assets", uri_pattern=uri)["assets"]
+        return dict(asset)
+
     def asset_state(self, uri: str) -> dict[str, Any]:
         """What the state store of an asset holds, by key."""
-        (asset,) = self._get("/api/v2/assets", uri_pattern=uri)["assets"]
+        asset = self.asset(uri)
         found = self._get(f"/api/v2/assets/{asset['id']}/state-store")["asset_state_store"]
         return {one["key"]: one["value"] for one in found}
 
     def pools(self) -> dict[str, int]:
         """The slots of every pool, by name."""
         return {one["name"]: one["slots"] for one in self._get("/api/v2/pools")["pools"]}
+
+    def set_slots(self, pool: str, slots: int) -> None:
+        """Give a pool another number of slots."""
+        body = {"pool": pool, "slots": slots, "include_deferred": True}  # it wants all, and changes what the mask says
+        path = f"/api/v2/pools/{quote(pool)}"
+        self._authorised().patch(path, params={"update_mask": "slots"}, json=body).raise_for_status()
 
     def delete_pool(self, name: str) -> None:
         """Remove a pool."""
@@ -174,6 +203,10 @@ class AirflowApi:
     def page(self, path: str) -> Any:
         """What Headrace's pages ask of their app."""
         return self._get(f"/headrace/{path}")
+
+    def request(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """What Airflow answers the user, whatever that is."""
+        return self._authorised().request(method, path, json=body)
 
     def _get(self, path: str, **params: Any) -> Any:
         answer = self._authorised().get(path, params=params)

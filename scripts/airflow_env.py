@@ -5,22 +5,27 @@ host name than those of loopback are refused. What is started carries a mark in 
 AIRFLOW_HOME has it), and hands it on to what it starts: so all of it can be stopped, also behind a parent that died.
 """
 
+import base64
 import contextlib
 import json
 import os
 import secrets
 import socket
+import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO
 
 import psutil
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from headrace.distribute.spark.jvm import cache_folder
 from scripts.airflow_api import AirflowApi, NotReadyError
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -37,6 +42,7 @@ ADMIN = "admin"
 ADMIN_ONLY = {ADMIN: "admin"}
 _TASKS = "headrace"
 """The user as whom tasks ask for pools and make them."""
+_DATABASE = "AIRFLOW__DATABASE__"
 _MARK = "HEADRACE_LOCAL_AIRFLOW"
 _START_SECONDS = 180
 _STOP_SECONDS = 20
@@ -94,6 +100,7 @@ class LocalAirflow:
         settings = {
             # SQLite lets one write at a time; the DAG processor's transactions take long on a busy machine
             "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}?timeout={_LOCK_SECONDS}",
+            "DATABASE__CHECK_MIGRATIONS": False,  # each component would import all of them; start() has migrated
             "CORE__DAGS_FOLDER": REPOSITORY / "dags",
             "CORE__PLUGINS_FOLDER": REPOSITORY / "plugins",
             "CORE__LOAD_EXAMPLES": False,
@@ -142,7 +149,7 @@ class LocalAirflow:
         state = Running(self.url, self.root, self._mark)
         _write_private(_state_file(self.home), json.dumps(asdict(state)))
         try:
-            self.run("db-migrate", "airflow", "db", "migrate")
+            self._make_database()
             for component, options in self._components.items():
                 self._spawn(component, options)
             self._wait_until_healthy()
@@ -191,6 +198,31 @@ class LocalAirflow:
     @property
     def _passwords_file(self) -> Path:
         return self.home / "passwords.json"
+
+    def _make_database(self) -> None:
+        """Migrate the database. An empty one takes seconds: it is kept, and other homes begin with a copy of it."""
+        own, kept = self.home / "airflow.db", cache_folder() / "airflow" / f"{version('apache-airflow-core')}.db"
+        is_new = not own.exists() and not any(_DATABASE in name for name in {*os.environ, *self._extra})
+        if is_new and kept.exists():
+            self._write_keys()
+            _copy_database(kept, own)
+            return
+        self.run("db-migrate", "airflow", "db", "migrate")
+        if is_new:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=kept.parent) as beside:
+                _copy_database(own, Path(beside) / "copy")
+                (Path(beside) / "copy").replace(kept)
+
+    def _write_keys(self) -> None:
+        """Write this Airflow's keys, unless it has some: its components start at once, and each would make others."""
+        file = self.home / "airflow.cfg"
+        if not file.exists():
+            lines = (
+                f"[{section}]\n{name} = {base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()}\n"
+                for section, name in (("core", "fernet_key"), ("api", "secret_key"), ("api_auth", "jwt_secret"))
+            )
+            _write_private(file, "".join(lines))
 
     def _spawn(self, component: str, options: Sequence[str]) -> None:
         with self._log(component) as log:
@@ -287,6 +319,12 @@ def _marked(mark: str) -> list[psutil.Process]:
             if process.environ().get(_MARK) == mark:
                 found.append(process)
     return found
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """What SQLite has in ``source``, its journal included."""
+    with contextlib.closing(sqlite3.connect(source)) as read, contextlib.closing(sqlite3.connect(target)) as written:
+        read.backup(written)
 
 
 def _state_file(home: Path) -> Path:

@@ -2,9 +2,10 @@
 
 No engine of containers is needed: commands run in a chroot, on this machine's network, as the services of compose.yaml:
 not as root, without capabilities, the image read-only, memory where it says. What is checked: both images give the same
-results with both executors; Airflow finds the DAGs and no import error, code of users apart from its secrets, and a DAG
-run publishes; a master and workers of the one image run an application that the other submits, from and to MinIO as the
-user of the bucket; nothing of this machine stayed in an image.
+results with both executors; Airflow finds the DAGs and no import error, and a DAG run publishes; Airflow's services are
+healthy as compose.yaml has them, start runs where files land, and keep code of users from their secrets; a master and
+workers of the one image run an application that the other submits, from and to MinIO as the user of the bucket; nothing
+of this machine stayed in an image.
 """
 
 import contextlib
@@ -12,134 +13,29 @@ import hashlib
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 import tenacity
-import yaml
 
-from scripts import minio_server, sessions
-from scripts.images import CERTIFICATES, NAMES, REPOSITORY, ImagesError, buildah, exists, image, require
+from scripts import image_services, minio_server, sessions
+from scripts.airflow_env import free_port
+from scripts.image_container import USER, CheckFailedError, Container, container, give, new_folder
+from scripts.images import CERTIFICATES, NAMES, REPOSITORY, ImagesError, exists, image, require
 
-USER = 50000
 PIPELINE = "/pipelines/flights_departures.py"
 DAGS = "headrace_flights_departures"
 BUCKET = "headrace"
 _BUCKET_USERS = {"BUCKET_USER": "headrace", "BUCKET_READER": "headrace-reader"}
-_ENTRYPOINT = ("/usr/bin/tini", "-s", "--", "headrace-entrypoint")
 _SMALL = {"HEADRACE_DRIVER_MEMORY": "1g", "HEADRACE_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 _OF_THIS_MACHINE = ("proxy", "cert", "index_url", "find_links")
 _LEFT_BY_A_BUILD = ("run/secrets/*", "root/.cache/*", "etc/pip.conf", "root/.config", "opt/uv", "opt/install.sh")
-
-
-class CheckFailedError(ImagesError):
-    """An image does not do what it is for; the message says which and what."""
-
-
-@dataclass(frozen=True)
-class Container:
-    """A file system made from an image; ``folder`` of this machine is /data in it, the pipelines are /pipelines."""
-
-    name: str
-    folder: Path
-    root: Path
-    environment: Mapping[str, str]
-    memory: Sequence[str]
-
-    def start(self, *command: str, log: Path, **variables: str) -> "subprocess.Popen[bytes]":
-        """``command`` through the image's entrypoint, in a session of its own, all it says in ``log``."""
-        with log.open("wb") as output:
-            return subprocess.Popen(
-                self._command((*_ENTRYPOINT, *command), variables),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def run(self, *command: str, **variables: str) -> str:
-        """The standard output of ``command``, run through the image's entrypoint. Raises CheckFailedError."""
-        done = subprocess.run(
-            self._command((*_ENTRYPOINT, *command), variables),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            ends = f"{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
-            raise CheckFailedError(f"{self.name}: {' '.join(command)} ended with {done.returncode}:\n{ends}")
-        return done.stdout
-
-    def _command(self, command: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-        given = {"HOME": "/home/headrace", **self.environment, "SPARK_LOCAL_IP": "127.0.0.1", **variables}
-        own = ["env", "--ignore-environment", *(f"{name}={value}" for name, value in given.items())]
-        mounts = (self.root, self.folder, REPOSITORY / "jobs" / "pipelines", " ".join(self.memory))
-        script = ["sh", "-c", _SEAL, "seal", *map(str, mounts), str(USER)]
-        # another host name nothing resolves
-        return ["unshare", "--mount", "--uts", *script, *own, *command]
-
-
-_SEAL = """
-set -e
-root=$1 data=$2 pipelines=$3 memory=$4 user=$5
-shift 5
-hostname localhost
-mount --make-rprivate /
-mount --bind "$root" "$root"
-mount --bind "$data" "$root/data"
-mount --bind "$pipelines" "$root/pipelines"
-mount --rbind /dev "$root/dev"
-mount -t proc proc "$root/proc"
-mount --bind /etc/hosts "$root/etc/hosts"
-mount -o remount,bind,ro "$root/pipelines"
-mount -o remount,bind,ro "$root"
-for place in $memory; do
-  mkdir -p "$root${place%%:*}"
-  mount -t tmpfs -o "noexec,nosuid,nodev,${place#*:}" tmpfs "$root${place%%:*}"
-done
-set -- --reuid "$user" --regid 0 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs "$@"
-exec chroot "$root" setpriv "$@"
-"""
-"""Runs a program in a file system as the services of compose.yaml run."""
-
-
-def _in_memory(name: str) -> list[str]:
-    """The places that compose.yaml gives the image of that name in memory, or volumes of their own."""
-    services = yaml.safe_load((REPOSITORY / "docker" / "compose.yaml").read_text())["services"]
-    service = services["spark-worker" if name == "spark" else "airflow-scheduler"]
-    volumes = [each.split(":")[-1] for each in service["volumes"] if not each.endswith(":ro")]
-    own = f"exec,uid={USER},gid=0,mode=0770"
-    return [*service["tmpfs"], *(f"{place}:{own}" for place in volumes)]
-
-
-@contextlib.contextmanager
-def container(name: str, folder: Path) -> Iterator[Container]:
-    """A container of the image of that name (one of NAMES), which goes afterwards."""
-    made = f"headrace-check-{name}-{secrets.token_hex(4)}"
-    buildah("from", "--pull-never", "--name", made, image(name))
-    try:
-        with _mounted(made) as root:
-            for mount in ("data", "pipelines"):
-                (root / mount).mkdir()
-            (root / "etc" / "hosts").touch()
-            yield Container(made, folder, root, _environment(made), _in_memory(name))
-    finally:
-        buildah("rm", made)
-
-
-def _environment(made: str) -> dict[str, str]:
-    """The variables that the image sets."""
-    command = ["buildah", "inspect", "--type", "container", made]
-    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return dict(each.split("=", 1) for each in told["OCIv1"]["config"]["Env"])
 
 
 def check_results(containers: Sequence[Container]) -> None:
@@ -148,7 +44,7 @@ def check_results(containers: Sequence[Container]) -> None:
     for one in containers:
         for executor in ("local", "spark"):
             _say(f"{one.name}: a run by the executor {executor}")
-            root = _new_folder(one.folder / f"{one.name}-{executor}")
+            root = new_folder(one.folder / f"{one.name}-{executor}")
             _land(root.as_uri())
             where = {"HEADRACE_ROOT": f"file:///data/{root.name}", **_SMALL}
             one.run("headrace", "run", PIPELINE, "--executor", executor, **where)
@@ -159,9 +55,9 @@ def check_results(containers: Sequence[Container]) -> None:
 def check_airflow(airflow: Container) -> None:
     """Airflow in the image finds the DAGs of the pipelines, and no import error; a run of one publishes its rows."""
     _say("Airflow's DAGs")
-    home = _new_folder(airflow.folder / "airflow")
+    home = new_folder(airflow.folder / "airflow")
     (home / "logs").mkdir()
-    _give(home)
+    give(home)
     where = {"AIRFLOW_HOME": f"/data/{home.name}", "HEADRACE_PIPELINES": "/pipelines"}
     airflow.run("airflow", "db", "migrate", **where)
     airflow.run("airflow", "dag-processor", "--num-runs", "1", PYTHONPATH="/opt/headrace/isolation", **where)
@@ -177,9 +73,9 @@ def check_airflow(airflow: Container) -> None:
 def _check_dag_run(airflow: Container, where: Mapping[str, str]) -> None:
     """The tasks of one DAG run in the image, beside its API server, by spark-submit as Airflow's connection says."""
     _say("a DAG run")
-    root = _new_folder(airflow.folder / "dag-run")
+    root = new_folder(airflow.folder / "dag-run")
     _land(root.as_uri())
-    port = _free_port()
+    port = free_port()
     variables = {
         **where,
         **_SMALL,
@@ -198,11 +94,21 @@ def _check_dag_run(airflow: Container, where: Mapping[str, str]) -> None:
     finally:
         sessions.end(server)
     published = _rows(airflow, at="published", **variables)
-    local = _new_folder(airflow.folder / "beside-the-dag-run")
+    local = new_folder(airflow.folder / "beside-the-dag-run")
     _land(local.as_uri())
     beside = {"HEADRACE_ROOT": f"file:///data/{local.name}"}
     airflow.run("headrace", "run", PIPELINE, "--executor", "local", **beside)
     _require_equal({"what a DAG run published": published, "the executor local": _rows(airflow, **beside)})
+
+
+def check_services(spark: Container, airflow: Container) -> None:
+    """Airflow's services as compose.yaml has them, with two roots in MinIO."""
+    _say("Airflow's services, and MinIO")
+    server = minio_server.start(airflow.folder / "minio-of-services")
+    try:
+        image_services.check(spark, airflow, server)
+    finally:
+        minio_server.stop(server)
 
 
 def check_cluster(spark: Container, airflow: Container) -> None:
@@ -238,7 +144,7 @@ def check_cluster(spark: Container, airflow: Container) -> None:
         rows = _rows(airflow, HEADRACE_ROOT=root, **s3)
     finally:
         minio_server.stop(server)
-    local = _new_folder(spark.folder / "beside-the-cluster")
+    local = new_folder(spark.folder / "beside-the-cluster")
     _land(local.as_uri())
     where = {"HEADRACE_ROOT": f"file:///data/{local.name}"}
     spark.run("headrace", "run", PIPELINE, "--executor", "local", **where)
@@ -248,7 +154,7 @@ def check_cluster(spark: Container, airflow: Container) -> None:
 def check_kubernetes(spark: Container) -> None:
     """The command with which Spark on Kubernetes starts an executor gets as far as asking for its driver."""
     _say("an executor of Kubernetes")
-    nobody = f"127.0.0.1:{_free_port()}"
+    nobody = f"127.0.0.1:{free_port()}"
     variables = {
         "SPARK_JAVA_OPT_0": "-Dspark.ui.enabled=false",
         "SPARK_JAVA_OPT_1": "-Dspark.driver.port=1",
@@ -287,16 +193,6 @@ def check_traces(one: Container) -> None:
         print(f"{one.name} has the same CA certificates as this machine: whether one came from here cannot be told")
 
 
-@contextlib.contextmanager
-def _mounted(made: str) -> Iterator[Path]:
-    """The file system of a container, on this machine."""
-    told = subprocess.run(["buildah", "mount", made], capture_output=True, text=True, check=True).stdout
-    try:
-        yield Path(told.strip())
-    finally:
-        subprocess.run(["buildah", "umount", made], capture_output=True, check=True)
-
-
 def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
@@ -324,7 +220,7 @@ class Master:
 
 
 def _start_master(spark: Container, variables: Mapping[str, str], running: contextlib.ExitStack) -> Master:
-    master = Master(_free_port(), _free_port())
+    master = Master(free_port(), free_port())
     ports = {"SPARK_MASTER_PORT": str(master.port), "SPARK_MASTER_WEBUI_PORT": str(master.web_port)}
     log = spark.folder / "master.log"
     master.processes[log] = spark.start("master", log=log, SPARK_MASTER_HOST="127.0.0.1", **ports, **variables)
@@ -336,7 +232,7 @@ def _start_master(spark: Container, variables: Mapping[str, str], running: conte
 def _start_worker(
     spark: Container, number: int, master: Master, variables: Mapping[str, str], running: contextlib.ExitStack
 ) -> None:
-    own = _new_folder(spark.folder / f"worker-{number}")
+    own = new_folder(spark.folder / f"worker-{number}")
     log = spark.folder / f"worker-{number}.log"
     master.processes[log] = spark.start(
         "worker",
@@ -344,7 +240,7 @@ def _start_worker(
         SPARK_MASTER_URL=master.url,
         SPARK_WORKER_CORES="1",
         SPARK_WORKER_MEMORY="1g",
-        SPARK_WORKER_WEBUI_PORT=str(_free_port()),
+        SPARK_WORKER_WEBUI_PORT=str(free_port()),
         SPARK_WORKER_DIR=f"/data/{own.name}",
         SPARK_LOCAL_DIRS=f"/data/{own.name}",
         **variables,
@@ -384,7 +280,7 @@ def _land(root: str) -> None:
     options = ["--root", root, "--instalment", "1", "--of", "20", "--files", "40"]
     subprocess.run([sys.executable, "-m", "scripts.land_flights", *options], cwd=REPOSITORY, check=True)
     if root.startswith("file://"):
-        _give(Path(root.removeprefix("file://")))
+        give(Path(root.removeprefix("file://")))
 
 
 def _rows(one: Container, at: str = "main", **variables: str) -> list[dict[str, Any]]:
@@ -404,24 +300,6 @@ def _require_equal(answers: Mapping[str, list[dict[str, Any]]]) -> None:
     print(f"the same {len(expected)} rows: {'; '.join(answers)}")
 
 
-def _new_folder(folder: Path) -> Path:
-    folder.mkdir()
-    _give(folder)
-    return folder
-
-
-def _give(folder: Path) -> None:
-    """Hand ``folder`` and all in it to the user of the images."""
-    for path in (folder, *folder.rglob("*")):
-        os.chown(path, USER, 0)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _say(what: str) -> None:
     print(f"checking {what}", file=sys.stderr, flush=True)
 
@@ -434,12 +312,13 @@ def main() -> int:
             raise ImagesError(f"there is no image {' and no '.join(missing)}: run `make images`")
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-images-")))
-            _give(folder)
+            give(folder)
             spark, airflow = (stack.enter_context(container(name, folder)) for name in NAMES)
             for one in (spark, airflow):
                 check_traces(one)
             check_kubernetes(spark)
             check_airflow(airflow)
+            check_services(spark, airflow)
             check_results((spark, airflow))
             check_cluster(spark, airflow)
     except (ImagesError, minio_server.MinioUnavailableError) as error:

@@ -49,6 +49,9 @@ def _landed(folder: str) -> Any:
     return importlib.import_module("tests.sources.landed").Landed(Path(folder))
 
 
+HOLDING = frozenset({"headrace", "headrace_lab", "headrace_snapshots", "tests"})
+"""The packages whose modules hold something of the package that is mutated."""
+
 FIXTURES: Mapping[str, Callable[[str], Any]] = {"tmp_path": Path, "executor": _on_local, "landed": _landed}
 """What tests may ask for, made of a folder."""
 
@@ -406,6 +409,41 @@ MUTATIONS = (
         Test("tests.sources.test_epochs", "test_records_are_judged"),
     ),
     Mutation(
+        "every pane that a withheld one would have withdrawn is withdrawn again",
+        "kernel/firing/emission.py",
+        "return leaves & (~records.is_retraction | np.isin(place, stays))",
+        "return leaves",
+        Case("own_having", "own_having_accumulating"),
+    ),
+    Mutation(
+        "a union goes on with the greatest of the output watermarks",
+        "distribute/tasks/chain_outcome.py",
+        "return min(above.clocks[-1].output_watermark for above in self.upstream)",
+        "return max(above.clocks[-1].output_watermark for above in self.upstream)",
+        Case("own_outputs", "own_outputs_least_watermark"),
+    ),
+    Mutation(
+        "all outputs of a union have the columns of the first",
+        "distribute/tasks/panes.py",
+        "run = partial(_for_chain, own, panes, upstream.index(above))",
+        "run = partial(_for_chain, own, panes, 0)",
+        Case("own_outputs", "own_outputs_net"),
+    ),
+    Mutation(
+        "what an output withdraws counts below it once more",
+        "distribute/tasks/panes.py",
+        "pa.scalar(-1, pa.int64())",
+        "pa.scalar(1, pa.int64())",
+        Case("own_outputs", "own_outputs_having"),
+    ),
+    Mutation(
+        "a union allows no more lateness than its own",
+        "pipeline/upstream.py",
+        "            how = behind(above.stage.aggregation.how, how)\n",
+        "            pass\n",
+        Case("own_outputs", "own_outputs_longest_lateness"),
+    ),
+    Mutation(
         "records too far ahead move the watermark",
         "sources/split_stats.py",
         "    if len(ahead):\n",
@@ -455,9 +493,7 @@ def package(mutation: Mutation | None) -> Iterator[None]:
     """``import headrace`` gives a copy with ``mutation`` while this lasts."""
 
     def forget() -> dict[str, Any]:
-        return {
-            name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in ("headrace", "tests")
-        }
+        return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in HOLDING}
 
     with tempfile.TemporaryDirectory() as folder:
         root = mutated(mutation, Path(folder))

@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
 import click
-from myst_parser.mdit_to_docutils.base import default_slugify
 
 ROOT = Path(__file__).resolve().parents[1]
 _PLACE = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
@@ -182,6 +181,7 @@ SECTIONS = {
         "headrace.pipeline.pipeline",
         "headrace.pipeline.aggregation",
         "headrace.pipeline.output",
+        "headrace.pipeline.loops",
         "headrace.pipeline.executors",
         "headrace.pipeline.recipes",
         "headrace.pipeline.deployment",
@@ -189,23 +189,29 @@ SECTIONS = {
     ),
     "Inputs": (
         "headrace.pipeline.sources",
+        "headrace.model.expressions.fields",
         "headrace.pipeline.deduplicate",
         "headrace.model.watermarks",
+        "headrace.model.changelog",
+        "headrace.pipeline.systems",
+        "headrace.pipeline.following",
     ),
     "Expressions": (
         "headrace.model.expressions.data_types",
         "headrace.model.expressions.expr",
+        "headrace.model.expressions.functions",
         "headrace.model.expressions.value_types",
     ),
     "What: aggregates": (
         "headrace.model.combiners",
-        "headrace.model.expressions.aggregate_methods",
+        "headrace.model.expressions.methods.aggregates",
         "headrace.model.custom_combiners",
     ),
     "Where: windows": ("headrace.model.windows", "headrace.model.calendar"),
     "When: triggers": ("headrace.model.triggers",),
     "How: accumulation": ("headrace.model.accumulation",),
     "Expectations and limits": ("headrace.pipeline.expectations", "headrace.pipeline.quality"),
+    "Sinks": ("headrace.pipeline.sinks", "headrace.sinks.open_sink", "headrace.read.diff.changes"),
     "Reading": ("headrace.read", "headrace.runs.client"),
     "Testing": ("headrace.testing",),
     "Errors": ("headrace.errors",),
@@ -217,8 +223,9 @@ REACHED = (
     "headrace.read.deployment.Deployment",
     "headrace.read.pipeline_reader.PipelineReader",
     "headrace.runs.client.handle.PipelineHandle",
+    "headrace.runs.client.storage.PipelineStorage",
     "headrace.runs.reporting.results.RunResult",
-    "headrace.runs.publishing.promotion.Rehearsal",
+    "headrace.runs.publishing.rehearsal.Rehearsal",
     "headrace.runs.patching.patch.PatchRehearsal",
     "headrace.runs.reprocessing.late.LandedLate",
     "headrace.runs.reprocessing.rejected.LandedRejected",
@@ -241,6 +248,12 @@ REACHED = (
     "headrace.read.diff.differences.Pair",
     "headrace.read.diff.row_changes.RowCounts",
     "headrace.read.diff.row_changes.RowChange",
+    "headrace.sinks.open_sink.SinkKind",
+    "headrace.sinks.open_sink.OpenSink",
+    "headrace.sinks.open_sink.Held",
+    "headrace.sinks.open_sink.Applied",
+    "headrace.read.diff.changes.Changes",
+    "headrace.testing.connectors.sink_world.SinkWorld",
     "headrace.read.snapshots.graph.SnapshotGraph",
     "headrace.read.snapshots.graph.GraphRow",
     "headrace.read.definition_plan.Plan",
@@ -330,6 +343,8 @@ def _link(cited: re.Match[str], anchors: dict[str, str]) -> str:
 @cache
 def _anchors() -> dict[str, str]:
     """The anchor of each section of docs/semantics.md, by its number."""
+    from myst_parser.mdit_to_docutils.base import default_slugify  # with all of docutils
+
     headings = re.findall(r"^### (.+)$", (ROOT / "docs" / "semantics.md").read_text(), re.MULTILINE)
     return {heading.split()[0]: default_slugify(heading) for heading in headings}
 

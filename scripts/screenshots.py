@@ -2,10 +2,13 @@
 deployment made for it; look at them before you commit them.
 """
 
+import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from selenium import webdriver
@@ -17,6 +20,7 @@ from tests.browser.airflow_ui import AirflowUi
 from tests.browser.deployment import look_at
 
 FOLDER = REPOSITORY / "docs" / "figures" / "pages"
+ALL = REPOSITORY / ".headrace" / "screenshots"
 _TAB = "plugin/headrace_dag"
 _DRAWN = "//*[name()='path'][@data-line='watermark']"
 
@@ -24,54 +28,65 @@ _DRAWN = "//*[name()='path'][@data-line='watermark']"
 @dataclass(frozen=True)
 class Picture:
     """A picture: the page, what must be there before it is taken, what is clicked before that, and the section that it
-    shows, if that is not the first.
+    shows, if that is not the first. ``themes``: those that the documentation shows.
     """
 
     name: str
     path: str
     shown: str
-    theme: str = "light"
+    themes: tuple[str, ...] = ()
     click: str | None = None
     at: str | None = None
 
 
+_ORDERS, _CLICKS, _TRIPS = (f"dags/headrace_{name}_process/{_TAB}" for name in ("orders", "clicks", "trips"))
 PICTURES = (
-    Picture("home-light", "", "//h2[text()='Headrace pipelines']/..//a[text()='orders']"),
-    Picture("pipelines-light", "plugin/headrace_nav", "//a[text()='orders']"),
-    Picture("pipelines-dark", "plugin/headrace_nav", "//a[text()='orders']", theme="dark"),
-    Picture("pipeline-dark", f"dags/headrace_clicks_process/{_TAB}", "//*[text()='What it computes']", theme="dark"),
-    Picture("graph-light", f"dags/headrace_trips_process/{_TAB}", "//section[@aria-label='Duplicates']", at="Graph"),
-    Picture("panes-light", f"dags/headrace_trips_process/{_TAB}?view=panes&key=Oslo", _DRAWN),
-    Picture("panes-dark", f"dags/headrace_trips_process/{_TAB}?view=panes&key=Oslo", _DRAWN, theme="dark"),
-    Picture("history-light", f"dags/headrace_clicks_process/{_TAB}?view=history", "//*[contains(text(), 'Who moved')]"),
+    Picture("home", "", "//h2[text()='Headrace pipelines']/..//a[text()='orders']", ("light",)),
+    Picture("pipelines", "plugin/headrace_nav", "//a[text()='orders']", ("light", "dark")),
+    Picture("pipeline", _CLICKS, "//*[text()='What it computes']", ("dark",)),
+    Picture("graph", _TRIPS, "//section[@aria-label='Duplicates']", ("light",), at="Graph"),
+    Picture("epochs", f"{_TRIPS}?view=epochs", "//td//a"),
+    Picture("panes", f"{_TRIPS}?view=panes&key=Oslo", _DRAWN, ("light",)),
+    Picture("history", f"{_CLICKS}?view=history", "//*[contains(text(), 'Who moved')]", ("light",)),
+    Picture("snapshot", f"{_TRIPS}?view=history", "//td[text()='current']", click="//*[name()='g'][@role='button']"),
+    Picture("quality", f"{_ORDERS}?view=quality", "//*[contains(text(), 'Rows that fail')]", ("light",)),
+    Picture("records", f"dags/headrace_visits_process/{_TAB}?view=records", "//td//*[text()='oops']"),
+    Picture("explain", f"{_CLICKS}?view=explain", "//form//button"),
+    Picture("compare", f"{_ORDERS}?view=compare&before=published&after=main", "//td"),
     Picture(
-        "quality-light", f"dags/headrace_orders_process/{_TAB}?view=quality", "//*[contains(text(), 'Rows that fail')]"
+        "release", _ORDERS, "//*[contains(text(), 'Rows that readers see')]", ("light",), "//button[text()='Release…']"
     ),
-    Picture(
-        "release-light",
-        f"dags/headrace_orders_process/{_TAB}",
-        "//*[contains(text(), 'Rows that readers see')]",
-        click="//button[text()='Release…']",
-    ),
+    Picture("recover", _CLICKS, "//h3[text()='What would change']", ("light",), "//button[text()='Recover…']"),
+    Picture("promote", _CLICKS, "//h3[text()='What would change']/..//p", click="//button[text()='Promote…']"),
 )
 
 
-def main() -> None:
-    """Take all pictures."""
+def main(names: Sequence[str]) -> None:
+    """Take all pictures, or those of these names, in both themes; those that the documentation shows go there, too."""
     FOLDER.mkdir(parents=True, exist_ok=True)
+    ALL.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, _airflow(Path(folder)) as airflow, _browser() as driver:
         ui = AirflowUi(driver, airflow.url)
         ui.log_in("admin", airflow.passwords["admin"])
-        for picture in PICTURES:
-            driver.execute_script("localStorage.setItem('theme', arguments[0])", picture.theme)
-            ui.go(picture.path)
-            if picture.click:
-                ui.click(picture.click)
-            ui.find(picture.shown)
-            if picture.at:
-                section = ui.find(f"//section[@aria-label='{picture.at}']")
-                driver.execute_script("arguments[0].scrollIntoView()", section)
-            driver.save_screenshot(str(FOLDER / f"{picture.name}.png"))
+        for picture, theme in product(PICTURES, ("light", "dark")):
+            if names and picture.name not in names:
+                continue
+            _take(ui, picture, theme)
+            if theme in picture.themes:
+                shutil.copy(ALL / f"{picture.name}-{theme}.png", FOLDER)
+    print(f"look at them: {ALL}")
+
+
+def _take(ui: AirflowUi, picture: Picture, theme: str) -> None:
+    ui.go(picture.path)
+    ui.choose(theme)
+    if picture.click:
+        ui.click(picture.click)
+    ui.find(picture.shown)
+    if picture.at:
+        section = ui.find(f"//section[@aria-label='{picture.at}']")
+        ui.driver.execute_script("arguments[0].scrollIntoView()", section)
+    ui.driver.save_screenshot(str(ALL / f"{picture.name}-{theme}.png"))
 
 
 @contextmanager
@@ -103,4 +118,4 @@ def _browser() -> Iterator[webdriver.Chrome]:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

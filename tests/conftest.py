@@ -3,16 +3,29 @@
 import atexit
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.cpu_by_file import pytest_runtest_makereport, pytest_runtest_protocol, pytest_terminal_summary
+from tests.minio_bucket import minio
 from tests.process.executors import Executed
+from tests.schedule import check_processes, pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
 if TYPE_CHECKING:
     from headrace.distribute.spark.types import SparkSession
+
+__all__ = [
+    "minio",
+    "pytest_collection_modifyitems",
+    "pytest_runtest_makereport",
+    "pytest_runtest_protocol",
+    "pytest_terminal_summary",
+    "pytest_xdist_make_scheduler",
+]
 
 _SLOW_MACHINE = [HealthCheck.too_slow]  # which is no fault of a test's
 settings.register_profile("whole", deadline=None, suppress_health_check=_SLOW_MACHINE)
@@ -29,80 +42,21 @@ def cache_of_state(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["HEADRACE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
-LONGEST_FIRST = (
-    "tests/airflow/test_end_to_end.py",
-    "tests/snapshots/test_interleavings.py",
-    "tests/airflow/test_scheduled_backfill.py",
-    "tests/flights/test_truth.py",
-    "tests/browser/test_forms.py",
-    "tests/faults/test_corruption.py",
-    "tests/tooling/test_benchmarks.py",
-    "tests/process/test_changing_files.py",
-    "tests/airflow/test_secrets.py",
-    "tests/read/test_pruning.py",
-    "tests/browser/test_pages.py",
-    "tests/conformance/test_local.py",
-    "tests/cluster/test_headrace_on_a_cluster.py",
-    "tests/read/test_elsewhere.py",
-    "tests/airflow/test_seeded_kills.py",
-    "tests/conformance/test_spark.py",
-    "tests/airflow/test_local_tasks.py",
-    "tests/audit/test_run_audit.py",
-    "tests/cluster/test_spark_cluster.py",
-    "tests/simulation/test_properties.py",
-    "tests/airflow/test_tasks.py",
-    "tests/audit/test_large.py",
-    "tests/tooling/test_packaging.py",
-    "tests/process/test_crash.py",
-    "tests/cli/test_ways_out.py",
-    "tests/faults/test_kills.py",
-    "tests/airflow/test_recovery.py",
-    "tests/faults/test_spark_kills.py",
-    "tests/faults/test_storage.py",
-    "tests/process/test_released.py",
-    "tests/airflow/test_decisions.py",
-    "tests/additions/test_outside.py",
-    "tests/airflow/test_pages.py",
-    "tests/process/test_upgrades.py",
-    "tests/process/test_patching.py",
-    "tests/read/test_names.py",
-    "tests/kernel/test_calls.py",
-    "tests/process/test_upkeep.py",
-    "tests/spark/test_memory.py",
-    "tests/process/test_backfill_range.py",
-    "tests/cluster/test_connect.py",
-    "tests/kernel/test_equal_hashes.py",
-    "tests/flights/test_reference_truth.py",
-    "tests/process/test_backfill_cuts.py",
-    "tests/cli/test_starting.py",
-    "tests/process/test_replay.py",
-    "tests/docs/test_pages.py",
-    "tests/cli/test_lost_entries.py",
-    "tests/airflow/test_dags.py",
-)
-"""Those that wait for others (Airflow, browsers, clusters) between those that compute: beside each other they use both
-cores.
-"""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long come first: of the processes beside each other none is left with one of them at the end."""
-    rank = {file: place for place, file in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: rank.get(item.location[0], len(rank)))
-
-
 def pytest_collection() -> None:
     """Collecting makes what stays: there is nothing to look for meanwhile."""
     gc.disable()
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """What was collected lives to the end: without this the collector looks through it in every other test, and pytest
     ten times at the end. Libraries count what was not let go of when a process ends: then it is looked through.
     """
     gc.freeze()
     gc.enable()
     atexit.register(gc.unfreeze)
+    if "airflow" in sys.modules:
+        raise pytest.UsageError("a module of tests imports Airflow: three seconds for each process, before any test")
+    check_processes(session.items)
 
 
 @pytest.fixture(scope="session")
@@ -123,6 +77,35 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     )
     yield session
     session.stop()
+
+
+def _settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("HEADRACE_")}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def settings_stay() -> "Iterator[None]":
+    """A module leaves the settings of Headrace in the environment as they were: others in this process read them. One
+    that does not fails, and nobody after it.
+    """
+    before = _settings()
+    yield
+    after = _settings()
+    for name in after.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+    assert after == before
+
+
+@pytest.fixture(scope="module", autouse=True)
+def references_stay() -> "Iterator[None]":
+    """A process of a user knows the pipelines of one command line by their files. One of tests would go on to call
+    every ``shop`` by the file of the first.
+    """
+    yield
+    registry = sys.modules.get("headrace.pipeline.loading.registry")
+    if registry is not None:
+        registry.REFERENCES.clear()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import psycopg2
 
@@ -41,7 +42,7 @@ class Postgres:
         self._user = _OF_ROOT if os.geteuid() == 0 else None
         self._folder = Path()
         self._address = {"host": "127.0.0.1", "port": free_port(), "user": USER, "password": password}
-        self.url = f"postgresql+psycopg2://{USER}:{password}@127.0.0.1:{self._address['port']}/{USER}"
+        self.url = f"postgresql+psycopg2://{USER}:{quote(password, safe='')}@127.0.0.1:{self._address['port']}/{USER}"
 
     def __enter__(self) -> Self:
         # not below pytest's folder, which is closed to the server's user

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,6 +36,7 @@ class Proxy(ThreadingHTTPServer):
         self.pool = urllib3.PoolManager(retries=False, maxsize=16)
         self.spoil: list[int | str | Answer] = []
         self.seen: list[tuple[str, str, str]] = []
+        self.before_each: Callable[[], None] = lambda: None
 
     @property
     def endpoint(self) -> str:
@@ -49,6 +50,7 @@ class Forward(BaseHTTPRequestHandler):
 
     def forward(self) -> None:
         self.close_connection = True
+        self.server.before_each()
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.seen.append((self.command, self.path, self.headers.get("User-Agent", "")))
         spoil = self.server.spoil.pop(0) if self.server.spoil else None

@@ -37,7 +37,7 @@ MARKED = {
     "headrace.distribute.spark.session": ("spark_session",),
     "headrace.audit.run": ("_check", "run_audit"),
     "headrace.audit.gx_runner": ("evaluate", "_page"),
-    "headrace_snapshots.catalog": ("Catalog.publish",),
+    "headrace.runs.publishing.planned_publish": ("PlannedPublish.publish",),
 }
 IMPORTS = ("headrace.audit.gx_runner", "great_expectations", "pyspark")
 

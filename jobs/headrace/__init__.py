@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from headrace.describe.check import check
     from headrace.model.accumulation import How, accumulating, discarding, retracting
     from headrace.model.calendar import CalendarWindows
+    from headrace.model.changelog import debezium_envelope, delta_change_type
     from headrace.model.combiners import Aggregate, count
     from headrace.model.custom_combiners import CustomCombiner
     from headrace.model.expressions.data_types import DataType
-    from headrace.model.expressions.expr import Expr, coalesce, col, concat, greatest, if_else, least, lit
+    from headrace.model.expressions.expr import Expr, col, lit
+    from headrace.model.expressions.fields import field
+    from headrace.model.expressions.functions import coalesce, concat, greatest, if_else, least
     from headrace.model.expressions.value_types import ListType
     from headrace.model.triggers import Signal, Trigger
     from headrace.model.triggers.composites import (
@@ -59,12 +62,16 @@ if TYPE_CHECKING:
     from headrace.pipeline.deployment.regular_runs import Backfill, Retention
     from headrace.pipeline.deployment.timetables import cron, on_assets, on_files
     from headrace.pipeline.expectations import Expectation, expect
+    from headrace.pipeline.following.published import published
+    from headrace.pipeline.loops.loop import Loop
     from headrace.pipeline.output import Output
     from headrace.pipeline.pipeline import Pipeline
     from headrace.pipeline.quality.limits import Limits, limit
     from headrace.pipeline.quality.usual import usual_distribution, usual_nulls, usual_volume
     from headrace.pipeline.recipes import count_windows, sliding_count_windows
+    from headrace.pipeline.sinks import delta, final_rows, iceberg, postgres, spark_sink
     from headrace.pipeline.sources import FileSource, Input, SparkFunction, csv, json, parquet
+    from headrace.pipeline.systems.kafka import kafka
     from headrace.runs.client.deployment import open  # noqa: A004 (read as hr.open)
 
 __version__ = "0.1.0"
@@ -78,6 +85,10 @@ _MODULES = {
         "retracting",
     ),
     "model.calendar": ("CalendarWindows",),
+    "model.changelog": (
+        "debezium_envelope",
+        "delta_change_type",
+    ),
     "model.combiners": (
         "Aggregate",
         "count",
@@ -86,14 +97,17 @@ _MODULES = {
     "model.expressions.data_types": ("DataType",),
     "model.expressions.expr": (
         "Expr",
-        "coalesce",
         "col",
+        "lit",
+    ),
+    "model.expressions.functions": (
+        "coalesce",
         "concat",
         "greatest",
         "if_else",
         "least",
-        "lit",
     ),
+    "model.expressions.fields": ("field",),
     "model.expressions.value_types": ("ListType",),
     "model.triggers": (
         "Signal",
@@ -162,6 +176,7 @@ _MODULES = {
         "Expectation",
         "expect",
     ),
+    "pipeline.loops.loop": ("Loop",),
     "pipeline.output": ("Output",),
     "pipeline.pipeline": ("Pipeline",),
     "pipeline.quality.limits": (
@@ -173,9 +188,17 @@ _MODULES = {
         "usual_nulls",
         "usual_volume",
     ),
+    "pipeline.following.published": ("published",),
     "pipeline.recipes": (
         "count_windows",
         "sliding_count_windows",
+    ),
+    "pipeline.sinks": (
+        "delta",
+        "final_rows",
+        "iceberg",
+        "postgres",
+        "spark_sink",
     ),
     "pipeline.sources": (
         "FileSource",
@@ -185,6 +208,7 @@ _MODULES = {
         "json",
         "parquet",
     ),
+    "pipeline.systems.kafka": ("kafka",),
     "runs.client.deployment": ("open",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
@@ -224,6 +248,7 @@ __all__ = [
     "Input",
     "Limits",
     "ListType",
+    "Loop",
     "MergeGroup",
     "Never",
     "OrFinally",
@@ -254,11 +279,18 @@ __all__ = [
     "count_windows",
     "cron",
     "csv",
+    "debezium_envelope",
+    "delta",
+    "delta_change_type",
     "discarding",
     "expect",
+    "field",
+    "final_rows",
     "greatest",
+    "iceberg",
     "if_else",
     "json",
+    "kafka",
     "least",
     "limit",
     "lit",
@@ -268,8 +300,11 @@ __all__ = [
     "on_window_close",
     "open",
     "parquet",
+    "postgres",
+    "published",
     "retracting",
     "sliding_count_windows",
+    "spark_sink",
     "testing",
     "usual_distribution",
     "usual_nulls",

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from headrace.errors import FixConfigError, NotInstalledError
 
-Extra = Literal["spark", "airflow", "quality", "s3", "plots", "test"]
+Extra = Literal["spark", "airflow", "quality", "s3", "plots", "postgres", "delta", "iceberg", "kafka", "test"]
 
 EXTRAS: Final[Mapping[Extra, tuple[str, ...]]] = {
     "spark": ("pyspark", "pandas"),
@@ -16,6 +16,10 @@ EXTRAS: Final[Mapping[Extra, tuple[str, ...]]] = {
     "quality": ("great_expectations", "pandas"),
     "s3": ("minio", "certifi", "urllib3"),
     "plots": ("matplotlib",),
+    "postgres": ("psycopg",),
+    "delta": ("deltalake",),
+    "iceberg": ("pyiceberg", "pyiceberg_core", "sqlalchemy"),
+    "kafka": ("aiokafka",),
     "test": ("pytest",),
 }
 """The modules that each extra brings for Headrace's own use."""

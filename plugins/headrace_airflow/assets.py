@@ -11,9 +11,11 @@ from headrace.pipeline.schedules import dag_id
 from headrace_airflow.roots.root import Root, RootedPipeline
 
 
-def published_uri(root: Root, pipeline: str) -> str:
-    """What Airflow calls the asset."""
-    return f"headrace://{root.qualified(pipeline)}/published"
+def published_asset(qualified: str) -> Asset:
+    """What readers see of a pipeline or of one of its outputs: ``[ROOT.]PIPELINE[/OUTPUT]``. Airflow knows an asset by
+    name and URI together: who follows it needs both.
+    """
+    return Asset(name=f"headrace_{qualified}", uri=f"headrace://{qualified}/published")
 
 
 def snapshot_page(root: Root, pipeline: str, snapshot: str) -> str:
@@ -24,7 +26,8 @@ def snapshot_page(root: Root, pipeline: str, snapshot: str) -> str:
 @dataclass(frozen=True)
 class Published:
     """What readers of ``pipeline`` under ``root`` see, as a task tells of it: events carry {epoch, snapshot, counts,
-    watermark, page}: the last is where Airflow's UI shows the snapshot.
+    watermark, page}: the last is where Airflow's UI shows the snapshot. ``output``: one of several; else it is
+    what readers of all may see.
 
     Who asks Airflow to materialize an asset means the one DAG whose tasks have it as their outlet (``is_made_here``).
     Tasks of other DAGs give it events through an alias: for those downstream there is no difference.
@@ -32,12 +35,13 @@ class Published:
 
     root: Root
     pipeline: str
+    output: str = ""
     is_made_here: bool = False
 
     @property
     def asset(self) -> Asset:
         """The asset itself."""
-        return Asset(name=self.root.named(self.pipeline), uri=published_uri(self.root, self.pipeline))
+        return published_asset("/".join(filter(None, (self.root.qualified(self.pipeline), self.output))))
 
     @property
     def outlet(self) -> Asset | AssetAlias:
@@ -46,14 +50,19 @@ class Published:
 
     def announce(self, context: Context, became: dict[str, Any]) -> None:
         """Give this task's event what readers see now, as its summary ``became`` has it."""
-        extra = {key: became[key] for key in ("epoch", "snapshot", "counts", "watermark")}
-        if became["snapshot"] is not None and (base := conf.get("api", "base_url", fallback=None)):
-            extra["page"] = base.rstrip("/") + snapshot_page(self.root, self.pipeline, became["snapshot"])
+        extra = self.event_extra(became)
         events = context["outlet_events"][self.outlet]
         if self.is_made_here:
             events.extra = extra
         else:
             events.add(self.asset, extra=extra)
+
+    def event_extra(self, became: dict[str, Any]) -> dict[str, Any]:
+        """What an event says of what readers see now, which ``became`` tells."""
+        extra = {key: became[key] for key in ("epoch", "snapshot", "counts", "watermark")}
+        if became["snapshot"] is not None and (base := conf.get("api", "base_url", fallback=None)):
+            extra["page"] = base.rstrip("/") + snapshot_page(self.root, self.pipeline, became["snapshot"])
+        return extra
 
 
 def landed(rooted: RootedPipeline, poll_interval: Duration) -> Asset:

@@ -37,9 +37,9 @@ def built(root: Root) -> Built:
     files = root.files()
     dags: dict[str, DAG] = {}
     names: list[str] = []
-    broken = dict(files.broken)
+    broken, every = dict(files.broken), _families()
     for rooted in root.rooted(files):
-        for families in _families():
+        for families in every:
             try:
                 dags |= dags_of(rooted, families)
                 names.append(rooted.name)
@@ -56,8 +56,8 @@ def broken_files(root: Root) -> Mapping[Path, str]:
     files = root.files()
     broken = dict(files.broken)
     accepted: list[DagSettings] = []
+    own, *others = _families()
     for rooted in root.rooted(files):
-        own, *others = _families()
         try:
             settings = DagSettings.of(rooted)
             if settings is None or settings not in accepted:
@@ -96,6 +96,8 @@ class DagSettings:
     backfill: Backfill | None
     signals: Sequence[str]
     executor: str
+    has_names: bool
+    sinks: Sequence[tuple[str, str]]
 
     @classmethod
     def of(cls, rooted: RootedPipeline) -> "DagSettings | None":
@@ -103,7 +105,16 @@ class DagSettings:
         options, pipeline = options_of(rooted), rooted.pipeline
         if options.default_args:
             return None
-        return cls(options, pipeline.schedule, pipeline.backfill, pipeline.signals, pipeline.executor)
+        sinks = [(output, sink.name) for output, alone in pipeline.by_output.items() for sink in alone.sinks]
+        return cls(
+            options,
+            pipeline.schedule,
+            pipeline.backfill,
+            pipeline.signals,
+            pipeline.executor,
+            pipeline.has_names,
+            sinks,
+        )
 
 
 def _families() -> list[list[str]]:

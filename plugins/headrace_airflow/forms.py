@@ -51,10 +51,23 @@ class Form:
         parse_span(values.get("from") or None, values.get("to") or None)
         if values.get("patch") and values.get("promote") == NEVER:
             raise FormError("a patch is a way to promote, and the form says never to promote: choose one of them")
+        self._check_output(values)
         if unknown := {signal.name for signal in signals} - set(self.pipeline.signals):
             raise FormError(
                 f"nothing in {self.pipeline.name} waits for a signal {min(unknown)!r}; it waits for: "
                 f"{', '.join(self.pipeline.signals) or 'none'}"
+            )
+
+    def _check_output(self, values: Mapping[str, Any]) -> None:
+        """Raise FormError for a backfill of one output that names a range, or a patch of all."""
+        output, is_patch = values.get("output"), values.get("patch")
+        if is_patch and not output and self.pipeline.has_names:
+            raise FormError(f"a patch is of one output: choose one of {', '.join(self.pipeline.outputs)}")
+        given = [name for name in ("from", "to", "files_per_epoch", "bytes_per_epoch") if values.get(name)]
+        if output and not is_patch and given:
+            raise FormError(
+                f"output {output} is computed again in the epochs that main recorded, all of them: leave out "
+                f"{', '.join(given)}; or choose no output, or a patch"
             )
 
 

@@ -7,8 +7,9 @@ only when it left none.
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, Context
@@ -18,24 +19,34 @@ from headrace import application
 from headrace.audit.limits import LimitFinding
 from headrace.audit.store import AuditOutcome
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_local, log_options, new_log
-from headrace.errors import FixConfigError, FixDataError
+from headrace.errors import FixConfigError, FixDataError, HeadraceError
 from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
 from headrace.pipeline.quality.limits import Severity
 from headrace.runs.reporting.results import Action, RunError, RunResult, read, redacted
-from headrace_airflow.audits import BranchAudit
+from headrace_airflow.audits import BranchAudit, check_audits
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code
 from headrace_airflow.families.options import call, options_of
 from headrace_airflow.metrics import epochs_measured
 from headrace_airflow.processes import Ended, OwnProcess, Supervised
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.roots.store import reaching_store
-from headrace_airflow.run_ids import backfill_branch, request_of, run_id_of
+from headrace_airflow.roots.system_connections import reaching_system
+from headrace_airflow.run_ids import backfill_branch, request_of, run_id_begin, run_id_of
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, spark_connection
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
+if TYPE_CHECKING:
+    from headrace.runs.executors.choice import WorkEstimate
+
 SUBMIT = Path(application.__file__).with_name("submit.py")
 _SPARK_CONF = {"spark.ui.enabled": "false"}
+_DEPLOY_MODE = "client"
+_ASKED = (
+    "{% for name, value in params.items() if value not in (none, false, '', []) %}{{ name }}: {{ value }}\n"
+    "{% else %}nothing but what the pipeline says{% endfor %}"
+)
+"""What the form of a run says, in lines, as people read it once the run has begun."""
 
 Summary = dict[str, Any]
 """What a task leaves in XCom: a few figures of its RunResult."""
@@ -47,6 +58,12 @@ class SparkConnectionError(FixConfigError):
     code = "config.spark_connection"
 
 
+class DeployModeError(FixConfigError):
+    """The connection to Spark asks for a driver on a machine of the cluster, away from the task that waits for it."""
+
+    code = "config.deploy_mode"
+
+
 class HeadraceOperator(SparkSubmitOperator):
     """Run one action of a pipeline: as a Spark application, or in a process of the task's own, as the executor wants
     it that the form names, else the pipeline.
@@ -54,6 +71,9 @@ class HeadraceOperator(SparkSubmitOperator):
     ``flags`` maps options of submit.py to names of the DAG run's params; a param that is None or False is left out, one
     that is a list gives the option once for each of its items.
     """
+
+    template_fields = ("asked", "env_vars")
+    """What the tab "Rendered Templates" shows: none of what a Spark application could be given, and none here is."""
 
     def __init__(
         self,
@@ -70,17 +90,22 @@ class HeadraceOperator(SparkSubmitOperator):
             env_vars=dict(options.env),
             name=f"headrace {rooted.qualified} {action}",
             driver_memory=driver_memory(),
+            deploy_mode=_DEPLOY_MODE,  # whatever Spark's settings on the worker say
             **kwargs,
         )
         self.rooted = rooted
         self.action = action
+        self.asked = _ASKED
         self.flags = flags or {}
         self.env = dict(options.env)
         self._own: OwnProcess | None = None
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]  # Spark's own operator has no XCom
         """What the task leaves in XCom; raises typed errors in Airflow's terms."""
-        with reaching_store(self.rooted.root):
+        names = dict.fromkeys(name for given in self.rooted.pipeline.inputs for name in given.source.connections)
+        with reaching_store(self.rooted.root), ExitStack() as systems:
+            for name in names:
+                systems.enter_context(reaching_system(name))
             return self.act(context)
 
     def act(self, context: Context) -> Summary:
@@ -126,21 +151,22 @@ class HeadraceOperator(SparkSubmitOperator):
 
     def _choice(self, context: Context, where: str) -> ExecutorDecision:
         """Which executor this attempt takes: as the form says, else the pipeline; AUTO looks at what there is to do."""
-        from headrace.runs.executors.choice import WorkEstimate, choose, work_of
+        from headrace.runs.executors.choice import choose
 
-        pipeline, asked = self.rooted.pipeline, context["params"].get("executor")
+        return choose(self.rooted.pipeline, context["params"].get("executor"), lambda: self._work(context, where))
 
-        def work() -> WorkEstimate:
-            return work_of(
-                self.action,
-                pipeline,
-                where,
-                branch=self.branch(context),
-                snapshot=self.begin(context),
-                full_sweep=bool(context["params"].get("full_sweep")),
-            )
+    def _work(self, context: Context, where: str) -> "WorkEstimate":
+        """What the application has before it."""
+        from headrace.runs.executors.choice import work_of
 
-        return choose(pipeline, asked, work)
+        return work_of(
+            self.action,
+            self.rooted.pipeline,
+            where,
+            branch=self.branch(context),
+            snapshot=self.begin(context),
+            full_sweep=bool(context["params"].get("full_sweep")),
+        )
 
     def _on_its_own(self, arguments: list[str]) -> Ended:
         """Run submit.py in a process of this task's own."""
@@ -150,8 +176,10 @@ class HeadraceOperator(SparkSubmitOperator):
 
     def _on_spark(self, context: Context, where: str, run_id: str, arguments: list[str]) -> Ended:
         """Submit submit.py to Spark, and wait."""
-        self._prepare_jvm(run_id, self._master())
-        self.application_args = arguments
+        master = self._master()
+        self._prepare_jvm(run_id, master)
+        has_work = is_local(master) and self._has_input(context, where)
+        self.application_args = [*arguments, "--start-spark"] if has_work else arguments
         self.log.info("::group::Spark starts")  # submit.py ends the fold
         try:
             with Supervised(self.on_kill):
@@ -159,6 +187,14 @@ class HeadraceOperator(SparkSubmitOperator):
         except AirflowException as error:
             return Ended(False, self._exit_code(), "".join(str(error).splitlines()[-1:]))
         return Ended(True, self._exit_code(), "")
+
+    def _has_input(self, context: Context, where: str) -> bool:
+        """Whether the application will need a session, as far as can be told; what is wrong it says itself."""
+        if self.action == "audit":
+            return False  # it looks at few rows in its own process
+        with suppress(HeadraceError):
+            return self._work(context, where).input > 0
+        return False
 
     def _prepare_jvm(self, run_id: str, master: str) -> None:
         """What depends on the worker: its class-data archive, and a file for what Spark says."""
@@ -193,37 +229,71 @@ class HeadraceOperator(SparkSubmitOperator):
         return 0 if process is None else int(process.returncode)
 
     def _master(self) -> str:
-        """The Spark master that the connection names. Raises SparkConnectionError."""
+        """The Spark master that the connection names. Raises SparkConnectionError, DeployModeError."""
         try:
-            return BaseHook.get_connection(self._conn_id).host or ""
+            connection = BaseHook.get_connection(self._conn_id)
         except AirflowNotFoundException as error:
             raise SparkConnectionError(
                 f"there is no Airflow connection {self._conn_id}; create it (type spark, host local[2] or a "
                 f"master's URL), or name another in {SPARK_CONNECTION}"
             ) from error
+        if (mode := connection.extra_dejson.get("deploy-mode") or _DEPLOY_MODE) != _DEPLOY_MODE:
+            raise DeployModeError(
+                f"the Airflow connection {self._conn_id} has the deploy-mode {mode}, and Headrace's driver has to run "
+                "beside its task: there it has the keys of the store, and ends when the task does. Set deploy-mode to "
+                f"{_DEPLOY_MODE}; the driver holds no rows, executors compute them in the cluster all the same"
+            )
+        return connection.host or ""
 
 
 class AuditOperator(HeadraceOperator):
-    """See that what a branch has and readers have not was audited and found good; audit it only when nobody has.
+    """See that what a branch has and readers have not was audited and found good; audit it only when nobody has. Shows
+    what was found, also where a task of the same run has published it since.
 
-    ``of_backfill``: all of the backfill's branch, instead of (published, main].
+    ``of_backfill``: all of the backfill's branch, instead of (published, main]. ``output``: of one output alone.
     """
 
-    def __init__(self, *, rooted: RootedPipeline, of_backfill: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *, rooted: RootedPipeline, of_backfill: bool = False, output: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(rooted=rooted, action="audit", **kwargs)
-        self.of_backfill = of_backfill
+        self.of_backfill, self.of_output = of_backfill, output
 
     def branch(self, context: Context) -> str:
         """The backfill's branch, or the one that this DAG run processed."""
         return backfill_branch(context) if self.of_backfill else super().branch(context)
 
     def act(self, context: Context) -> Summary:
-        """The range whose audit is good; raises its failed expectations, and limits that are exceeded."""
-        pipeline, branch = self.rooted.pipeline, self.branch(context)
-        audit = BranchAudit.of(pipeline, self.rooted.root.uri, branch)
-        outcome = None if audit.unpublished is None else self._outcome(audit, context)
-        if audit.unpublished is None:
-            self.log.info("readers see everything on branch %s already", branch)
+        """The range whose audit is good, of all outputs that have names by output; raises failed expectations, and
+        limits that are exceeded.
+        """
+        pipeline, branch, output = self.rooted.pipeline, self.branch(context), self.of_output
+        task = context["ti"]
+        audits = BranchAudit.of(pipeline, self.rooted.root.uri, branch, run_id_begin(task.dag_id, task.run_id), output)
+        made = [
+            (audit, audit.published if audit.unpublished is None else self._outcome(audit, context)) for audit in audits
+        ]
+        warned = [warning for audit, outcome in made for warning in self._told(audit, outcome, branch)]
+        self._notify(warned, context)
+        try:
+            check_audits(made)
+        except FixDataError as error:  # the log has said all of it
+            raise TypedTaskError(RunError.of(error)) from None
+        ranges: dict[str, Summary] = {
+            audit.output: {"from": outcome.from_snapshot, "to": outcome.to_snapshot, "success": True}
+            for audit, outcome in made
+            if outcome is not None
+        }
+        return ranges if pipeline.has_names and output is None else ranges.get(output or "", {})
+
+    def _told(self, audit: BranchAudit, outcome: AuditOutcome | None, branch: str) -> list[str]:
+        """Say in the log what was found; what to warn of."""
+        of = f"{audit.output}: " if audit.output else ""
+        if audit.stands_still:
+            self.log.info("%snothing new on branch %s: the output is parked, or waits for its first epoch", of, branch)
+        elif audit.unpublished is None:
+            by_whom = "" if outcome is None else ": a task of this run has published what it found good"
+            self.log.info("%sreaders see everything on branch %s already%s", of, branch, by_whom)
         if outcome is not None:
             tell = self.log.error if outcome.failed or outcome.unusual else self.log.info
             for line in outcome.lines():
@@ -232,14 +302,7 @@ class AuditOperator(HeadraceOperator):
         compared = () if outcome is None or outcome.usual is None else outcome.usual.findings
         warned = [limit.describe() for limit in audit.limits if limit.severity is Severity.WARN]
         warned += [finding.describe() for finding in compared if finding.severity is Severity.WARN]
-        self._notify(warned, context)
-        try:
-            audit.check(outcome)
-        except FixDataError as error:  # the log has said all of it
-            raise TypedTaskError(RunError.of(error)) from None
-        if audit.unpublished is None:
-            return {}
-        return {"from": audit.unpublished.after, "to": audit.unpublished.until, "success": True}
+        return [f"{of}{warning}" for warning in warned]
 
     def _outcome(self, audit: BranchAudit, context: Context) -> AuditOutcome | None:
         outcome = audit.stored()

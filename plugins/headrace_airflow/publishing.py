@@ -9,6 +9,7 @@ from headrace_airflow.assets import Published
 from headrace_airflow.operators import Summary, summary
 from headrace_airflow.roots.store import reaching_store
 from headrace_airflow.run_ids import run_id_of
+from headrace_snapshots.format.output_view import UnknownOutputError
 from headrace_snapshots.refs import MAIN
 
 _EVENTS: Final = 20
@@ -16,11 +17,14 @@ _EVENTS: Final = 20
 
 
 class PublishOperator(BaseOperator):
-    """Publish what is audited, and announce what readers see unless the newest event of the asset says so already.
+    """Publish what is audited and not published yet, and announce what readers see unless the newest event of the
+    asset says so already.
 
     Only the catalog and the events count, not what other tasks of this DAG run did. So what became visible in another
     way is announced too: by a release, by a run from the command line, by an attempt that died before its event, after
     a task that somebody marked as successful. Skipped, and so without an event, on a branch other than main.
+
+    An output that is parked, or waits for what it is computed of, is no failure of its own: the task says so.
     """
 
     def __init__(self, *, published: Published, **kwargs: Any) -> None:
@@ -29,7 +33,8 @@ class PublishOperator(BaseOperator):
 
     def execute(self, context: Context) -> Summary:
         """Publish and announce; raises what is wrong with the audit."""
-        from headrace.runs.publishing.publish import NothingToPublishError, publish_audited
+        from headrace.runs.publishing.planned_publish import NothingToPublishError
+        from headrace.runs.publishing.publish import publish_audited
 
         if (branch := context["params"].get("branch", MAIN)) != MAIN:
             raise AirflowSkipException(f"branch {branch} is not published: only {MAIN} is")
@@ -41,9 +46,13 @@ class PublishOperator(BaseOperator):
                     self.published.root.uri,
                     last_announced=last_announced,
                     run_id=run_id_of(context),
+                    output=self.published.output or None,
+                    may_wait=True,
                 )
-            except NothingToPublishError as error:
-                raise AirflowSkipException("there is no snapshot yet: nothing has landed") from error
+            except (NothingToPublishError, UnknownOutputError) as error:
+                raise AirflowSkipException(f"readers see nothing yet: {error}") from error
+        for warning in result.warnings:
+            self.log.warning("%s", warning)
         if result.published == last_announced:
             raise AirflowSkipException(f"nothing new: readers see snapshot {last_announced} as before")
         self.log.info(

@@ -6,6 +6,7 @@ manifests and index nodes before the entry that makes them visible.
 
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -20,15 +21,18 @@ from headrace_snapshots.errors import (
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest, Patch
+from headrace_snapshots.format.output_view import output_names
 from headrace_snapshots.format.skips import Skip, skips_after
 from headrace_snapshots.log import AppendResult, LostEntry
 from headrace_snapshots.outcomes import counts
 from headrace_snapshots.protocol import (
     Append,
+    BeginDelivery,
     ClaimBranch,
     Commit,
     Conflict,
     Drop,
+    EndDelivery,
     Expire,
     Fenced,
     Fork,
@@ -47,7 +51,8 @@ from headrace_snapshots.protocol import (
     Tag,
     decide,
 )
-from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.publish_entries import published_message, renamed_refs
+from headrace_snapshots.refs import published_ref
 from headrace_snapshots.store import ObjectStore
 
 __all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
@@ -104,29 +109,58 @@ class Catalog(CatalogReader):
         """
         manifest = manifest.replace(skips=self._skips(claim, manifest))
         self.write_manifest(manifest)
-        patched = f", a patch by branch {manifest.patch.branch}" if manifest.patch and manifest.is_patch else ""
+        patched = ""
+        if manifest.patch and manifest.is_patch:
+            of = f" of {manifest.patch.output}" if manifest.patch.output else ""
+            patched = f", a patch{of} by branch {manifest.patch.branch}"
         entry = self._append(
-            Commit(claim.branch, claim.generation, manifest.parent, manifest.snapshot_id),
+            Commit(claim.branch, claim.generation, manifest.parent, manifest.snapshot_id, renamed_refs(self, manifest)),
             f"epoch {manifest.epoch}{patched}" + (f": {message}" if message else ""),
             {"epoch": manifest.epoch},
         )
         self._remember(manifest)
         return entry
 
-    def publish(self, snapshot_id: str, expected_published: str | None, detail: JSON = None) -> Entry:
-        """Let readers see ``snapshot_id``, which is on main and ahead of ``expected_published``.
+    def publish(
+        self,
+        snapshot_id: str,
+        expected_published: str | None,
+        detail: Mapping[str, JSON] | None = None,
+        owner: str = "",
+    ) -> Entry:
+        """Let readers see ``snapshot_id``, which is on main and ahead of ``expected_published``, of the output without
+        a name. ``owner`` is the run that does so, for the log.
 
         Raises PublishConflictError when ``published`` is not what the caller expected, RefusedError.
         """
-        message = f"published epoch {self.manifest(snapshot_id).epoch}"
-        return self._append(Publish(snapshot_id, expected_published), message, detail)
+        return self.publish_outputs({"": snapshot_id}, {"": expected_published}, detail, owner)
 
-    def release(self, snapshot_id: str, message: str) -> Entry:
-        """A person's decision, recorded with its reason, to publish what an audit did not pass. Raises RefusedError."""
+    def publish_outputs(
+        self,
+        snapshots: Mapping[str, str | None],
+        expected: Mapping[str, str | None],
+        detail: Mapping[str, JSON] | None = None,
+        owner: str = "",
+    ) -> Entry:
+        """Let readers of each output see its snapshot, in one entry; None: the output is gone. All snapshots are on
+        main and ahead of what is ``expected`` to be published, also of outputs that stay where they are.
+
+        Raises PublishConflictError when anything else is published than the caller expected, RefusedError.
+        """
+        text = published_message(self, snapshots)
+        about = {**(detail or {}), **({"owner": owner} if owner else {})}
+        message = f"{text} by {owner}" if owner else text
+        return self._append(Publish(_by_ref(snapshots), _by_ref(expected)), message, about or None)
+
+    def release(self, snapshot_id: str, message: str, outputs: Collection[str] = ("",)) -> Entry:
+        """A person's decision, recorded with its reason, to publish what an audit of ``outputs`` did not pass. Raises
+        RefusedError.
+        """
         if not message.strip():
             raise RefusedError("a release needs a message that says who decided it and why")
-        expected = self.head().refs.get(PUBLISHED)
-        return self._append(Publish(snapshot_id, expected, Kind.RELEASE), message)
+        refs = self.head().refs
+        moved = {published_ref(output): snapshot_id for output in outputs}
+        return self._append(Publish(moved, {ref: refs.get(ref) for ref in moved}, Kind.RELEASE), message)
 
     def rollback(
         self,
@@ -136,26 +170,40 @@ class Catalog(CatalogReader):
         *,
         replayed: bool = False,
         patches: Collection[Patch] = (),
+        give_up_delivered: bool = False,
     ) -> Entry:
         """Move ``branch`` back to ``to`` (None: its beginning), fencing its writer; ``published`` too if it is newer.
 
         Main may also go back to what it was before a promotion, or before that; then ``published`` is what it was then.
         ``replayed``: what is given up is computed again, so decisions about it stand. ``patches`` are those that are
-        given up, for the log.
+        given up, for the log. ``give_up_delivered``: also below what was handed over to sinks that cannot take back.
 
         Also the way out of a damaged log: continues from the newest entry that can be read, and gives up what is lost.
         Raises RefusedError when ``to`` is not an ancestor of the branch's head.
         """
         detail = {**(_REPLAYED if replayed else {}), **_given_up(patches)}
-        return self._append(Rollback(branch, to), message, detail or None, head=self.known_head)
+        intent = self._rollback(branch, to, give_up_delivered=give_up_delivered)
+        return self._append(intent, message, detail or None, head=self.known_head)
 
-    def would_roll_back(self, branch: str, to: str | None) -> Mapping[str, tuple[str | None, str | None]]:
+    def _rollback(
+        self, branch: str, to: str | None, generation: int | None = None, *, give_up_delivered: bool = False
+    ) -> Rollback:
+        """What the protocol is asked; it cannot look what outputs ``to`` has."""
+        outputs = None
+        if to is not None:
+            with suppress(BrokenObjectError, MissingSnapshotError):
+                outputs = output_names(self.manifest(to))
+        return Rollback(branch, to, generation, outputs, give_up_delivered=give_up_delivered)
+
+    def would_roll_back(
+        self, branch: str, to: str | None, *, give_up_delivered: bool = False
+    ) -> Mapping[str, tuple[str | None, str | None]]:
         """The moves that ``rollback`` would make, from where to where; nothing is done. Raises what that does."""
         facts: dict[tuple[str, str], bool] = {}
-        last = self.known_head()
+        last, intent = self.known_head(), self._rollback(branch, to, give_up_delivered=give_up_delivered)
         # Ends: another turn means a new fact.
         while True:
-            match decide(last, Rollback(branch, to), facts):
+            match decide(last, intent, facts):
                 case Need(ancestor, descendant, or_broken):
                     facts[ancestor, descendant] = self._is_ancestor(ancestor, descendant, or_broken)
                 case NeedKept(mark, snapshot):
@@ -171,7 +219,7 @@ class Catalog(CatalogReader):
         Raises FencedError when another writer claimed or moved the branch, RefusedError as ``rollback`` does.
         """
         detail = {**_REPLAYED, **_given_up(patches)}
-        entry = self._append(Rollback(claim.branch, to, claim.generation), message, detail)
+        entry = self._append(self._rollback(claim.branch, to, claim.generation), message, detail)
         return Claim(claim.branch, entry.generations[claim.branch], to)
 
     def fork(self, branch: str, from_snapshot: str | None, message: str = "") -> Entry:
@@ -182,27 +230,46 @@ class Catalog(CatalogReader):
         return self._append(intent, f"{text}: {message}" if message else text, begin=from_snapshot is None)
 
     def promote(
-        self, branch: str, *, expected_main: str | None, expected: str | None = None, message: str = ""
+        self,
+        branch: str,
+        *,
+        expected_main: str | None,
+        expected: str | None = None,
+        message: str = "",
+        give_up_delivered: bool = False,
     ) -> Entry:
         """Make ``branch`` main and published in one entry; the branch ends, the writers of both are fenced. ``message``
-        says who decided it, and why.
+        says who decided it, and why. ``give_up_delivered``: also if it does not have what was handed over to sinks that
+        cannot take back.
 
         Raises PublishConflictError when main is not at ``expected_main``, or the branch not at ``expected``, if that is
         given; RefusedError.
         """
         text = f"promoted {branch}: {message}" if message else f"promoted {branch}"
-        return self._append(Promote(branch, expected_main, expected), text, {"branch": branch})
+        promoted = expected or self.head().refs.get(branch)
+        outputs = ("",) if promoted is None else output_names(self.manifest(promoted))
+        intent = Promote(branch, expected_main, expected or promoted, outputs, give_up_delivered=give_up_delivered)
+        return self._append(intent, text, {"branch": branch})
+
+    def deliver(self, intent: BeginDelivery | EndDelivery) -> Entry:
+        """Begin or end a delivery to a sink that cannot take back: from its begin on main goes nowhere without it.
+        Raises PublishConflictError if readers see another snapshot, or another delivery has begun since.
+        """
+        kind = Kind.DELIVERING if isinstance(intent, BeginDelivery) else Kind.DELIVERED
+        return self._append(intent, f"{kind} to {intent.sink} up to {intent.snapshot}", {"sink": intent.sink})
 
     def tag(self, name: str, snapshot_id: str, message: str = "") -> Entry:
         """Keep ``snapshot_id`` under the ref ``tags/{name}``. Raises RefusedError when there is such a tag."""
         text = f"tagged epoch {self.manifest(snapshot_id).epoch} as {name}"
         return self._append(Tag(name, snapshot_id), f"{text}: {message}" if message else text)
 
-    def drop(self, ref: str, message: str = "", *, expected: int | None = None) -> Entry:
+    def drop(
+        self, ref: str, message: str = "", *, expected: int | None = None, detail: Mapping[str, JSON] | None = None
+    ) -> Entry:
         """Remove a branch, or a tag (``tags/{name}``). Raises RefusedError for main, published and unknown ones, and
         PublishConflictError when ``expected`` is given, and another entry than that number is the last one.
         """
-        return self._append(Drop(ref, expected), message or f"dropped {ref}")
+        return self._append(Drop(ref, expected), message or f"dropped {ref}", detail)
 
     def expire(
         self,
@@ -312,6 +379,10 @@ class Catalog(CatalogReader):
         if manifest.epoch != parent.epoch + 1:
             raise RefusedError(f"epoch {manifest.epoch} does not follow that of {manifest.parent}")
         return skips_after(Skip(parent.snapshot_id, parent.epoch), parent.skips)
+
+
+def _by_ref(snapshots: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {published_ref(output): snapshot for output, snapshot in snapshots.items()}
 
 
 def _given_up(patches: Collection[Patch]) -> dict[str, JSON]:

@@ -11,10 +11,12 @@ from headrace_snapshots.errors import MissingSnapshotError, RefusedError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import UnknownOutputError, output_names
 from headrace_snapshots.gc.deletion_list import Marks
 from headrace_snapshots.log import CatalogLog, LostEntry
 from headrace_snapshots.objects import Objects
 from headrace_snapshots.protocol import Head, Kind, Past
+from headrace_snapshots.refs import MAIN, published_of
 from headrace_snapshots.store import ObjectStore
 
 
@@ -25,10 +27,18 @@ class CatalogReader(Objects):
     DamagedLogError when entries of the log are lost.
     """
 
+    output = ""
+    """Whose catalog it is, where outputs have names and it is that of one."""
+
     def __init__(self, store: ObjectStore, pipeline: str, new_id: Callable[[], str]) -> None:
         super().__init__(store, pipeline, new_id)
         self.marks = Marks(store, pipeline)
         self._log = CatalogLog(store, pipeline)
+
+    def called_at(self, snapshot_id: str) -> str:
+        """What the output whose catalog it is is called in a snapshot."""
+        del snapshot_id
+        return self.output
 
     def head(self) -> Head:
         """Every ref and generation now; the cost does not grow with the log."""
@@ -41,6 +51,27 @@ class CatalogReader(Objects):
         head = Head() if end.entry is None else end.entry.head
         return head if end.lost is None else replace(head, entry=end.number, is_whole=False)
 
+    def published_by_all(self, refs: Mapping[str, str]) -> str | None:
+        """The newest snapshot that readers of every output may see: the oldest of what is published. None if nothing is
+        of some output.
+        """
+        epochs = self._published_epochs(refs)
+        if "" not in published_of(refs):
+            main = None if MAIN not in refs else self.manifest(refs[MAIN])
+            if main is None or any(output not in published_of(refs) for output in output_names(main)):
+                return None
+        return min(epochs, key=epochs.__getitem__, default=None)
+
+    def published_by_any(self, refs: Mapping[str, str]) -> str | None:
+        """The newest snapshot that readers of some output see; None if there is none."""
+        epochs = self._published_epochs(refs)
+        return max(epochs, key=epochs.__getitem__, default=None)
+
+    def _published_epochs(self, refs: Mapping[str, str]) -> dict[str, int]:
+        """The epochs of the snapshots that readers see, all on the line of main; of one alone nobody needs it."""
+        snapshots = {*published_of(refs).values()}
+        return {snapshot: self.link(snapshot).epoch if len(snapshots) > 1 else 0 for snapshot in snapshots}
+
     def history(self, before: int | None = None) -> Iterator[Entry | LostEntry]:
         """The entries below number ``before`` (default: all), newest first, also past those that are lost.
 
@@ -51,6 +82,10 @@ class CatalogReader(Objects):
     def entries(self, before: int | None = None) -> Iterator[Entry]:
         """Entries of ``history`` that can be read."""
         return (entry for entry in self.history(before) if isinstance(entry, Entry))
+
+    def last_move(self, ref: str, limit: int = 100) -> Entry | None:
+        """The newest entry that moved ``ref``, among the newest ``limit``; None if none of them did."""
+        return next((entry for entry in islice(self.entries(), limit) if ref in entry.moves), None)
 
     def log(self, before: int | None = None, limit: int = 20) -> list[Entry]:
         """At most ``limit`` of ``entries``."""
@@ -67,7 +102,8 @@ class CatalogReader(Objects):
         """All of ``ancestry``: as many requests, several at once. Raises what it raises."""
 
         def read(wanted: str) -> Manifest | None:
-            with suppress(BrokenObjectError, MissingSnapshotError):  # who needs it is told when it is its turn
+            # who needs it is told when it is its turn
+            with suppress(BrokenObjectError, MissingSnapshotError, UnknownOutputError):
                 return self.manifest(wanted)
             return None
 

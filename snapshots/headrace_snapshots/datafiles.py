@@ -55,16 +55,15 @@ def check(store: ObjectStore, file: DataFile) -> None:
     _check(store, file, size, digest)
 
 
-def put_under(store: ObjectStore, file: DataFile, path: Path) -> None:
-    """Let a reader of local files find ``file`` as ``path``, once its length and checksum are found right.
-
-    A copy, or a link where the store is local. Raises BrokenObjectError.
+def local_copy(store: ObjectStore, file: DataFile, path: Path) -> Path:
+    """Where a reader of local files finds ``file``, once its length and checksum are found right: where it is, if the
+    store is local, else a copy at ``path``. Raises BrokenObjectError.
     """
     if isinstance(store, LocalStore):
         check(store, file)
-        path.symlink_to(store.root / file.path)
-    else:
-        path.write_bytes(verify(store, file))
+        return store.root / file.path
+    path.write_bytes(verify(store, file))
+    return path
 
 
 def missing(store: ObjectStore, file: DataFile) -> BrokenObjectError:

@@ -32,7 +32,7 @@ from headrace_snapshots.gc.expiry import KINDS, Expired, collect
 from headrace_snapshots.gc.snapshot_facts import data_files, files_of
 from headrace_snapshots.layout import ObjectKind, entry_path, hint_path, kind_of, manifest_path, node_path
 from headrace_snapshots.patches import warned
-from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, TAGS
+from headrace_snapshots.refs import BEGINNING, MAIN, TAGS, is_delivery, is_published
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError
 from headrace_snapshots.witnesses import Witness, Witnesses, told_of_more
 
@@ -331,10 +331,10 @@ class _Tree:
             is_data = kind_of(pipeline, path) is ObjectKind.DATA
             until = "until they expire" if is_data else "and nothing expires meanwhile"
             return f"do without: {ref} goes on, only older snapshots miss it, {until}"
-        backfill = f"`headrace backfill {pipeline}` computes all again beside it" if ref in {MAIN, PUBLISHED} else ""
+        backfill = f"`headrace backfill {pipeline}` computes all again beside it" if _is_of_main(ref) else ""
         if whole is None:
             return f"no snapshot of {ref} is whole: {backfill or f'`headrace drop {pipeline} {ref}`'}"
-        branch = "" if ref in {MAIN, PUBLISHED} else f" --branch {ref}"
+        branch = "" if _is_of_main(ref) else f" --branch {ref}"
         back = f"`headrace rollback {pipeline} --to {whole}{branch}` goes back to the newest whole snapshot"
         back += ", and the next run reads again what came after" if backfill else ""
         back += warned(self._catalog, self._heads.get(ref), whole)
@@ -369,3 +369,7 @@ def _leads_to(entry: Entry, later: Entry) -> bool:
 def _name(link: Link) -> str:
     branch = "" if link.manifest is None else f" of {link.manifest.branch}"
     return f"snapshot {link.snapshot_id} (epoch {link.epoch}{branch})"
+
+
+def _is_of_main(ref: str) -> bool:
+    return ref == MAIN or is_published(ref) or is_delivery(ref)

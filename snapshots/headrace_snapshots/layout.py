@@ -7,7 +7,10 @@ matches more than what its writer makes.
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
+from urllib.parse import quote
 
 from headrace_snapshots.refs import NOTHING, SNAPSHOT
 
@@ -18,6 +21,10 @@ SUMMARIES = ".summaries/"
 """The folder of the summaries of all pipelines; no pipeline has such a name."""
 
 _NUMBER = r"\d{20}"
+_OUTPUT = "[a-z][a-z0-9_]{0,62}"
+_INPUT = "[A-Za-z0-9_.~%-]{1,600}"
+_OTHER = re.compile("[^A-Za-z0-9_-]+")
+_LONGEST_LABEL = 120
 
 
 class ObjectKind(StrEnum):
@@ -31,6 +38,9 @@ class ObjectKind(StrEnum):
     AUDITS = "audits"
     RUNS = "runs"
     MARKS = "marks"
+    DELIVERIES = "deliveries"
+    LANDED = "landed"
+    READERS = "readers"
 
 
 _BELOW: Mapping[ObjectKind, str] = {
@@ -40,10 +50,17 @@ _BELOW: Mapping[ObjectKind, str] = {
     ObjectKind.INDEX: r"/[0-9a-f]{32}\.json",
     ObjectKind.DATA: rf"/\d{{8,}}-{SNAPSHOT}/[a-z][A-Za-z0-9_-]*\.parquet",
     ObjectKind.AUDITS: (
-        rf"/(({SNAPSHOT}|{NOTHING})--{SNAPSHOT}/(result\.json|docs/[a-z0-9_-]+\.html)|{SNAPSHOT}/history\.json)"
+        rf"/((?P<output>{_OUTPUT})/)?((?P<begin>{SNAPSHOT}|{NOTHING})--(?P<end>{SNAPSHOT})/"
+        rf"(result\.json|docs/[a-z0-9_-]+\.html)|(?P<of>{SNAPSHOT})/history\.json)"
     ),
     ObjectKind.RUNS: rf"/{RUN_ID}\.json",
     ObjectKind.MARKS: rf"/{_NUMBER}-{SNAPSHOT}\.json",
+    ObjectKind.DELIVERIES: rf"/({_OUTPUT}/)?[A-Za-z0-9_.-]{{1,100}}\.json",
+    ObjectKind.LANDED: (
+        rf"/(?P<input>{_INPUT})/(_ranges/(?P<claim>{_NUMBER})\.json|(?P<range>{_NUMBER})-(?P<number>\d{{5}})-"
+        rf"(?P<last>\d{{5}})-[A-Za-z0-9_-]{{1,{_LONGEST_LABEL}}}\.parquet)"
+    ),
+    ObjectKind.READERS: rf"/{_OUTPUT}-[0-9a-f]{{16}}\.json",
 }
 _PATTERNS = {kind: re.compile(f"{re.escape(kind.value)}{below}") for kind, below in _BELOW.items()}
 
@@ -92,19 +109,112 @@ def data_path(pipeline: str, epoch: int, attempt: str, table: str, name: str) ->
     return f"{data_prefix(pipeline, epoch, attempt)}/{table}-{name}.parquet"
 
 
-def audit_folder(pipeline: str, from_snapshot: str | None, to_snapshot: str) -> str:
-    """Where the audit of (``from_snapshot``, ``to_snapshot``] is; None: from the beginning."""
-    return f"{pipeline}/{ObjectKind.AUDITS}/{from_snapshot or NOTHING}--{to_snapshot}"
+def audit_folder(pipeline: str, from_snapshot: str | None, to_snapshot: str, output: str = "") -> str:
+    """Where the audit of (``from_snapshot``, ``to_snapshot``] is; None: from the beginning. ``output``: whose audit, if
+    it has a name.
+    """
+    return f"{_audits(pipeline, output)}{from_snapshot or NOTHING}--{to_snapshot}"
 
 
-def history_path(pipeline: str, snapshot: str) -> str:
-    """Where the figures of the versions that lead to ``snapshot`` are, for audits of what follows."""
-    return f"{pipeline}/{ObjectKind.AUDITS}/{snapshot}/history.json"
+def history_path(pipeline: str, snapshot: str, output: str = "") -> str:
+    """Where the figures of the versions of an ``output`` that lead to ``snapshot`` are, for audits of what follows."""
+    return f"{_audits(pipeline, output)}{snapshot}/history.json"
+
+
+def _audits(pipeline: str, output: str = "") -> str:
+    return folder(pipeline, ObjectKind.AUDITS) + (f"{output}/" if output else "")
+
+
+@dataclass(frozen=True)
+class AuditedRange:
+    """What an object below ``audits`` is about: an ``output`` ("": the one without a name), and the snapshots
+    (``begin``, ``end``]. ``begin`` is None for the beginning. Figures of versions are of their end alone.
+    """
+
+    output: str
+    begin: str | None
+    end: str
+
+
+def audited_range(pipeline: str, path: str) -> AuditedRange | None:
+    """What the object at ``path`` is about; None if no audit writes one of that name."""
+    match = _PATTERNS[ObjectKind.AUDITS].fullmatch(path.removeprefix(f"{pipeline}/"))
+    if match is None:
+        return None
+    begin, end = match["begin"], match["end"] or match["of"]
+    return AuditedRange(match["output"] or "", None if begin == NOTHING else begin, end)
 
 
 def result_path(pipeline: str, run_id: str) -> str:
     """Where the result of a run is."""
     return f"{pipeline}/{ObjectKind.RUNS}/{run_id}.json"
+
+
+def delivery_path(pipeline: str, output: str, sink: str) -> str:
+    """Where it is noted what a sink of an output held last; ``output``: "" if it has no name."""
+    return folder(pipeline, ObjectKind.DELIVERIES) + (f"{output}/" if output else "") + f"{sink}.json"
+
+
+@dataclass(frozen=True, order=True)
+class LandedFile:
+    """File ``number``, from 0, of the range ``range`` of an input, whose last file is ``last``."""
+
+    range: int
+    number: int
+    last: int
+
+
+def landed_folder(pipeline: str, input_name: str) -> str:
+    """Where records of an input are landed, with a slash at its end."""
+    return f"{folder(pipeline, ObjectKind.LANDED)}{quote(input_name, safe='')}/"
+
+
+def range_path(pipeline: str, input_name: str, number: int) -> str:
+    """Where it is claimed that range ``number`` of an input is landed."""
+    return f"{ranges_folder(pipeline, input_name)}{number:020d}.json"
+
+
+def ranges_folder(pipeline: str, input_name: str) -> str:
+    """Where the ranges of an input are, with a slash at its end."""
+    return f"{landed_folder(pipeline, input_name)}_ranges/"
+
+
+def landed_path(pipeline: str, input_name: str, file: LandedFile, label: str) -> str:
+    """Where a file of an input is; ``label`` says what it is of."""
+    name = f"{file.range:020d}-{file.number:05d}-{file.last:05d}-{_OTHER.sub('-', label)[-_LONGEST_LABEL:]}.parquet"
+    return landed_folder(pipeline, input_name) + name
+
+
+def landed_input(pipeline: str, path: str) -> str | None:
+    """The folder, with a slash at its end, of the input that the landed object at ``path`` is of; None if it is not
+    one.
+    """
+    match = _landed(pipeline, path)
+    return None if match is None else f"{folder(pipeline, ObjectKind.LANDED)}{match['input']}/"
+
+
+def landed_file(pipeline: str, path: str) -> LandedFile | None:
+    """Which file the one at ``path`` is; None if it is none."""
+    match = _landed(pipeline, path)
+    if match is None or match["range"] is None:
+        return None
+    return LandedFile(int(match["range"]), int(match["number"]), int(match["last"]))
+
+
+def claimed_range(pipeline: str, path: str) -> int | None:
+    """The number of the range that is claimed at ``path``; None if none is."""
+    match = _landed(pipeline, path)
+    return None if match is None or match["claim"] is None else int(match["claim"])
+
+
+def _landed(pipeline: str, path: str) -> re.Match[str] | None:
+    return _PATTERNS[ObjectKind.LANDED].fullmatch(path.removeprefix(f"{pipeline}/"))
+
+
+def reader_path(pipeline: str, reader: str, root: str, read_as: str) -> str:
+    """Where a ``reader`` under ``root``, whose input ``read_as`` is this pipeline, says what it needs of it."""
+    unique = sha256(f"{root}\n{read_as}".encode()).hexdigest()[:16]
+    return f"{folder(pipeline, ObjectKind.READERS)}{reader}-{unique}.json"
 
 
 def summary_path(pipeline: str) -> str:

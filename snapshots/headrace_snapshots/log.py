@@ -22,7 +22,7 @@ from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.record import StoredObject
 from headrace_snapshots.layout import ObjectKind, entry_number, entry_path, folder, hint_path, kind_of
-from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED
+from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, is_published
 from headrace_snapshots.store import (
     ObjectExistsError,
     ObjectNotFoundError,
@@ -341,7 +341,8 @@ def _way_out(pipeline: str, end: End) -> str:
     if end.entry is None:
         return ": no other entry can be read either"
     refs = end.entry.refs
-    at = ", ".join(f"{name} at {refs.get(name, 'nothing')}" for name in (MAIN, PUBLISHED))
+    seen = [ref for ref in sorted(refs) if is_published(ref)] or [PUBLISHED]
+    at = ", ".join(f"{name} at {refs.get(name, 'nothing')}" for name in (MAIN, *seen))
     return (
         f", or give up what is lost: `headrace rollback {pipeline} --to {refs.get(MAIN, BEGINNING)}` continues from "
         f"entry {end.entry.number} ({at}), as if nothing had been committed, patched or published since"

@@ -9,8 +9,20 @@ from headrace_snapshots.catalog_reader import CatalogReader
 from headrace_snapshots.errors import FencedAfterCommitError, FencedError, MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.protocol import Commit, Drop, Fork, Head, Intent, Promote, Publish, Rollback, Tag
-from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
+from headrace_snapshots.protocol import (
+    BeginDelivery,
+    Commit,
+    Drop,
+    EndDelivery,
+    Fork,
+    Head,
+    Intent,
+    Promote,
+    Publish,
+    Rollback,
+    Tag,
+)
+from headrace_snapshots.refs import MAIN, TAGS, delivered_ref, delivering_ref
 
 
 def counts(catalog: CatalogReader, head: Head, intent: Intent, entry: Entry) -> bool:
@@ -21,8 +33,8 @@ def counts(catalog: CatalogReader, head: Head, intent: Intent, entry: Entry) -> 
     match intent:
         case Commit():
             is_done = _is_committed(catalog, head, intent, entry)
-        case Publish(snapshot):
-            is_done = _leads_to(catalog, head.refs.get(PUBLISHED), snapshot)
+        case Publish(snapshots):
+            is_done = all(_shows(catalog, head.refs.get(ref), snapshot) for ref, snapshot in snapshots.items())
         case Rollback() | Fork():
             is_done = head.generations.get(intent.branch, -1) >= entry.number and _has_moved(
                 catalog, head, intent, entry
@@ -33,6 +45,10 @@ def counts(catalog: CatalogReader, head: Head, intent: Intent, entry: Entry) -> 
             is_done = head.refs.get(TAGS + name) == snapshot
         case Drop(ref):
             is_done = ref not in head.refs and ref not in head.generations
+        case BeginDelivery(output, sink, snapshot):
+            is_done = _leads_to(catalog, head.refs.get(delivering_ref(output, sink)), snapshot)
+        case EndDelivery(output, sink, snapshot):
+            is_done = _leads_to(catalog, head.refs.get(delivered_ref(output, sink)), snapshot)
         case _:
             is_done = False  # a claim and an expiry are done once more
     return is_done
@@ -45,6 +61,11 @@ def _has_moved(catalog: CatalogReader, head: Head, intent: Rollback | Fork, entr
     if to is not None and not _leads_to(catalog, now, to):
         return False
     return before == to or not _leads_to(catalog, now, before)
+
+
+def _shows(catalog: CatalogReader, now: str | None, snapshot: str | None) -> bool:
+    """Whether readers see ``snapshot``, or a later one; or nothing more, if there is none."""
+    return now is None if snapshot is None else _leads_to(catalog, now, snapshot)
 
 
 def _leads_to(catalog: CatalogReader, now: str | None, snapshot: str | None) -> bool:

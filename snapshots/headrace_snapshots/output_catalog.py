@@ -1,23 +1,131 @@
-"""The catalog of a pipeline as one of its outputs sees it: its manifests are those of that output alone."""
+"""The catalog of a pipeline as one of its outputs sees it: its manifests are those of that output alone, and its
+``published`` is that of the output.
+"""
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import NoReturn, TypeVar
+
+from headrace_snapshots.ancestry import Link
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.filelog import IndexNode
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import seen_by
+from headrace_snapshots.format.output_view import (
+    UnknownOutputError,
+    all_names_before,
+    output_names,
+    seen_by,
+    with_names,
+)
+from headrace_snapshots.log import LostEntry
+from headrace_snapshots.protocol import Head
+from headrace_snapshots.refs import MAIN, PUBLISHED, is_published, published_ref
+
+T = TypeVar("T")
 
 
 class OutputCatalog(Catalog):
-    """Answers what a ``Catalog`` answers, for readers of an ``output``. It commits nothing: who writes a branch writes
-    all outputs.
+    """Answers what a ``Catalog`` answers, for readers of an ``output``. It changes nothing: who writes a branch writes
+    all outputs. What one of a catalog's outputs has read all of them know.
     """
 
     def __init__(self, catalog: Catalog, output: str) -> None:
         super().__init__(catalog.store, catalog.pipeline)
+        self._log = catalog._log
+        self.whole = catalog
+        """The catalog of all outputs."""
         self.output = output
 
     def manifest(self, snapshot_id: str) -> Manifest:
-        """The manifest of a snapshot, as the output sees it. Raises UnknownOutputError if the snapshot lacks it."""
-        return seen_by(super().manifest(snapshot_id), self.output)
+        """The manifest of a snapshot, as the output sees it, also under a name that it had before. Raises
+        UnknownOutputError if the snapshot lacks it.
+        """
+        manifest = self.whole.manifest(snapshot_id)
+        called = self._called_in(manifest)
+        return seen_by(manifest if called == self.output else with_names(manifest, {self.output: called}), self.output)
 
-    def write_manifest(self, manifest: Manifest) -> None:
+    def called_at(self, snapshot_id: str) -> str:
+        """What the output is called in a snapshot; its name if that cannot be told."""
+        with suppress(BrokenObjectError, MissingSnapshotError):
+            return self._called_in(self.whole.manifest(snapshot_id))
+        return self.output
+
+    def _called_in(self, manifest: Manifest) -> str:
+        there = output_names(manifest)
+        if self.output in there:
+            return self.output
+        return next((old for old in self._called_before() if old in there), self.output)
+
+    def _called_before(self) -> tuple[str, ...]:
+        """What main says the output was called before, also what others are called now: a snapshot without the output
+        is from before these were. Nothing where that cannot be read.
+        """
+        with suppress(BrokenObjectError, MissingSnapshotError):
+            main = self.whole.known_head().refs.get(MAIN)
+            return () if main is None else all_names_before(self.whole.manifest(main), self.output)
+        return ()
+
+    def read_node(self, node_id: str) -> IndexNode:
+        """An inner node of a file log. Raises BrokenObjectError."""
+        return self.whole.read_node(node_id)
+
+    def link(self, snapshot_id: str) -> Link:
+        """A snapshot in its line of descent, also one from before the output came, whose manifest is not for it."""
+        try:
+            return super().link(snapshot_id)
+        except UnknownOutputError:
+            manifest = self.whole.manifest(snapshot_id)
+            return Link(snapshot_id, manifest.epoch, manifest.parent)
+
+    def _line(self, snapshot_id: str, until: str | None, read: Callable[[str], Manifest]) -> Iterator[Manifest]:
+        try:
+            yield from super()._line(snapshot_id, until, read)
+        except UnknownOutputError:
+            if until is not None:  # else what came before the output has nothing of it
+                raise
+
+    def head(self) -> Head:
+        """Every ref and generation now; of all that is published only what the output has."""
+        return self._seen(super().head())
+
+    def known_head(self) -> Head:
+        """``head``, or of a damaged log what the newest entry that can be read says."""
+        return self._seen(super().known_head())
+
+    def history(self, before: int | None = None) -> Iterator[Entry | LostEntry]:
+        """The entries below number ``before`` (default: all), newest first, as the output sees them."""
+        for entry in super().history(before):
+            if isinstance(entry, Entry):
+                yield entry.replace(refs=self._own(entry.refs), moves=self._own(entry.moves))
+            else:
+                yield entry
+
+    def _seen(self, head: Head) -> Head:
+        return replace(head, refs=self._own(head.refs))
+
+    def _own(self, by_ref: Mapping[str, T]) -> dict[str, T]:
+        own = published_ref(self.output)
+        return {
+            PUBLISHED if ref == own else ref: value
+            for ref, value in by_ref.items()
+            if ref == own or not is_published(ref)
+        }
+
+    def write_manifest(self, manifest: Manifest) -> NoReturn:
         """Raise TypeError: a manifest has all outputs."""
-        raise TypeError(f"the catalog of output {self.output} of {self.pipeline} is for readers")
+        raise self._is_for_readers()
+
+    def _append(self, *_: object, **__: object) -> NoReturn:
+        raise self._is_for_readers()
+
+    def _is_for_readers(self) -> TypeError:
+        return TypeError(f"the catalog of output {self.output} of {self.pipeline} is for readers")
+
+
+def seen_catalog(catalog: Catalog, output: str) -> Catalog:
+    """``catalog`` as ``output`` sees it; "": the output without a name, which is all that there is."""
+    return OutputCatalog(catalog, output) if output else catalog

@@ -10,7 +10,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest, Patch
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.refs import MAIN, delivery_of, is_delivery
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,13 @@ class GivenUp:
 _UNREADABLE = (BrokenObjectError, DamagedLogError, MissingSnapshotError)
 
 
-def would_give_up(catalog: Catalog, branch: str, to: str | None) -> GivenUp:
+def would_give_up(catalog: Catalog, branch: str, to: str | None, *, give_up_delivered: bool = False) -> GivenUp:
     """What a rollback of ``branch`` to ``to`` would do; nothing is done. Raises RefusedError, as the rollback would."""
-    moves = catalog.would_roll_back(branch, to)
+    moves = catalog.would_roll_back(branch, to, give_up_delivered=give_up_delivered)
     patches = patches_given_up(catalog, moves[branch][0], to) if branch == MAIN else []
-    return GivenUp(to, moves, tuple(patches), tuple(told(catalog, patches, to)))
+    sinks = sorted({delivery_of(ref)[1] for ref in moves if is_delivery(ref)})
+    stays = (f"what sink {sink} got stays there, and rows that become final again go to it again" for sink in sinks)
+    return GivenUp(to, moves, tuple(patches), (*told(catalog, patches, to), *stays))
 
 
 def patches_given_up(catalog: Catalog, head: str | None, to: str | None) -> list[Patch]:
@@ -74,9 +76,10 @@ def warned(catalog: Catalog, head: str | None, to: str | None) -> str:
 
 
 def _again(catalog: Catalog, patch: Patch, to: str | None) -> str:
-    name, refs = catalog.pipeline, catalog.known_head().refs
+    whole, refs = catalog.pipeline, catalog.known_head().refs
+    name = f"{whole}.{patch.output}" if patch.output else whole
     backfill = (
-        f"`headrace backfill {name}` computes such a branch again, and `headrace promote {name} BRANCH --patch` takes "
+        f"`headrace backfill {whole}` computes such a branch again, and `headrace promote {name} BRANCH --patch` takes "
         "its results"
     )
     with suppress(*_UNREADABLE):
@@ -86,7 +89,7 @@ def _again(catalog: Catalog, patch: Patch, to: str | None) -> str:
                 return f"`headrace promote {name} {patch.branch} --patch` makes it again"
             if catalog.is_kept(patch.snapshot):
                 return (
-                    f"`headrace fork {name} {patch.snapshot} patch-{patch.epoch}` and `headrace promote {name} "
+                    f"`headrace fork {whole} {patch.snapshot} patch-{patch.epoch}` and `headrace promote {name} "
                     f"patch-{patch.epoch} --patch` make it again"
                 )
     return backfill

@@ -19,7 +19,7 @@ from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.layout import ObjectKind, kind_of, manifest_path
-from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.refs import is_published, published_of
 
 
 @dataclass(frozen=True)
@@ -128,16 +128,17 @@ class _Log:
         return ids
 
     def _was_never_published(self, snapshot: str | None, at: str) -> bool:
-        """Whether entries of ``at`` are there, and none of them had ``snapshot``, or a later one, at ``published``."""
+        """Whether entries of ``at`` are there, and none of them had ``snapshot``, or a later one, published."""
         if snapshot is None or at < self.entries[-1].at:
             return False
-        published = {entry.refs.get(PUBLISHED) for entry in self.entries}
-        published |= {before for entry in self.entries for before in entry.moves.get(PUBLISHED, ())}
-        now = self.entries[0].refs.get(PUBLISHED)
+        published: set[str | None] = {shown for entry in self.entries for shown in published_of(entry.refs).values()}
+        moves = (move for entry in self.entries for ref, move in entry.moves.items() if is_published(ref))
+        published |= {shown for move in moves for shown in move}
+        now = published_of(self.entries[0].refs).values()
         if snapshot in published:
             return False
         try:
-            return now is None or not self.catalog.is_ancestor(snapshot, now)
+            return not any(self.catalog.is_ancestor(snapshot, shown) for shown in now)
         except (BrokenObjectError, MissingSnapshotError):
             return False
 

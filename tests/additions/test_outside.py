@@ -4,9 +4,11 @@ Headrace's own.
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -81,9 +83,10 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return os.pathsep.join([str(site), str(OUTSIDE)])
 
 
-@pytest.fixture(params=["file", "memdir"])
-def outside(request: pytest.FixtureRequest, tmp_path: Path, path: str) -> Installation:
-    return Installation(f"{request.param}://{tmp_path}/root", path)
+@pytest.fixture
+def outside(tmp_path: Path, path: str) -> Installation:
+    """Whose store is one of the distribution's."""
+    return Installation(f"memdir://{tmp_path}/root", path)
 
 
 @pytest.mark.slow
@@ -187,3 +190,44 @@ def test_a_store_from_outside_keeps_what_every_store_promises(
     promise: Callable[[ObjectStore], None], path: str, tmp_path: Path
 ) -> None:
     promise(open_store(f"memdir://{tmp_path}/store"))
+
+
+SAID = """
+from datetime import datetime
+
+import headrace as hr
+from acme_headrace.daily_table import DailyTable
+
+pipeline = hr.Pipeline(
+    "said",
+    DailyTable({database!r}, "said", {{"text": str, "at": datetime}}).event_time("at", bound="1h"),
+    key="text",
+    what={{"n": hr.count()}},
+    where=hr.FixedWindows("1d"),
+    when=hr.on_update(),
+)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_source_from_outside_is_read_by_both_executors(outside: Installation, tmp_path: Path) -> None:
+    file, database = tmp_path / "said.py", tmp_path / "said.db"
+    file.write_text(SAID.format(database=str(database)))
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("CREATE TABLE said (day TEXT, text, at TEXT)")
+        days = [("2026-05-01", "a"), ("2026-05-02", "b"), ("2026-05-02", "a"), ("2026-05-02", 7), ("9999-12-31", None)]
+        connection.executemany("INSERT INTO said VALUES (?, ?, ?)", [(*one, f"{one[0]}T00:00:00Z") for one in days])
+
+    def headrace(command: str, *words: str) -> Any:
+        done = outside.python(HEADRACE, command, str(file), *words, "--root", outside.root, "--format", "json")
+        assert done.returncode == 0, done.stderr + done.stdout
+        return json.loads(done.stdout)
+
+    counts = headrace("run", "--executor", "spark", "--files-per-epoch", "1")["counts"]
+    assert (counts["input_files"], counts["rejected"]) == (2, 1)
+    headrace("run", "--executor", "local", "--mode", "replay", "--from-branch", "main", "--branch", "again")
+    rows_that_differ = headrace("diff", "main", "again")["output"]["rows"]
+    assert [rows_that_differ[kind] for kind in ("added", "removed", "changed")] == [0, 0, 0]
+    rows = headrace("read", "--at", "main")
+    assert sorted((row["text"], row["n"]) for row in rows) == [("a", 1), ("a", 1), ("b", 1)], "of each day"

@@ -6,6 +6,12 @@ from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow
 
 _SECONDS = 120
+CALM = {
+    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
+    # the files stay, and each look at them starts over and imports Airflow anew
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
+}
+"""What an Airflow is told that looks for work less often than one for a person who waits."""
 
 
 def wait_for_success(api: AirflowApi, dag_id: str, run_id: str, seconds: float) -> EndedRun:

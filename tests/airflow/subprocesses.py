@@ -47,23 +47,23 @@ def verdict(error, policy):
     found = policy.evaluate(error, 1, 3).action.value
     return type(error).__name__ if found == "default" else found
 
-def execute(family, task_id, pipeline="clicks", due=None, **form):
+def execute(family, task_id, pipeline="clicks", due=None, run_id=None, context=None, **form):
     # a task is made anew for every attempt, as in a worker
     dag = built(Root.of_environment()).dags[f"headrace_{pipeline}_{family}"]
     task = dag.get_task(task_id)
-    run_id = "manual" if due is None else f"scheduled__{due.isoformat()}"
+    run_id = run_id or ("manual" if due is None else f"scheduled__{due.isoformat()}")
     ti = types.SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, task_id=task_id, try_number=1, id=uuid.uuid4())
     run_type = "manual" if due is None else "scheduled"
     run = types.SimpleNamespace(run_type=run_type, run_after=due or datetime.now(UTC))
     params = {**{name: param.value for name, param in dag.params.items()}, **form}
     before = submitted()
     try:
-        found = {"xcom": task.execute({"ti": ti, "params": params, "dag_run": run})}
+        found = {"xcom": task.execute({"ti": ti, "params": params, "dag_run": run, **(context or {})})}
     except Exception as error:
         found = {"raised": verdict(error, task.retry_policy), "message": str(error)}
     found["submitted"] = submitted() - before
     xcom = found.get("xcom") or {}
-    if "run_id" in xcom:
+    if xcom.get("executor"):
         executor = read(store, pipeline, xcom["run_id"]).executor
         found["reason"] = executor.reason
     return found
@@ -84,33 +84,9 @@ def forget_audits(pipeline="clicks"):
 """
 """Runs tasks of generated DAGs as a worker does: what they return, or what becomes of them by their policy of retries
 (``fail``, ``retry``, else what they raise), how many applications they submit. Those of a run of the schedule are told
-when it was ``due``.
+when it was ``due``. ``context`` is what Airflow gives a task besides.
 """
 
-
-NOSY = r"""
-import os, re, sys
-
-def look():
-    wanted, found = re.compile(rb"confined-[0-9a-f]{{24}}"), set()
-    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
-        for line in maps:
-            place, rights = line.split()[:2]
-            start, end = (int(number, 16) for number in place.split("-"))
-            if rights.startswith("rw") and end - start < 1 << 30:
-                memory.seek(start)
-                found.update(wanted.findall(memory.read(end - start) or b""))
-    found.update(wanted.findall(open("/proc/self/environ", "rb").read()))
-    return sorted(found)
-
-if "airflow.sdk" in sys.modules or "CONTROL" in os.environ:
-    role = "parses" if "airflow.dag_processing.processor" in sys.modules else "runs"
-    with open("{seen}", "a") as file:
-        file.write(f"{{role}} {{len(look())}}\n")
-"""
-"""Code of a user that looks for secrets (``confined-`` and 24 digits) in all memory of its process, and writes to the
-file ``seen`` how many it has found, and whether Airflow parses it there or runs a task.
-"""
 
 TWO_PIPELINES = """
 import json, os
@@ -160,6 +136,34 @@ def write_pipeline(folder: Path, name: str, *, source: str = "", options: str = 
     file = folder / f"{name}.py"
     expected = "" if most is None else _EXPECTED.format(most=most)
     file.write_text(PIPELINE.format(variable=name, name=name, source=source, options=options, expected=expected))
+    return file
+
+
+SHOP = """
+from datetime import datetime
+import headrace as hr
+from headrace import col
+
+PER_USER = {"key": "user", "what": {"n": hr.count()}, "when": hr.on_update(), "how": hr.retracting("1h")}
+shop = hr.Pipeline(
+    "shop",
+    hr.json("landing/shop", {"user": str, "at": datetime}).event_time("at", bound="1m"),
+    outputs={
+        "hourly": hr.Output(**PER_USER, where=hr.FixedWindows("1m")),
+        "visits": hr.Output(**PER_USER, where=hr.Sessions("1m")),
+        "daily": hr.Output(
+            of="hourly", **PER_USER | {"what": {"n": col("n").sum()}}, where=hr.CalendarWindows("day")
+        ),
+    },
+    executor="local",
+)
+"""
+
+
+def write_shop(folder: Path) -> Path:
+    """The file of a pipeline with three outputs, one of which reads another."""
+    file = folder / "shop.py"
+    file.write_text(SHOP)
     return file
 
 

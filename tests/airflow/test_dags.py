@@ -156,8 +156,8 @@ def test_a_task_builds_its_own_dag_and_does_not_wait_for_the_files_of_others(tmp
 
 
 def test_one_run_at_a_time_and_no_catching_up(parsed: Any) -> None:
-    for dag in of_pipelines(parsed).values():
-        assert dag["max_active_runs"] == 1
+    for name, dag in of_pipelines(parsed).items():
+        assert dag["max_active_runs"] == (16 if name.endswith("_recover") else 1), "a recovery may wait for a person"
         assert not dag["catchup"]
         assert "headrace" in dag["tags"]
         assert "backfill" not in dag["run_types"]
@@ -266,3 +266,98 @@ def test_retentions_of_one_schedule_share_a_dag(parsed: Any) -> None:
     dag = parsed["dags"]["headrace_maintain-daily"]
     assert (dag["tags"], dag["defaults"]) == (["headrace", "retention"], {"dry_run": False})
     assert [*dag["tasks"]] == ["maintain"]
+
+
+STORED_LATER = """
+import json, os, sys
+from pathlib import Path
+sys.argv = ["airflow", "dag-processor"]
+from airflow.utils.db import initdb
+initdb()
+import headrace_plugin
+from airflow.dag_processing.collection import update_dag_parsing_results_in_db
+from airflow.dag_processing.dagbag import BundleDagBag
+from airflow.models.dag import DagModel
+from airflow.models.dagbundle import DagBundleModel
+from airflow.models.dagcode import DagCode
+from airflow.models.errors import ParseImportError
+from airflow.serialization.serialized_objects import LazyDeserializedDAG
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+dags, name = Path({dags!r}), "headrace_pipelines.py"
+bag = BundleDagBag(dag_folder=dags / name, bundle_path=dags, bundle_name="dags-folder")
+parsed = [LazyDeserializedDAG.from_dag(dag) for dag in bag.dags.values()]
+os.unlink(os.environ["GONE"])
+with create_session() as session:
+    session.merge(DagBundleModel(name="dags-folder"))
+    session.flush()
+    update_dag_parsing_results_in_db(
+        "dags-folder", None, parsed, dict(), 1.0, set(), session, files_parsed={{("dags-folder", name)}}
+    )
+    session.flush()
+    dags = session.scalars(select(DagModel))
+    print(json.dumps({{
+        "stale": [dag.dag_id for dag in dags if dag.is_stale or dag.has_import_errors],
+        "errors": [error.stacktrace for error in session.scalars(select(ParseImportError))],
+        "codes": {{code.dag_id: code.source_code for code in session.scalars(select(DagCode))}},
+    }}))
+"""
+
+
+def test_a_pipelines_file_that_goes_after_it_was_parsed_takes_no_other_dags_along(tmp_path: Path) -> None:
+    files = tmp_path / "pipelines"
+    files.mkdir()
+    for name in ("clicks", "goes"):
+        write_pipeline(files, name)
+    environment = {
+        "HEADRACE_PIPELINES": str(files),
+        "PYTHONPATH": str(REPOSITORY / "plugins"),
+        "GONE": str(files / "goes.py"),
+    }
+    stored = python(STORED_LATER.format(dags=str(REPOSITORY / "dags")), tmp_path / "home", environment)
+    assert (stored["stale"], stored["errors"]) == ([], [])
+    assert "clicks per minute" in stored["codes"]["headrace_clicks_process"]
+    assert f"{files / 'goes.py'} is gone" in stored["codes"]["headrace_goes_process"]
+
+
+RENDERED = """
+import json
+from airflow.serialization.helpers import serialize_template_field
+from headrace_airflow.dags import built
+from headrace_airflow.roots.root import Root
+
+def rendered(family, task_id, **form):
+    dag = built(Root.of_environment()).dags[f"headrace_clicks_{family}"]
+    task = dag.get_task(task_id)
+    task.render_template_fields({"params": {**{name: param.value for name, param in dag.params.items()}, **form}})
+    return {name: serialize_template_field(getattr(task, name), name) for name in task.template_fields}
+
+print(json.dumps({
+    "untouched": [rendered("process", task) for task in ("process", "audit")],
+    "filled": rendered("process", "process", max_epochs=3, full_sweep=True, branch="{{ 7 * 7 }}"),
+    "backfill": rendered("backfill", "replay", **{"from": "2026-11-01", "reason": None}),
+    "recover": rendered("recover", "recover", snapshot="published"),
+    "nothing": rendered("process", "process", branch=None),
+}))
+"""
+
+
+def test_rendered_templates_show_what_the_form_asked_for_and_no_nulls(tmp_path: Path) -> None:
+    write_pipeline(tmp_path, "clicks", options='airflow=hr.airflow(conn_id="my_spark", env={"TZ": "UTC"})')
+    environment = {
+        "HEADRACE_PIPELINES": str(tmp_path),
+        "PYTHONPATH": str(REPOSITORY / "plugins"),
+        "AWS_SECRET_ACCESS_KEY": "of-the-worker",
+        "AIRFLOW_CONN_MY_SPARK": "spark://ada:of-the-connection@master:7077",
+    }
+    shown = python(RENDERED, tmp_path / "home", environment)
+    assert shown["untouched"] == [{"asked": "branch: main\n", "env_vars": {"TZ": "UTC"}}] * 2
+    asked = {name: shown[name]["asked"].splitlines() for name in ("filled", "backfill", "recover", "nothing")}
+    assert asked == {
+        "filled": ["max_epochs: 3", "branch: {{ 7 * 7 }}", "full_sweep: True"],
+        "backfill": ["from: 2026-11-01", "promote: at once"],
+        "recover": ["snapshot: published", "when: when approved"],
+        "nothing": ["nothing but what the pipeline says"],
+    }
+    assert "of-the" not in str(shown)

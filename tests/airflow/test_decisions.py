@@ -39,7 +39,7 @@ class Events(defaultdict):
         self[key] = events
         return events
 
-numbers, now, shown = count(1), datetime.now(UTC), []
+numbers, now, shown, pushed = count(1), datetime.now(UTC), [], {}
 hitl.upsert_hitl_detail = lambda **asked: shown.append(asked["body"])  # what people see; there is no Airflow to keep it
 
 def decide(kind, task=None, approval=None, /, run_id=None, **form):
@@ -47,7 +47,9 @@ def decide(kind, task=None, approval=None, /, run_id=None, **form):
     run = types.SimpleNamespace(conf=form, triggering_user_name="ada", run_after=now)
     run_id = run_id or f"run{next(numbers)}"
     ti = types.SimpleNamespace(
-        xcom_pull=lambda task_ids: approval, dag_id=dag.dag_id, run_id=run_id, task_id=task, try_number=1, id=uuid4(),
+        xcom_pull=lambda task_ids, key=None: approval if key is None else pushed.get((run_id, task_ids, key)),
+        xcom_push=lambda key, value: pushed.update({(run_id, task or kind, key): value}),
+        dag_id=dag.dag_id, run_id=run_id, task_id=task, try_number=1, id=uuid4(),
     )
     shown.clear()
     events = Events()
@@ -74,7 +76,7 @@ def twice(kind, **form):
 DAY = ("2026-11-20", "2026-11-21")
 answers = {
     "misspelt": decide("release", pipeline="orders", snapshoot="main", reason="seen"),
-    "release": twice("release", pipeline="orders", snapshot=None, reason="seen with finance"),
+    "release": twice("release", pipeline="orders", output=None, snapshot=None, reason="seen with finance"),
     "rollback rehearsed": decide("rollback", pipeline="clicks", to=first, branch=None, dry_run=True, reason="a try"),
     "tag": twice("tag", pipeline="clicks", name="good", snapshot=None, reason="month end"),
     "fork": twice("fork", pipeline="clicks", name="trial", snapshot="good", reason=None),
@@ -101,22 +103,20 @@ answers |= {
 os.environ["HEADRACE_LOCAL_MEMORY"] = "1MB"
 answers["maintain in little memory"] = maintain(pipeline="clicks")
 del os.environ["HEADRACE_LOCAL_MEMORY"]
+YES = {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": "bob"}}
+AGAIN = {"pipeline": "clicks", "branch": "again", "patch": False, "approve": True, "reason": "late files"}
+hr.open(root)[resolve("clicks")].backfill(start=DAY[0], end=DAY[1], branch="again")
+decide("promote", "rehearse", run_id="outdated", **AGAIN)
+clicks.drop("again")
 hr.open(root)[resolve("clicks")].backfill(start=DAY[0], end=DAY[1], branch="again")
 answers |= {
-    "rehearse": decide("promote", "rehearse", pipeline="clicks", branch="again", patch=False, approve=True, reason="x"),
-    "promote unapproved": decide(
-        "promote", "promote", None,
-        pipeline="clicks", branch="again", patch=False, approve=True, reason="late files",
-    ),
-    "promote": decide(
-        "promote", "promote", {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": "bob"}},
-        run_id="promotion", pipeline="clicks", branch="again", patch=False, approve=True, reason="late files",
-    ),
+    "promote outdated": decide("promote", "promote", YES, run_id="outdated", **AGAIN),
+    "promote unseen": decide("promote", "promote", YES, **AGAIN),
+    "rehearse": decide("promote", "rehearse", run_id="promotion", **AGAIN),
+    "promote unapproved": decide("promote", "promote", None, **AGAIN),
+    "promote": decide("promote", "promote", YES, run_id="promotion", **AGAIN),
     **{
-        f"{task} after it": decide(
-            "promote", task, None,
-            run_id="promotion", pipeline="clicks", branch="again", patch=False, approve=True, reason="late files",
-        )
+        f"{task} after it": decide("promote", task, None, run_id="promotion", **AGAIN)
         for task in ("rehearse", "approve", "promote")
     },
     "rehearse gone": decide(
@@ -133,7 +133,7 @@ hr.open(root)[resolve("clicks")].backfill(branch="complete")
 import headrace.runs.patching.patch as patching
 publish = patching._publish
 
-def killed(catalog, outcome):
+def killed(catalog, outcome, run_id):
     raise KeyboardInterrupt
 
 form = {"pipeline": "clicks", "branch": "complete", "patch": True, "approve": False, "reason": "old clicks"}
@@ -154,10 +154,9 @@ def backfilled(branch, **form):
     hr.open(root)[resolve("clicks")].run()  # main goes on meanwhile
     form = {"pipeline": "clicks", "branch": branch, "promote": "when approved", "reason": "a mistake", **form}
     run = {"run_id": branch, **form}
-    yes = {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": "bob"}}
     asked = decide("clicks_backfill", "approve", None, **run)
     refused = decide("clicks_backfill", "cut_over", None, **run)
-    approved = decide("clicks_backfill", "cut_over", yes, **run)
+    approved = decide("clicks_backfill", "cut_over", YES, **run)
     again = [decide("clicks_backfill", task, None, **run) for task in ("approve", "cut_over")]
     return {"asked": asked, "refused": refused, "approved": approved, "again": again}
 
@@ -268,6 +267,13 @@ def test_a_promotion_is_rehearsed_as_a_table_and_names_who_approved_it(decided: 
 def test_nothing_is_promoted_that_nobody_has_approved(decided: Any) -> None:
     found = decided["promote unapproved"]
     assert found["message"].startswith("config.not_approved: ")
+    assert found["entry"]["kind"] != "promote"
+
+
+@pytest.mark.parametrize(("seen", "why"), [("outdated", "rehearsal_outdated"), ("unseen", "not_rehearsed")])
+def test_no_branch_is_promoted_but_the_one_that_was_shown(decided: Any, seen: str, why: str) -> None:
+    found = decided[f"promote {seen}"]
+    assert found["message"].startswith(f"config.{why}: ")
     assert found["entry"]["kind"] != "promote"
 
 

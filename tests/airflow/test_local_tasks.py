@@ -44,6 +44,8 @@ STORY = (
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 stats.initialize(factory=get_stats_factory(), export_legacy_names=False)  # as Airflow does before it executes a task
+import headrace as hr
+from headrace.pipeline.loading.registry import resolve
 from headrace.runs.publishing.publish import publish_audited
 done = {}
 land("a.jsonl", 1, "quick")
@@ -51,11 +53,13 @@ os.environ["HEADRACE_LOCAL_MEMORY"] = "20m"
 done["too little memory"] = execute("process", "process", "quick")
 del os.environ["HEADRACE_LOCAL_MEMORY"]
 done["little to do"] = execute("process", "process", "quick")
+land("b.jsonl", 2, "quick")
+hr.open(os.environ["HEADRACE_ROOT"])[resolve("quick")].run(publish=False)
 done["forgotten quick ones"] = forget_audits("quick")
 done["local audit"] = execute("process", "audit", "quick")
 
-land("b.jsonl", 2, "quick")
 land("c.jsonl", 3, "quick")
+land("d.jsonl", 4, "quick")
 execute("process", "process", "quick", files_per_epoch=1)
 publish_audited("quick", os.environ["HEADRACE_ROOT"], last_announced=None, run_id="told")
 def retained(**form):
@@ -184,7 +188,7 @@ def test_a_pipeline_under_auto_with_little_to_do_needs_no_spark(done: Any) -> No
     assert answer["reason"].startswith("auto: 46 bytes of new input and 0 bytes of state need no Spark")
     assert done["forgotten quick ones"] > 0
     audited = done["local audit"]
-    assert (audited["submitted"], audited["xcom"]["to"]) == (0, answer["xcom"]["snapshot"])
+    assert (audited["submitted"], audited["xcom"]["from"]) == (0, answer["xcom"]["snapshot"])
 
 
 def test_a_pipeline_under_auto_with_much_to_do_is_submitted(done: Any) -> None:

@@ -52,6 +52,7 @@ task = {"dag_id": "headrace_clicks_process", "run_id": "manual__2026-11-21T01:00
 params = {"max_epochs": 3, "files_per_epoch": None, "full_sweep": True, "branch": "main",
           "signals": ["go", 'ask=["u1"]'], "strict": True, "create": False, "executor": None}
 def run(case):
+    os.environ.update(case["variables"])
     for name in case["unset"]:
         del os.environ[name]
     with open(os.environ["CASE"], "w") as file:
@@ -67,6 +68,7 @@ def run(case):
             decision = TypedRetries().evaluate(error, 1, 3)
             answer = {"raised": decision.action.value, "reason": decision.reason, "message": str(error)}
         finally:
+            os.environ.clear()
             os.environ.update(before)
     told = [[e["log_level"], e["event"] % tuple(e.get("positional_args", ()))] for e in events]
     return {**answer, "log": told + said.records}
@@ -106,7 +108,12 @@ def failed(error: RunError) -> RunResult:
 
 BRANCHES: tuple[type[HeadraceError], ...] = (FixConfigError, FixDataError, RetryError, RestoreError, GiveUpError)
 
-CASES: dict[str, tuple[RunResult | None, int, tuple[str, ...]]] = {
+_IN_THE_CLUSTER = {
+    "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(
+        {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    )
+}
+CASES: dict[str, tuple[RunResult | None, int, tuple[str, ...] | dict[str, str]]] = {
     "succeeded": (SUCCEEDED, 0, ()),
     **{
         branch.code: (failed(RunError.of(branch("column x is missing from a.json"))), branch.exit_code, ())
@@ -121,8 +128,9 @@ CASES: dict[str, tuple[RunResult | None, int, tuple[str, ...]]] = {
     "succeeded with a warning": (replace(SUCCEEDED, warnings=("a clock is ahead",)), 0, ()),
     "no root": (SUCCEEDED, 0, ("HEADRACE_ROOT",)),
     "no connection": (SUCCEEDED, 0, ("AIRFLOW_CONN_SPARK_DEFAULT",)),
+    "driver in the cluster": (SUCCEEDED, 0, _IN_THE_CLUSTER),
 }
-"""What the application leaves, its exit code, and which variables the worker lacks."""
+"""What the application leaves, its exit code, and which variables the worker lacks, or has beside others."""
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +149,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answers(folder: Path) -> Any:
     """What the operator's execute returned or raised in each case; one process for all: Airflow is slow to import."""
     cases = {
-        name: {"name": name, "result": result and asdict(result), "exit_code": exit_code, "unset": unset}
-        for name, (result, exit_code, unset) in CASES.items()
+        name: {
+            "name": name,
+            "result": result and asdict(result),
+            "exit_code": exit_code,
+            "unset": others if isinstance(others, tuple) else (),
+            "variables": others if isinstance(others, dict) else {},
+        }
+        for name, (result, exit_code, others) in CASES.items()
     }
     (folder / "cases").write_text(json.dumps(cases))
     environment = {
@@ -245,8 +259,20 @@ def test_details_of_an_error_of_the_worker_are_folded_above_its_message(answers:
 
 
 @pytest.mark.parametrize(
-    ("case", "code"), [("no root", "config.environment"), ("no connection", "config.spark_connection")]
+    ("case", "code"),
+    [
+        ("no root", "config.environment"),
+        ("no connection", "config.spark_connection"),
+        ("driver in the cluster", "config.deploy_mode"),
+    ],
 )
 def test_what_the_deployment_must_set(answers: Any, case: str, code: str) -> None:
     assert answers[case]["raised"] == "fail"
     assert answers[case]["message"].startswith(code)
+
+
+def test_a_driver_starts_beside_its_task(answers: Any, folder: Path) -> None:
+    argv = json.loads((folder / "case.succeeded.argv").read_text())
+    assert argv[argv.index("--deploy-mode") + 1] == "client"
+    assert "Set deploy-mode to client" in answers["driver in the cluster"]["message"]
+    assert not (folder / "case.driver in the cluster.argv").exists(), "nothing was submitted"

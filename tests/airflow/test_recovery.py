@@ -89,6 +89,9 @@ answers["recover"] = step("recover", "recover", {**left, "approve": YES}, snapsh
 for task in ("rehearse", "approve", "recover"):
     answers[f"{task} again"] = step("recover", task, left, snapshot=line[-1], when="when approved")
 answers["entries"] = entries()
+answers["outdated"] = step(
+    "recover", "recover", {**left, "approve": YES}, run_id="late", snapshot=line[-1], when="when approved"
+)
 hr.open(root)[resolve("clicks")].run()
 
 # the newest snapshot, which readers see, is damaged
@@ -106,9 +109,10 @@ hr.open(root)["clicks"].rollback(to=catalog.manifest(seen).parent, message="read
 hr.open(root)[resolve("clicks")].run()
 before = catalog.head().refs["published"]
 land(store, "clicks", "newest.jsonl", range(40, 50))
-ahead = step("process", "process", run_id="ahead")
-head = ahead["refs"]["main"]
-assert head != before == ahead["refs"]["published"], ahead
+hr.open(root)[resolve("clicks")].run(publish=False)
+refs = dict(catalog.head().refs)
+head = refs["main"]
+assert head != before == refs["published"], refs
 broken(head)
 answers["before"], answers["way"] = before, vars(way_back(catalog, registered("clicks").pipeline))
 started.clear()
@@ -145,6 +149,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_targets_are_the_newest_snapshots_and_say_what_readers_lose(found: Any) -> None:
     assert [target["snapshot"] for target in found["targets"]] == found["line"]
     assert [target["keeps_readers"] for target in found["targets"]] == [True, False, False]
+    assert [target["problem"] for target in found["targets"]] == [None, None, None]
 
 
 def test_a_recovery_says_first_what_is_given_up_and_moves_nothing(found: Any) -> None:
@@ -183,6 +188,12 @@ def test_a_recovery_goes_back_once_and_its_cleared_tasks_ask_nobody(found: Any) 
     assert found["approve again"]["xcom"] is None
     assert found["recover again"]["refs"]["main"] == recovered["refs"]["main"]
     assert len(found["entries"]) == 1
+
+
+def test_a_recovery_whose_figures_are_no_longer_so_is_refused(found: Any) -> None:
+    outdated = found["outdated"]
+    assert outdated["message"].startswith("config.rehearsal_outdated: ")
+    assert outdated["refs"] == found["recover again"]["refs"]
 
 
 def test_a_snapshot_that_is_damaged_is_refused_before_anything_moves(found: Any) -> None:

@@ -1,5 +1,6 @@
-"""No secret is where it does not belong: runs on a real MinIO with a right key that becomes a wrong one, then a search
-everywhere. Two roots have a pipeline of one name; the user of each may use its bucket alone.
+"""No secret is where it does not belong: runs on a real MinIO with a right key that becomes a wrong one, deliveries to
+a real PostgreSQL with a right password that becomes a wrong one, then a search everywhere. Two roots have a pipeline of
+one name; the user of each may use its bucket alone.
 
 What is searched: all files of Airflow (the logs of tasks and of components, settings), its metadata database table by
 table (XCom and rendered templates among them), all objects of the root (manifests, results, audits), and what the
@@ -22,20 +23,28 @@ from urllib.parse import quote
 import pytest
 from minio import MinioAdmin
 from minio.credentials import StaticProvider
+from sqlalchemy import make_url
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
+from headrace.sinks.open_sink import SinkRefusedError
 from headrace_airflow import isolation
 from headrace_snapshots.store import ObjectStore, open_store
 from scripts import minio_server
 from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow
 from scripts.minio_server import Server
-from tests.airflow.subprocesses import NOSY, write_pipeline
+from scripts.nosy_code import NOSY
+from tests.airflow.subprocesses import write_pipeline
+from tests.needed import lacks
+from tests.postgres import Postgres, binaries
 from tests.tooling.test_compose import DOCKER
 
 pytestmark = [pytest.mark.airflow, pytest.mark.s3]
 
 _SECONDS = 900
 ODD = "odd/Secret+Key=of nobody 4711"
+ODD_PASSWORD = "odd@Pass/word:of ?nobody& 0815"
+DELIVER = "headrace_clicks_deliver"
 BUCKET, OTHER_BUCKET = "secrets", "others"
 ROOT, OTHER_ROOT = f"s3://{BUCKET}/root", f"s3://{OTHER_BUCKET}/root"
 KEYS = """
@@ -56,7 +65,7 @@ class Deployment:
     none.
     """
 
-    def __init__(self, folder: Path, server: Server) -> None:
+    def __init__(self, folder: Path, server: Server, warehouse: Postgres) -> None:
         self.home = folder / "home"
         self.printed = folder / "printed"
         self.pipelines = folder / "pipelines"
@@ -75,11 +84,25 @@ class Deployment:
         self.secrets = [self.right["AWS_SECRET_ACCESS_KEY"], ODD, self._new, str(others["password"])]
         self.pipelines.mkdir()
         self.seen = folder / "seen"
-        clicks = write_pipeline(self.pipelines, "clicks")
+        address = make_url(warehouse.url)
+        sink = {"conn_type": "postgres", "host": address.host, "port": address.port, "schema": address.database}
+        options = {"extra": {"application_name": "headrace", "sslpassword": secrets.token_hex(20)}}
+        sink |= {"login": address.username, "password": ODD_PASSWORD, **options}
+        self.airflows["AIRFLOW_CONN_WAREHOUSE"] = json.dumps(sink)
+        self.secrets += [ODD_PASSWORD, options["extra"]["sslpassword"]]
+        self.warehouse = warehouse
+        self.wrong_warehouse = {
+            **self.right,
+            "HEADRACE_CONN_WAREHOUSE": f"postgresql://{address.username}:{quote(ODD_PASSWORD, safe='')}@{address.host}:"
+            f"{address.port}/{address.database}?sslpassword={options['extra']['sslpassword']}",
+        }
+        clicks = write_pipeline(
+            self.pipelines, "clicks", options='sinks=[hr.postgres("clicks", connection="warehouse")],'
+        )
         clicks.write_text(clicks.read_text() + NOSY.format(seen=self.seen) + KEYS.format(seen=folder / "keys"))
         self.keys = folder / "keys"
         (folder / "others").mkdir()
-        theirs = write_pipeline(folder / "others", "clicks", options='executor="local"')
+        theirs = write_pipeline(folder / "others", "clicks", options='executor="local"', most=None)
         theirs.write_text("import os\n" + theirs.read_text() + KEYS.format(seen=self.keys))
         (folder / "roots.toml").write_text(
             f'[[root]]\nname = "others"\nuri = "{OTHER_ROOT}"\npipelines = ["others"]\nstore = "others"\n'
@@ -91,18 +114,24 @@ class Deployment:
             "AIRFLOW__CORE__FERNET_KEY": f"{marked[1]}{'A' * 10}=",
             "AIRFLOW__API_AUTH__JWT_SECRET": marked[2] * 2,
             "AIRFLOW__API__SECRET_KEY": marked[3],
+            # the files stay, and each look at them starts over and imports Airflow anew
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
         }
         self.secrets += marked[1:]
         keys = StaticProvider(server.access_key, server.secret_key)
         self._admin = MinioAdmin(endpoint=server.endpoint.removeprefix("http://"), credentials=keys, secure=False)
         for user, secret, bucket in (("airflow", ODD, BUCKET), ("others", others["password"], OTHER_BUCKET)):
             self._admin.user_add(user, secret)
-            self._admin.policy_add(user, policy=_all_of(bucket))
+            self._admin.policy_add(user, policy=all_of(bucket))
             self._admin.policy_set(user, user=user)
 
     def rotate(self) -> None:
         """Give Airflow's user another secret: the one that Airflow has is wrong from now on."""
         self._admin.user_add("airflow", self._new)
+
+    def change_password(self) -> None:
+        """Give the user of the warehouse another password: the one that Airflow has is wrong from now on."""
+        self.warehouse.rows(f"alter role {make_url(self.warehouse.url).username} password '{secrets.token_hex(20)}'")
 
     @contextmanager
     def airflow(self) -> Iterator[LocalAirflow]:
@@ -155,14 +184,23 @@ class Deployment:
                 yield found.path, store.read(found.path).decode(errors="replace")
 
 
-def run(api: AirflowApi, executor: str, dag_id: str = "headrace_clicks_process") -> tuple[EndedRun, str]:
-    """A run of a process DAG on ``executor``, and the log of its task."""
-    run_id = api.trigger(dag_id, {"executor": executor})
+def run(
+    api: AirflowApi, executor: str, dag_id: str = "headrace_clicks_process", task_id: str = "process"
+) -> tuple[EndedRun, str]:
+    """A run of a process DAG on ``executor``, or of another one, and the log of its task."""
+    run_id = api.trigger(dag_id, {"executor": executor} if task_id == "process" else {})
     ended = api.wait_for_run(dag_id, run_id, _SECONDS)
-    return ended, "\n".join(api.log(ended.dag_id, ended.run_id, "process"))
+    return ended, "\n".join(api.log(ended.dag_id, ended.run_id, task_id))
 
 
-def _all_of(bucket: str) -> dict[str, object]:
+def delivered(api: AirflowApi) -> str:
+    """How the first delivery ended, which begins by itself."""
+    patient = Retrying(stop=stop_after_delay(_SECONDS), wait=wait_fixed(0.5), retry=retry_if_result(lambda so: not so))
+    (first, *_) = patient(lambda: api.runs(DELIVER))
+    return api.wait_for_run(DELIVER, first["dag_run_id"], _SECONDS).state
+
+
+def all_of(bucket: str) -> dict[str, object]:
     """A policy: everything with the objects of a bucket, and nothing with those of others."""
     resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
     return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": resources}]}
@@ -184,12 +222,15 @@ def _forms(secret: str) -> set[str]:
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A deployment without any run."""
+    if binaries() is None:
+        lacks("no PostgreSQL (on Debian: apt install postgresql)")
     folder = tmp_path_factory.mktemp("secrets")
     server = minio_server.start(folder / "minio")
     try:
         for bucket in (BUCKET, OTHER_BUCKET):
             minio_server.client(server).make_bucket(bucket)
-        yield Deployment(folder, server)
+        with Postgres(ODD_PASSWORD) as warehouse:
+            yield Deployment(folder, server, warehouse)
     finally:
         minio_server.stop(server)
 
@@ -205,6 +246,8 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
     others.write("landing/clicks/a.jsonl", f"{clicks[0]}\n".encode())
 
     with deployment.airflow() as airflow:
+        airflow.api.wait_for_dag(DELIVER, _SECONDS)
+        airflow.api.pause(DELIVER, is_paused=False)
         succeeded, log = run(airflow.api, "spark")
         assert succeeded.state == "success", log
         page = airflow.api.page("api/dags/headrace_clicks_process")
@@ -216,6 +259,12 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
             for name in ("clicks", "others.clicks")
         }
         assert records == {"clicks": 6, "others.clicks": 1}
+        assert delivered(airflow.api) == "success"
+        assert deployment.warehouse.rows("select sum(clicks) from clicks") == [(5,)]
+        deployment.change_password()
+        failed, log = run(airflow.api, "local", DELIVER, "clicks")
+        assert failed.tasks["clicks"] == "failed"
+        assert "HEADRACE_CONN_WAREHOUSE" in log
         deployment.rotate()
         failed, log = run(airflow.api, "local")
         assert failed.tasks["process"] == "failed"
@@ -223,6 +272,7 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
     assert deployment.command(deployment.right, "log", "clicks") == 0
     for command in (("log", "clicks"), ("read", "clicks"), ("run", "clicks")):
         assert deployment.command(deployment.wrong, *command) != 0
+    assert deployment.command(deployment.wrong_warehouse, "deliver", "clicks") == SinkRefusedError.exit_code
 
     assert deployment.tell_tales(store, others) == set()
     assert {*deployment.keys.read_text().splitlines()} == {

@@ -28,12 +28,17 @@ land("b.jsonl", 1)
 land("c.jsonl", 2)
 done = {"processed": execute("process", "process")}
 done["audit that is stored"] = execute("process", "audit")
+land("d.jsonl", 3)
+import headrace as hr
+from headrace.pipeline.loading.registry import resolve
+hr.open(os.environ["HEADRACE_ROOT"])[resolve("clicks")].run(publish=False, executor="local")
 done["forgotten"] = forget_audits()
 done["audit that is missing"] = execute("process", "audit")
 done["audit again"] = execute("process", "audit")
-land("a.jsonl", 3)
+land("a.jsonl", 4)
 done["without a sweep"] = execute("process", "process")
 done["with a sweep"] = execute("process", "process", full_sweep=True, executor="local")
+done["submitted"] = Path(os.environ["SUBMITTED"]).read_text().splitlines()
 print(json.dumps(done))
 """
 )
@@ -69,8 +74,12 @@ def test_an_audit_that_is_missing_is_made_by_an_application_of_its_own(done: Any
     assert done["forgotten"] > 0
     answer = done["audit that is missing"]
     assert answer["submitted"] == 1
-    assert answer["xcom"] == done["audit that is stored"]["xcom"]
-    assert done["audit again"] == done["audit that is stored"]
+    assert answer["xcom"]["from"] == done["processed"]["xcom"]["snapshot"]
+    assert done["audit again"] == {**answer, "submitted": 0}
+
+
+def test_spark_starts_beside_all_imports_where_there_is_input(done: Any) -> None:
+    assert [line.endswith(" --start-spark") for line in done["submitted"]] == [True, False, False], done["submitted"]
 
 
 def test_the_form_asks_for_a_full_sweep(done: Any) -> None:

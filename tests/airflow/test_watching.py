@@ -1,37 +1,133 @@
-"""A real Airflow whose runs start by themselves when files land."""
+"""A real Airflow whose runs start by themselves when files land: under two roots on MinIO, each with a user of its own,
+whose keys an Airflow connection has. No process of Airflow has keys in its environment.
+"""
 
 import json
-from collections.abc import Callable, Iterator
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
+from minio import MinioAdmin
+from minio.credentials import StaticProvider
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 import headrace as hr
-from headrace_airflow.watching.trigger import STATE_KEY
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
+from headrace_snapshots.store.scheme import reached_by
+from scripts import minio_server
+from scripts.airflow_api import AirflowApi
 from scripts.airflow_env import LocalAirflow
+from tests.airflow.runs import CALM
 from tests.airflow.subprocesses import write_pipeline
+from tests.airflow.test_secrets import all_of
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, pytest.mark.s3]
 T = TypeVar("T")
 
 _SECONDS = 120
-_DAG = "headrace_clicks_process"
+_SALES = "headrace://sales.clicks/landed"
+
+
+@dataclass(frozen=True)
+class WatchedRoot:
+    """A root with the pipeline ``clicks``, which ``dag`` processes, and the keys of its user."""
+
+    uri: str
+    dag: str
+    keys: Mapping[str, str]
+
+    def reached(self) -> AbstractContextManager[None]:
+        """Inside, this process opens stores as the user of the root."""
+        return reached_by(self.keys)
+
+    def land(self, name: str, minute: int) -> None:
+        """One file with one click."""
+        at = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(minutes=minute)
+        line = json.dumps({"user": "ada", "at": at.isoformat()})
+        with self.reached():
+            open_store(self.uri).write(f"landing/clicks/{name}.jsonl", f"{line}\n".encode())
+
+    def ref(self, name: str) -> str | None:
+        """The snapshot of that name."""
+        with self.reached():
+            return Catalog(open_store(self.uri), "clicks").head().refs.get(name)
+
+    def clicks(self) -> int:
+        """How many clicks readers see."""
+        if self.ref("published") is None:
+            return 0
+        with self.reached():
+            return int(hr.open(self.uri)["clicks"].current().to_arrow()["clicks"].to_pandas().sum())
+
+    def connection(self) -> dict[str, str]:
+        """The Airflow connection of its store."""
+        login, password = self.keys["AWS_ACCESS_KEY_ID"], self.keys["AWS_SECRET_ACCESS_KEY"]
+        extra = {"endpoint_url": self.keys["AWS_ENDPOINT_URL"], "region_name": self.keys["AWS_REGION"]}
+        return {"conn_type": "aws", "login": login, "password": password, "extra": json.dumps(extra)}
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
-    """An Airflow with a pipeline that is watched; each of its epochs reads one file."""
-    folder = tmp_path_factory.mktemp("watched")
-    (folder / "pipelines").mkdir()
-    options = 'executor="local", schedule=hr.on_files("2s")'
-    write_pipeline(folder / "pipelines", "clicks", source="max_files=1", options=options)
-    environment = {"HEADRACE_PIPELINES": str(folder / "pipelines")}
-    local = LocalAirflow(folder / "home", (folder / "root").as_uri(), environment, triggerer=True)
+def roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WatchedRoot, WatchedRoot]]:
+    """The root of the environment, and the root ``sales``: a bucket and a user of MinIO each."""
+    server = minio_server.start(tmp_path_factory.mktemp("buckets") / "minio")
+    try:
+        admin = MinioAdmin(
+            endpoint=server.endpoint.removeprefix("http://"),
+            credentials=StaticProvider(server.access_key, server.secret_key),
+            secure=False,
+        )
+        made = []
+        for name, dag in (("clicks", "headrace_clicks_process"), ("sales", "headrace_sales.clicks_process")):
+            minio_server.client(server).make_bucket(name)
+            secret = secrets.token_hex(20)
+            admin.user_add(name, secret)
+            admin.policy_add(name, policy=all_of(name))
+            admin.policy_set(name, user=name)
+            keys = {**server.environment(), "AWS_ACCESS_KEY_ID": name, "AWS_SECRET_ACCESS_KEY": secret}
+            made.append(WatchedRoot(f"s3://{name}/root", dag, keys))
+        yield made[0], made[1]
+    finally:
+        minio_server.stop(server)
+
+
+@pytest.fixture(scope="module")
+def own(roots: tuple[WatchedRoot, WatchedRoot]) -> WatchedRoot:
+    """The root of the environment."""
+    return roots[0]
+
+
+@pytest.fixture(scope="module")
+def sales(roots: tuple[WatchedRoot, WatchedRoot]) -> WatchedRoot:
+    """The root ``sales``, whose connection nobody has made."""
+    return roots[1]
+
+
+@pytest.fixture(scope="module")
+def airflow(own: WatchedRoot, sales: WatchedRoot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
+    """An Airflow with a pipeline in each root that is watched; each of its epochs reads one file."""
+    folder: Path = tmp_path_factory.mktemp("watched")
+    for name in ("pipelines", "sales"):
+        (folder / name).mkdir()
+        options = 'executor="local", schedule=hr.on_files("2s")'
+        write_pipeline(folder / name, "clicks", source="max_files=1", options=options, most=None)
+    (folder / "roots.toml").write_text(
+        f'[[root]]\nname = "sales"\nuri = "{sales.uri}"\npipelines = ["sales"]\nstore = "sales_s3"\n'
+    )
+    environment = {
+        "HEADRACE_PIPELINES": str(folder / "pipelines"),
+        "HEADRACE_ROOTS": str(folder / "roots.toml"),
+        "HEADRACE_STORE_CONN": "own_s3",
+        "AIRFLOW_CONN_OWN_S3": json.dumps(own.connection()),
+        **CALM,
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "15",  # of a file that is changed
+    }
+    local = LocalAirflow(folder / "home", own.uri, environment, triggerer=True)
     try:
         local.start()
         yield local
@@ -41,62 +137,81 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
 
 def until(found: Callable[[], T], seconds: float = _SECONDS) -> T:
     """What ``found`` gives as soon as that is something."""
-    patient = Retrying(stop=stop_after_delay(seconds), wait=wait_fixed(0.1), retry=retry_if_result(lambda f: not f))
+    patient = Retrying(stop=stop_after_delay(seconds), wait=wait_fixed(1), retry=retry_if_result(lambda f: not f))
     return patient(found)
 
 
-def land(airflow: LocalAirflow, name: str, minute: int) -> None:
-    """One file with one click."""
-    at = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(minutes=minute)
-    line = json.dumps({"user": "ada", "at": at.isoformat()})
-    open_store(airflow.root).write(f"landing/clicks/{name}.jsonl", f"{line}\n".encode())
-
-
-def clicks(airflow: LocalAirflow) -> int:
-    """How many clicks readers see."""
-    if not Catalog(open_store(airflow.root), "clicks").head().refs.get("published"):
-        return 0
-    return int(hr.open(airflow.root)["clicks"].current().to_arrow()["clicks"].to_pandas().sum())
-
-
-def ended(airflow: LocalAirflow, number: int) -> list[str] | None:
+def ended(api: AirflowApi, dag: str, number: int) -> list[str] | None:
     """How each run began, once there are so many and all have succeeded."""
-    runs = airflow.api.runs(_DAG)
+    runs = api.runs(dag)
     assert not [run for run in runs if run["state"] == "failed"]
     is_over = len(runs) >= number and all(run["state"] == "success" for run in runs)
     return [run["run_type"] for run in runs] if is_over else None
 
 
-def test_files_start_runs_by_themselves(airflow: LocalAirflow) -> None:
-    airflow.api.wait_for_dag(_DAG, _SECONDS)
+def watcher(api: AirflowApi, uri: str) -> Any:
+    """What the watcher of an asset has said last."""
+    return api.asset_state(uri).get("headrace_watcher") or {}
+
+
+def triggerer_log(airflow: LocalAirflow) -> str:
+    """All that the triggerer has logged."""
+    return (airflow.home / "logs" / "triggerer.log").read_text()
+
+
+def test_files_start_runs_by_themselves(airflow: LocalAirflow, own: WatchedRoot) -> None:
+    airflow.api.wait_for_dag(own.dag, _SECONDS)
     for number in range(4):
-        land(airflow, f"{number:02}", number)
-    catalog = Catalog(open_store(airflow.root), "clicks")
-    until(lambda: catalog.known_head().refs.get("main"))  # the run has listed what it reads
-    land(airflow, "late", 4)
-    until(lambda: clicks(airflow) == 5)
-    assert until(lambda: ended(airflow, 2)) == ["asset_triggered"] * 2
-    state = airflow.api.asset_state("headrace://clicks/landed")[STATE_KEY]
+        own.land(f"{number:02}", number)
+    until(lambda: own.ref("main"))  # the run has listed what it reads
+    own.land("late", 4)
+    until(lambda: own.clicks() == 5)
+    assert until(lambda: ended(airflow.api, own.dag, 2)) == ["asset_triggered"] * 2
+    state = watcher(airflow.api, "headrace://clicks/landed")
     assert (state["state"], state["files"]) == ("announced", {"source": 1})
-    assert "pipeline clicks has work: {'snapshot': None, " in (airflow.home / "logs" / "triggerer.log").read_text()
+    assert "pipeline clicks has work: {'snapshot': None, " in triggerer_log(airflow)
 
 
-def test_a_triggerer_that_is_started_again_misses_nothing(airflow: LocalAirflow) -> None:
+def test_a_named_root_is_watched_once_its_connection_is_there_and_while_its_dag_is_not_paused(
+    airflow: LocalAirflow, sales: WatchedRoot
+) -> None:
+    api = airflow.api
+    until(lambda: "config.store_connection" in watcher(api, _SALES).get("error", ""))
+    assert "pipeline sales.clicks cannot be watched, and is tried again: config.store_connection" in triggerer_log(
+        airflow
+    )
+    sales.land("00", 0)
+    api.add_connection("sales_s3", **sales.connection())
+    until(lambda: sales.clicks() == 1)
+    assert until(lambda: ended(api, sales.dag, 1)) == ["asset_triggered"]
+
+    api.pause(sales.dag)
+    sales.land("01", 1)
+    until(lambda: not api.asset(_SALES)["watchers"])
+    sales.land("02", 2)
+    assert len(api.runs(sales.dag)) == 1
+    api.pause(sales.dag, is_paused=False)
+    until(lambda: sales.clicks() == 3)
+    assert until(lambda: ended(api, sales.dag, 2)) == ["asset_triggered"] * 2
+    assert api.import_errors() == {}
+
+
+def test_a_triggerer_that_is_started_again_misses_nothing(airflow: LocalAirflow, own: WatchedRoot) -> None:
     airflow.kill("triggerer")
-    land(airflow, "later", 10)
+    own.land("later", 10)
     airflow.revive("triggerer")
-    until(lambda: clicks(airflow) == 6)
-    assert until(lambda: ended(airflow, 3)) == ["asset_triggered"] * 3
+    until(lambda: own.clicks() == 6)
+    assert until(lambda: ended(airflow.api, own.dag, 3)) == ["asset_triggered"] * 3
 
 
-def test_the_tab_code_shows_the_file_of_the_pipeline_and_dags_stay(airflow: LocalAirflow) -> None:
+def test_the_tab_code_shows_the_file_of_the_pipeline_and_dags_stay(airflow: LocalAirflow, own: WatchedRoot) -> None:
     file = airflow.environment()["HEADRACE_PIPELINES"] + "/clicks.py"
-    for dag_id in (_DAG, "headrace_clicks_recover", "headrace_clicks_backfill"):
+    for dag_id in (own.dag, "headrace_clicks_recover", "headrace_clicks_backfill"):
         assert airflow.api.source(dag_id) == Path(file).read_text()
     assert "asked_for" in airflow.api.source("headrace_maintain")
-    parsed = airflow.api.dag(_DAG)["last_parsed_time"]
+    parsed = airflow.api.dag(own.dag)["last_parsed_time"]
     Path(file).write_text(Path(file).read_text() + "# changed\n")
-    until(lambda: airflow.api.source(_DAG).endswith("# changed\n"))
-    dag = until(lambda: (found := airflow.api.dag(_DAG))["last_parsed_time"] > parsed and found)
+    until(lambda: airflow.api.source(own.dag).endswith("# changed\n"))
+    dag = until(lambda: (found := airflow.api.dag(own.dag))["last_parsed_time"] > parsed and found)
     assert (dag["is_stale"], dag["fileloc"], dag["relative_fileloc"]) == (False, file, "headrace_pipelines.py")
     assert airflow.api.import_errors() == {}

@@ -192,9 +192,9 @@ def test_what_is_not_as_usual_is_kept_and_decides_with_the_expectations(store: M
     assert "EWR" not in failure_message(held)
     assert not with_limits(store, held, (STALE,)).success
     declared = [expect("column_values_to_be_between", column="flights", min_value=0)]
-    assert held.covers({"": declared}, [USUAL])
-    assert not held.covers({"": declared})
-    assert not held.covers({"": declared}, [usual_nulls("delay", points=6)])
+    assert held.covers(declared, [USUAL])
+    assert not held.covers(declared)
+    assert not held.covers(declared, [usual_nulls("delay", points=6)])
 
 
 def test_an_audit_from_before_there_were_checks_against_history_is_read(store: MemoryStore) -> None:
@@ -217,10 +217,10 @@ def test_an_audit_covers_the_expectations_that_it_was_made_with_and_no_others() 
     made = outcome(POSITIVE, NULLS)
     declared = expect("column_values_to_be_between", column="flights", min_value=0)
     nulls = expect("column_values_to_not_be_null", column="delay")
-    assert made.covers({"": [declared, nulls]})
-    assert not made.covers({"": [declared]})
-    assert not made.covers({"": [declared, expect("column_values_to_not_be_null", view="panes", column="delay")]})
-    assert not made.covers({"": [expect("column_values_to_be_between", column="flights", min_value=1), nulls]})
+    assert made.covers([declared, nulls])
+    assert not made.covers([declared])
+    assert not made.covers([declared, expect("column_values_to_not_be_null", view="panes", column="delay")])
+    assert not made.covers([expect("column_values_to_be_between", column="flights", min_value=1), nulls])
 
 
 def test_arguments_are_compared_as_they_are_kept(store: MemoryStore) -> None:
@@ -229,7 +229,7 @@ def test_arguments_are_compared_as_they_are_kept(store: MemoryStore) -> None:
     write_audit(store, AuditOutcome("flights", None, "s1", True, (finding,), "2026-01-01T00:00:00Z"))
     kept = read_audit(store, "flights", None, "s1")
     assert kept is not None
-    assert kept.covers({"": [declared]})
+    assert kept.covers([declared])
     with pytest.raises(PipelineError, match="datetime"):
         expect("column_values_to_be_between", column="at", min_value=datetime(2026, 1, 1))  # type: ignore[arg-type]
 

@@ -87,13 +87,11 @@ def audit(store: ObjectStore, panes: Frame, current: Frame, *expectations: Expec
         pipeline=pipeline().name,
         from_snapshot=None,
         to_snapshot="s1",
-        audited={
-            "": Audited(
-                pipeline(*expectations).expectations,
-                lambda view, released: {ExpectationView.PANES: panes, ExpectationView.CURRENT: current}[view],
-                identity=["origin"],
-            )
-        },
+        audited=Audited(
+            pipeline(*expectations).expectations,
+            lambda view, released: {ExpectationView.PANES: panes, ExpectationView.CURRENT: current}[view],
+            identity=["origin"],
+        ),
     )
 
 
@@ -268,7 +266,7 @@ from headrace.audit.frames import Frame
 from headrace.audit.run import Audited, run_audit
 from headrace_snapshots.store.memory import MemoryStore
 outcome = run_audit(
-    store=MemoryStore(), pipeline="p", from_snapshot="s1", to_snapshot="s2", audited={"": Audited((), None)}
+    store=MemoryStore(), pipeline="p", from_snapshot="s1", to_snapshot="s2", audited=Audited((), None)
 )
 print(outcome.success, outcome.findings, "great_expectations" in sys.modules)
 """

@@ -1,6 +1,7 @@
 """Airflow's UI as people use it: they look for labels and buttons, wait until these are there, type and click."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
@@ -22,6 +23,15 @@ _DIALOG = "//*[@role='dialog'][@aria-modal='true'][.//h2]"
 _CHANGES = (StaleElementReferenceException, ElementClickInterceptedException, ElementNotInteractableException)
 """What the page does while it is still being drawn."""
 
+_FOLLOW = """
+history.pushState(null, "", arguments[0]);
+window.dispatchEvent(new PopStateEvent("popstate"));
+"""
+_CHOOSE = """
+localStorage.setItem("theme", arguments[0]);
+window.dispatchEvent(new StorageEvent("storage", { key: "theme", newValue: arguments[0] }));
+"""
+
 
 class AirflowUi:
     """The UI at ``url`` in a browser of its own."""
@@ -39,12 +49,35 @@ class AirflowUi:
         self.find("//*[text()='Home']")
 
     def go(self, path: str) -> None:
-        """Open a page."""
+        """Open a page: from another one of the UI as its links do, without loading all of it again."""
+        if self._is_open():
+            self.leave()  # so that nothing of the page before is found
+            self._follow(path)
+        else:
+            self.load(path)
+
+    def load(self, path: str) -> None:
+        """Load a page whole: what was written into a form before is forgotten."""
         self.driver.get(f"{self._url}/{path}")
+
+    def choose(self, theme: str) -> None:
+        """Show the open page in a theme, as when another tab of the browser has chosen it."""
+        self.driver.execute_script(_CHOOSE, theme)
+        chosen = f"return document.documentElement.classList.contains({theme!r})"
+        self.until(lambda: self.driver.execute_script(chosen), f"the theme {theme}")
 
     def leave(self) -> None:
         """Look at nothing: a page with a run that is not over is drawn all the time, without a graphics card."""
-        self.driver.get("about:blank")
+        if not self._is_open():
+            self.driver.get(self._url)
+        self._follow("nothing")
+        self.find("//*[contains(text(), 'Page Not Found')]")
+
+    def _is_open(self) -> bool:
+        return self.driver.current_url.startswith(self._url)
+
+    def _follow(self, path: str) -> None:
+        self.driver.execute_script(_FOLLOW, f"{self._url}/{path}")
 
     def find(self, xpath: str) -> WebElement:
         """The element, as soon as it is shown."""
@@ -64,6 +97,18 @@ class AirflowUi:
 
         self.until(clicked, f"{xpath} to be clicked")
 
+    @contextmanager
+    def other_tab(self) -> Iterator[None]:
+        """Look at the tab that was opened beside this one; it is closed at the end."""
+        own = self.driver.current_window_handle
+        others = self.until(lambda: [one for one in self.driver.window_handles if one != own], "another tab")
+        self.driver.switch_to.window(others[-1])
+        try:
+            yield
+        finally:
+            self.driver.close()
+            self.driver.switch_to.window(own)
+
     def until(self, asked: Callable[[], T | None], what: str) -> T:
         """What ``asked`` gives as soon as that is something."""
         waiting = WebDriverWait(self.driver, _SECONDS, ignored_exceptions=_CHANGES)
@@ -81,7 +126,7 @@ class TriggerForm:
 
     def __init__(self, ui: AirflowUi, dag_id: str) -> None:
         self._ui = ui
-        ui.go(f"dags/{dag_id}/runs")
+        ui.load(f"dags/{dag_id}/runs")
         ui.click("//button[@data-testid='trigger-dag-button']")
         ui.find(f"{_DIALOG}//h2[contains(., 'Trigger Dag')][contains(., '{dag_id}')]")
         ui.find(f"{_DIALOG}//*[text()='Run Parameters']")

@@ -23,7 +23,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
     # CI is root in a container, which has no sandbox and little shared memory
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,1800"):
         options.add_argument(argument)
-    options.add_argument("--force-prefers-reduced-motion")  # drawn without a graphics card
+    for argument in ("--disable-gpu", "--force-prefers-reduced-motion"):  # drawn without a graphics card
+        options.add_argument(argument)
     options.add_argument(f"--user-data-dir={profile}")
     browser = webdriver.Chrome(options=options, service=Service(found.driver))
     try:

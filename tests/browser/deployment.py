@@ -1,5 +1,5 @@
 """A deployment to look at: pipelines that publish, have failing audits, dead letters, all kinds of
-steps; and a local Airflow with a user of each role.
+steps; one under a root with a name; and a local Airflow with a user of each role.
 """
 
 import json
@@ -11,7 +11,8 @@ from headrace.audit.store import AuditFailedError
 from headrace.pipeline.loading.registry import in_file
 from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow
-from tests.airflow.subprocesses import write_pipeline
+from tests.airflow.runs import CALM
+from tests.airflow.subprocesses import write_pipeline, write_shop
 from tests.airflow.test_end_to_end import land
 
 ROLES = {"admin": "admin", "olga": "op", "uma": "user", "vic": "viewer"}
@@ -79,8 +80,34 @@ def look_at(folder: Path) -> LocalAirflow:
         if name == "clicks":
             hr.open(root)[registered.pipeline].backfill(start="2026-11-20", end="2026-11-21", branch="again")
     _run_trips(pipelines, root)
-    environment = {"HEADRACE_PIPELINES": str(pipelines)}
+    _run_shop(pipelines, root)
+    named = _named_root(folder, sales_root(root))
+    environment = {**CALM, "HEADRACE_PIPELINES": str(pipelines), "HEADRACE_ROOTS": str(named)}
     return LocalAirflow(folder / "home", root, environment, users=ROLES, triggerer=True)
+
+
+def sales_root(root: str) -> str:
+    """The root called sales, beside that without a name."""
+    return root.removesuffix("root") + "sales"
+
+
+def _named_root(folder: Path, root: str) -> Path:
+    """The file that declares a root called sales, whose pipeline has the name of one under the other root."""
+    (folder / "of_sales").mkdir()
+    (registered,) = in_file(write_pipeline(folder / "of_sales", "clicks", options='executor="local"', most=None))
+    land(open_store(root), "clicks", "0.jsonl", range(5))
+    hr.open(root, create=True)[registered.pipeline].run()
+    roots = folder / "roots.toml"
+    roots.write_text(f'[[root]]\nname = "sales"\nuri = "{root}"\npipelines = ["of_sales"]\n')
+    return roots
+
+
+def _run_shop(pipelines: Path, root: str) -> None:
+    """Run a pipeline with outputs twice, the second time without one of them, which is parked."""
+    (registered,) = in_file(write_shop(pipelines))
+    for number in range(2):
+        land(open_store(root), "shop", f"{number}.jsonl", range(number * 4, number * 4 + 4))
+        hr.open(root)[registered.pipeline].run(without=["visits"] if number else [])
 
 
 def _run_trips(pipelines: Path, root: str) -> None:

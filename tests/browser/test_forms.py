@@ -17,7 +17,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from scripts.airflow_api import EndedRun
 from scripts.airflow_env import LocalAirflow
-from tests.airflow.runs import wait_for_success
+from tests.airflow.runs import CALM, wait_for_success
 from tests.airflow.subprocesses import write_pipeline
 from tests.airflow.test_end_to_end import family as started
 from tests.airflow.test_end_to_end import land, listening
@@ -58,7 +58,7 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def airflow(pipelines: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
     """An Airflow as ``make up`` starts it, with those files."""
     folder = tmp_path_factory.mktemp("airflow")
-    environment = {"HEADRACE_PIPELINES": str(pipelines), "HEADRACE_IMPORT_LIMIT": "5s"}
+    environment = {**CALM, "HEADRACE_PIPELINES": str(pipelines), "HEADRACE_IMPORT_LIMIT": "5s"}
     local = LocalAirflow(folder / "home", (folder / "root").as_uri(), environment, triggerer=True)
     try:
         local.start()

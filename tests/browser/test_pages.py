@@ -1,37 +1,61 @@
 """Headrace's pages in Airflow's UI, as people of each role use them: they look, and they decide."""
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
+import httpx
 import pytest
 from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.select import Select
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
+import headrace as hr
+from headrace.pipeline.loading.registry import in_file
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
+from scripts.airflow_api import AirflowApi
 from scripts.airflow_env import LocalAirflow
 from tests.airflow.runs import wait_for_success, wait_until_asked
 from tests.airflow.test_end_to_end import land
 from tests.browser.accessibility import problems
-from tests.browser.airflow_ui import AirflowUi
-from tests.browser.deployment import ROLES, look_at
+from tests.browser.airflow_ui import AirflowUi, TriggerForm
+from tests.browser.deployment import ROLES, look_at, sales_root
+from tests.browser.rights import (
+    NEW_SETTINGS,
+    NOT_THERE,
+    PLANTED,
+    Everything,
+    questions,
+    undeclared,
+    values_in,
+    writes,
+)
 
 pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 
 _DAG_SECONDS = 120
 _RUN_SECONDS = 600
+_FADING_SECONDS = 5
 _TAB = "plugin/headrace_dag"
-_VIEWS = {
-    "overview": "Event time and processing time",
-    "epochs": "How late the data was",
-    "history": "Who moved what, and why",
-    "quality": "expect_column_values_to_be_between",
-    "records": "Dead letters",
-    "panes": "When did each pane of a key come out",
-    "explain": "Why has a window fired or not",
-    "compare&before=published&after=main": "Rows that readers see",
+_TABS = {
+    "Epochs": "How late the data was",
+    "History": "Who moved what, and why",
+    "Quality": "expect_column_values_to_be_between",
+    "Records": "Dead letters",
+    "Panes": "When did each pane of a key come out",
+    "Explain": "Why has a window fired or not",
+    "Overview": "Event time and processing time",
+    "Compare": "Which rows would a reader see change",
 }
 
 
@@ -40,6 +64,7 @@ _LOOKED_AT = {
     "": "//h2[text()='Headrace pipelines']/..//a",
     "plugin/headrace_nav": "//a[text()='trips']",
     f"dags/headrace_trips_process/{_TAB}": "//ol//section[@aria-label='View panes']//a",
+    f"dags/headrace_shop_process/{_TAB}": "//ol//section[@aria-label='Output daily']//a",
     f"dags/headrace_trips_process/{_TAB}?view=panes&key=Oslo": _WATERMARK,
     f"dags/headrace_orders_process/{_TAB}?view=epochs": "//td//a",
     f"dags/headrace_clicks_process/{_TAB}?view=history": "//*[name()='g'][@role='button']",
@@ -57,7 +82,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
     local = look_at(tmp_path_factory.mktemp("pages"))
     try:
         local.start()
-        for name in ("clicks", "orders", "visits", "trips"):
+        for name in ("clicks", "orders", "visits", "trips", "shop", "sales.clicks"):
             local.api.wait_for_dag(f"headrace_{name}_process", _DAG_SECONDS)
         local.api.wait_for_dag("headrace_promote", _DAG_SECONDS)
         yield local
@@ -65,9 +90,16 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
         local.stop()
 
 
+@pytest.fixture(scope="module")
+def apis(airflow: LocalAirflow) -> Iterator[dict[str, AirflowApi]]:
+    """The REST API as each user."""
+    with ExitStack() as stack:
+        yield {user: stack.enter_context(closing(airflow.api_as(user))) for user in ROLES}
+
+
 def logged_in(airflow: LocalAirflow, driver: webdriver.Chrome, user: str) -> AirflowUi:
-    """The UI for a user."""
-    driver.delete_all_cookies()
+    """The UI for a user, whoever was logged in before and whatever page is open."""
+    driver.execute_cdp_cmd("Network.clearBrowserCookies", {})  # delete_all_cookies knows those of the open page only
     ui = AirflowUi(driver, airflow.url)
     ui.log_in(user, airflow.passwords[user])
     return ui
@@ -94,6 +126,92 @@ def message(airflow: LocalAirflow, pipeline: str) -> str:
     return Catalog(open_store(airflow.root), pipeline).log(limit=1)[0].message
 
 
+def decide(ui: AirflowUi, button: str) -> str:
+    """Open a dialog and confirm it; the id of the run that it has started."""
+    ui.click(f"//button[text()='{button}']")
+    return confirm(ui)
+
+
+def confirm(ui: AirflowUi, reason: str | None = None) -> str:
+    """Give the reason that the open dialog asks for, and confirm it; the id of the run that it has started. Nothing is
+    looked at then.
+    """
+    if reason is not None:
+        ui.find("//*[@role='dialog']//input").send_keys(reason)
+    ui.click("//button[text()='Confirm']")
+    run = ui.find("//*[@role='status']//a").text
+    ui.leave()
+    return run
+
+
+def submit(airflow: LocalAirflow, ui: AirflowUi, dag_id: str, filled: Mapping[str, object]) -> str:
+    """Fill in the form of a DAG and trigger it; its run, which has ended well."""
+    before = {run["dag_run_id"] for run in airflow.api.runs(dag_id)}
+    form = TriggerForm(ui, dag_id)
+    form.fill(filled)
+    form.submit()
+    (run,) = ui.until(lambda: {run["dag_run_id"] for run in airflow.api.runs(dag_id)} - before, "the run to be there")
+    ui.leave()
+    wait_for_success(airflow.api, dag_id, run, _RUN_SECONDS)
+    return str(run)
+
+
+def landed(airflow: LocalAirflow, pipeline: str) -> Counter[tuple[str, datetime]]:
+    """How many clicks have landed, by user and minute."""
+    store = open_store(airflow.root)
+    lines = [line for info in store.list(f"landing/{pipeline}/") for line in store.read(info.path).splitlines()]
+    clicks = [json.loads(line) for line in lines]
+    return Counter((click["user"], datetime.fromisoformat(click["at"])) for click in clicks)
+
+
+def seen(airflow: LocalAirflow, pipeline: str) -> dict[tuple[str, datetime], int]:
+    """What readers see of that."""
+    rows = hr.open(airflow.root)[pipeline].read("current").to_arrow().to_pylist()
+    return {(row["user"], row["window_start"]): row["clicks"] for row in rows}
+
+
+def state_files(manifest: Manifest) -> set[str]:
+    """The files of the state of a snapshot."""
+    return {file.path for layer in manifest.tables["state"] for file in layer.files}
+
+
+def test_every_route_of_the_pages_says_who_may_ask_it(tmp_path: Path) -> None:
+    assert undeclared(tmp_path) == set()
+
+
+def test_a_viewer_writes_nothing_and_sees_no_value(airflow: LocalAirflow, apis: dict[str, AirflowApi]) -> None:
+    viewer, editor = apis["vic"], apis["uma"]
+    run = editor.trigger("headrace_promote", {"pipeline": "clicks", "branch": "again", "approve": True})
+    wait_until_asked(airflow, "headrace_promote", run, "approve")
+    for scheduled in airflow.api.runs("headrace_trips_process"):
+        wait_for_success(airflow.api, "headrace_trips_process", scheduled["dag_run_id"], _RUN_SECONDS)
+    before = Everything.of(airflow, "headrace_promote", run)
+
+    for question in questions():
+        assert httpx.get(f"{airflow.url}/{question.path}", timeout=120).status_code == 401, question
+        answer = viewer.request("GET", question.path)
+        assert answer.status_code == (403 if question.is_for_editors else 200), (question, answer.text)
+        assert values_in(answer.text) == set(), question
+    for dag in before.runs:
+        assert viewer.request("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None}).status_code == 403, dag
+    for name, answer in writes(viewer, "headrace_promote", run, "approve"):
+        assert answer.status_code == (404 if name in NOT_THERE else 403), (name, answer.text)
+    assert Everything.of(airflow, "headrace_promote", run) == before
+
+    # the same by those who may is answered, shows values and changes something
+    seen = [editor.request("GET", question.path) for question in questions()]
+    assert {answer.status_code for answer in seen} == {200}
+    assert set().union(*(values_in(answer.text) for answer in seen)) == {*PLANTED}
+    editor.answer("headrace_promote", run, "approve", "Reject")
+    editor.wait_for_run("headrace_promote", run, _RUN_SECONDS)
+    tag = editor.trigger("headrace_tag", {"pipeline": "clicks", "name": "seen"})
+    wait_for_success(airflow.api, "headrace_tag", tag, _RUN_SECONDS)
+    for path, body in NEW_SETTINGS.items():
+        assert [apis[user].request("POST", path, body).status_code for user in ("uma", "olga")] == [403, 201]
+    after = Everything.of(airflow, "headrace_promote", run)
+    assert [name for name in vars(before) if getattr(before, name) == getattr(after, name)] == []
+
+
 def test_the_home_page_names_what_needs_a_look(admin: AirflowUi) -> None:
     admin.go("")
     block = admin.find("//h2[text()='Headrace pipelines']/..")
@@ -107,7 +225,10 @@ def test_the_list_of_pipelines_has_those_first_that_need_a_person(admin: Airflow
     admin.go("plugin/headrace_nav")
     admin.find("//a[text()='orders']")
     links = [one.text for one in admin.driver.find_elements(By.XPATH, "//table//a")]
-    assert links[0] == "orders"
+    assert links[:2] == ["shop", "orders"]
+    row = admin.find("//tr[.//a[text()='shop']]").text
+    assert "output visits" in row
+    assert "visits is parked since epoch 1" in row
     assert links.index("clicks") < links.index("visits")
     admin.find("//input[@placeholder='name or state']").send_keys("visi")
     admin.until(lambda: len(admin.driver.find_elements(By.XPATH, "//table//a")) == 1, "one pipeline")
@@ -115,10 +236,14 @@ def test_the_list_of_pipelines_has_those_first_that_need_a_person(admin: Airflow
     admin.find("//*[text()='Event time and processing time']")
 
 
-@pytest.mark.parametrize("view", _VIEWS)
-def test_a_pipeline_has_a_page_for_each_question(admin: AirflowUi, view: str) -> None:
-    admin.go(f"dags/headrace_orders_process/{_TAB}?view={view}")
-    admin.find(f"//*[contains(text(), '{_VIEWS[view]}')]")
+def test_a_pipeline_has_a_tab_for_each_question(admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_orders_process/{_TAB}")
+    for tab, shown in _TABS.items():
+        admin.click(f"//button[@role='tab'][text()='{tab}']")
+        admin.find(f"//*[contains(text(), '{shown}')]")
+        assert "This cannot be shown" not in admin.text(), tab
+    admin.click("//form//button[text()='Compare']")
+    admin.find("//*[contains(text(), 'Rows that readers see')]")
     assert "This cannot be shown" not in admin.text()
 
 
@@ -152,6 +277,23 @@ def test_a_graph_has_unions_duplicates_and_chains(admin: AirflowUi) -> None:
     assert "duplicates" in duplicates
 
 
+def test_outputs_have_a_line_a_place_in_the_graph_and_rows_of_their_own(admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_shop_process/{_TAB}")
+    steps = [one.get_attribute("aria-label") for one in _all(admin, "//ol//section", at_least=4)]
+    assert steps == ["Input source", "Output hourly", "Output visits", "Output daily"]
+    assert "reads panes of hourly" in admin.find("//ol//section[@aria-label='Output daily']").text
+    lines = [one.text for one in _all(admin, "//table[@aria-label='Outputs']//tbody/tr", at_least=3)]
+    shown = [tuple(line.split()[:2]) for line in lines]
+    assert shown == [("published", "daily"), ("published", "hourly"), ("parked", "visits")]
+    admin.click("//ol//section[@aria-label='Output visits']//a[text()='rows of current']")
+    admin.find("//button[text()='visits'][@aria-pressed='true']")
+    admin.find("//*[text()='4 of 4 rows of main']")
+    admin.click("//button[text()='hourly']")
+    admin.find("//*[text()='8 of 8 rows of main']")
+    admin.go(f"dags/headrace_shop_process/{_TAB}?view=panes&output=visits&key=ada")
+    admin.find(_WATERMARK)
+
+
 def test_panes_of_a_key_are_drawn_and_listed(admin: AirflowUi) -> None:
     admin.go(f"dags/headrace_trips_process/{_TAB}?view=panes")
     choice = admin.find("//select")
@@ -170,20 +312,55 @@ def test_panes_of_a_key_are_drawn_and_listed(admin: AirflowUi) -> None:
     assert (rows.count("retraction"), rows.count("late")) == (6, 1)
 
 
+def test_the_only_key_is_shown_unasked_and_does_not_call_back_who_leaves(admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_clicks_process/{_TAB}")
+    admin.click("//button[@role='tab'][text()='Panes']")
+    admin.find(_WATERMARK)
+    admin.driver.back()
+    admin.find("//*[text()='Event time and processing time']")
+    admin.click("//button[@role='tab'][text()='Panes']")
+    admin.click("//button[@role='tab'][text()='Explain']")
+    admin.find("//*[contains(text(), 'Why has a window fired or not')]")
+
+
 def test_a_key_without_panes_says_so(admin: AirflowUi) -> None:
     admin.go(f"dags/headrace_trips_process/{_TAB}?view=panes&key=Bern")
     admin.find("//*[contains(text(), 'have emitted no pane of this key')]")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_pages_are_reached_by_keyboard_named_and_readable(admin: AirflowUi, theme: str) -> None:
-    admin.driver.execute_script("localStorage.setItem('theme', arguments[0])", theme)  # type: ignore[no-untyped-call]
+def test_pages_are_reached_by_keyboard_named_and_readable_in_both_themes(admin: AirflowUi) -> None:
     wrong = {}
     for path, shown in _LOOKED_AT.items():
         admin.go(path)
         admin.find(shown)
-        wrong[path] = problems(admin.driver)
-    assert {path: found for path, found in wrong.items() if found} == {}
+        for theme in ("light", "dark"):
+            admin.choose(theme)
+            wrong[path, theme] = _lasting_problems(admin)
+    assert {place: found for place, found in wrong.items() if found} == {}
+
+
+def _lasting_problems(ui: AirflowUi) -> list[str]:
+    """What is wrong with the page, and stays so: colours fade into others."""
+    patient = Retrying(
+        stop=stop_after_delay(_FADING_SECONDS),
+        wait=wait_fixed(0.2),
+        retry=retry_if_result(bool),
+        retry_error_callback=lambda state: problems(ui.driver),
+    )
+    return patient(lambda: problems(ui.driver))
+
+
+def test_a_page_follows_the_theme(admin: AirflowUi) -> None:
+    def colour() -> str:
+        return admin.find("//h1[text()='Pipelines']").value_of_css_property("color")
+
+    admin.go("plugin/headrace_nav")
+    colours = []
+    for theme in ("light", "dark"):
+        admin.choose(theme)
+        colours.append(colour())
+    admin.driver.refresh()
+    assert colours[0] != colours[1] == colour()
 
 
 def test_a_window_is_explained(admin: AirflowUi) -> None:
@@ -205,27 +382,17 @@ def test_another_dag_has_no_page_and_says_so(admin: AirflowUi) -> None:
     admin.find("//*[contains(text(), 'headrace_release is no DAG of a Headrace pipeline')]")
 
 
-def test_a_release_shows_the_rows_first_and_is_recorded(airflow: LocalAirflow, admin: AirflowUi) -> None:
-    admin.go(f"dags/headrace_orders_process/{_TAB}")
-    admin.click("//button[text()='Release…']")
-    admin.find("//*[contains(text(), 'Rows that readers see: 14 added')]")
-    confirm = admin.find("//button[text()='Confirm']")
-    assert not confirm.is_enabled()
-    admin.find("//*[@role='dialog']//input").send_keys("seen with finance")
-    admin.click("//button[text()='Confirm']")
-    run = admin.find("//*[@role='status']//a").text
-    wait_for_success(airflow.api, "headrace_release", run, _RUN_SECONDS)
-    assert message(airflow, "orders") == f"seen with finance (admin, in Airflow: headrace_release/{run})"
-
-
 def test_a_promotion_waits_for_a_person_who_has_seen_the_rows(airflow: LocalAirflow, admin: AirflowUi) -> None:
     conf = {"pipeline": "clicks", "branch": "again", "patch": False, "approve": True, "reason": "late files"}
     run = airflow.api.trigger("headrace_promote", conf)
-    admin.go(f"dags/headrace_promote/runs/{quote(run)}/tasks/rehearse")
     wait_until_asked(airflow, "headrace_promote", run, "approve")
     admin.go(f"dags/headrace_promote/runs/{quote(run)}/tasks/approve/required_actions")
     admin.find("//*[contains(text(), 'Readers would see')]")
     admin.click("//button[normalize-space()='Approve']")
+    admin.until(
+        lambda: airflow.api.task_state("headrace_promote", run, "approve") != "awaiting_input", "that it is approved"
+    )
+    admin.leave()
     wait_for_success(airflow.api, "headrace_promote", run, _RUN_SECONDS)
     by = f"(admin, in Airflow: headrace_promote/{run})"
     assert message(airflow, "clicks") == f"promoted again: late files {by}, approved by admin"
@@ -234,9 +401,7 @@ def test_a_promotion_waits_for_a_person_who_has_seen_the_rows(airflow: LocalAirf
 def test_a_run_from_the_page_has_a_page_of_its_own(airflow: LocalAirflow, admin: AirflowUi) -> None:
     land(open_store(airflow.root), "visits", "page.jsonl", range(30, 32))
     admin.go(f"dags/headrace_visits_process/{_TAB}")
-    admin.click("//button[text()='Process now']")
-    admin.click("//button[text()='Confirm']")
-    run = admin.find("//*[@role='status']//a").text
+    run = decide(admin, "Process now")
     wait_for_success(airflow.api, "headrace_visits_process", run, _RUN_SECONDS)
     admin.go(f"dags/headrace_visits_process/runs/{quote(run)}/plugin/headrace_dag_run")
     section = admin.find("//section[@aria-label='process: succeeded']")
@@ -252,6 +417,120 @@ def test_a_run_from_the_page_has_a_page_of_its_own(airflow: LocalAirflow, admin:
     assert not admin.driver.find_elements(By.XPATH, "//section[@aria-label='publish: succeeded']")
 
 
+def test_a_root_with_a_name_has_pages_and_its_events_lead_to_them(airflow: LocalAirflow, admin: AirflowUi) -> None:
+    root = sales_root(airflow.root)
+    land(open_store(root), "clicks", "page.jsonl", range(5, 9))
+    admin.go("plugin/headrace_nav")
+    admin.click("//table//a[text()='sales.clicks']")
+    run = decide(admin, "Process now")
+    wait_for_success(airflow.api, "headrace_sales.clicks_process", run, _RUN_SECONDS)
+    published = Catalog(open_store(root), "clicks").head().refs["published"]
+    admin.go("assets")
+    admin.click("//a[normalize-space()='headrace_sales.clicks']")
+    admin.click("//*[contains(@class, 'monaco-editor')]//*[contains(@class, 'codicon-folding-collapsed')]")
+    link = admin.find("//*[contains(@class, 'detected-link')]")
+    ActionChains(admin.driver).key_down(Keys.CONTROL).click(link).key_up(Keys.CONTROL).perform()
+    with admin.other_tab():
+        admin.find(f"//section[@aria-label='Snapshot {published}']//td[text()='current']")
+        assert "/dags/headrace_sales.clicks_process/" in admin.driver.current_url
+
+
+def test_an_audit_that_fails_leads_to_its_data_docs(airflow: LocalAirflow, admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_orders_process/{_TAB}")
+    admin.click("//button[@role='tab'][text()='Quality']")
+    admin.click("//a[text()='current'][contains(@href, '/docs/current')]")
+    with admin.other_tab():
+        admin.until(lambda: "Expectation" in admin.text(), "what the docs say")
+
+
+def test_a_release_is_kept_by_a_recovery(airflow: LocalAirflow, driver: webdriver.Chrome) -> None:
+    ui, catalog = logged_in(airflow, driver, "olga"), Catalog(open_store(airflow.root), "orders")
+    page = f"dags/headrace_orders_process/{_TAB}"
+    ui.go(f"{page}?view=quality")
+    ui.find("//h3[starts-with(text(), 'Failed: up to ')]")
+    ui.find("//section[starts-with(@aria-label, 'Rows that fail ')]//td[.='ada']")
+    ui.go(page)
+    ui.find("//span[text()='audit failed']")
+    assert seen(airflow, "orders") != landed(airflow, "orders")
+
+    ui.click("//button[text()='Release…']")
+    ui.find("//*[contains(text(), 'Rows that readers see: 14 added')]")
+    assert not ui.find("//button[text()='Confirm']").is_enabled()
+    run = confirm(ui, "seen with finance")
+    wait_for_success(airflow.api, "headrace_release", run, _RUN_SECONDS)
+    decision = f"seen with finance (olga, in Airflow: headrace_release/{run})"
+    assert message(airflow, "orders") == decision
+    released = catalog.head().entry
+    assert seen(airflow, "orders") == landed(airflow, "orders")
+    (event,) = airflow.api.asset_events("headrace_release", run)
+    assert event["page"].endswith(f"/{page}?view=history&snapshot={event['snapshot']}")
+
+    head, target, *_ = catalog.ancestry(catalog.head().refs["main"])
+    for path in state_files(head) - state_files(target):
+        catalog.store.delete(path)
+    land(catalog.store, "orders", "page.jsonl", range(40, 44))
+    ui.go(page)
+    failed = decide(ui, "Process now")
+    assert airflow.api.wait_for_run("headrace_orders_process", failed, _RUN_SECONDS).state == "failed"
+    waiting = f"broken__{head.snapshot_id}"
+    wait_until_asked(airflow, "headrace_orders_recover", waiting, "approve")
+    ui.go(page)
+    ui.find("//*[starts-with(text(), 'restore.below_published: ')]")
+
+    ui.click("//button[text()='Recover…']")
+    choice = Select(ui.find("//*[@role='dialog']//select"))
+    assert choice.first_selected_option.get_attribute("value") == target.snapshot_id
+    assert [option.text.rpartition(": ")[2] for option in choice.options] == [
+        "it lacks files", "readers go back, too", "readers go back, too",
+    ]  # fmt: skip
+    ui.find(f"//*[text()='main moves from {head.snapshot_id} to {target.snapshot_id}']")
+    ui.find("//*[contains(text(), '1 epoch with ')][contains(text(), 'will be given up and computed again')]")
+    ui.find("//*[starts-with(text(), 'readers lose 1 epoch with ')]")
+    choice.select_by_index(0)
+    ui.find("//*[starts-with(text(), 'It would be refused: ')][contains(text(), 'is missing')]")
+    choice.select_by_index(1)
+    recovery = confirm(ui, "a file is gone")
+    wait_for_success(airflow.api, "headrace_orders_recover", recovery, _RUN_SECONDS)
+
+    refs = catalog.head().refs
+    assert refs["published"] == refs["main"] != head.snapshot_id
+    assert seen(airflow, "orders") == landed(airflow, "orders")
+    ui.go(f"{page}?view=history")
+    log = ui.find("//*[@role='region'][@aria-label='Log of the catalog']").text
+    assert decision in log
+    assert f"a file is gone (olga, in Airflow: headrace_orders_recover/{recovery})" in log
+    ui.go(f"{page}?view=quality")
+    ui.find(f"//td[text()='entry {released}']")
+    ui.go(page)
+    ui.find("//span[text()='published']")
+
+    ui.leave()
+    airflow.api.approve("headrace_orders_recover", waiting, "approve")
+    ended = airflow.api.wait_for_run("headrace_orders_recover", waiting, _RUN_SECONDS)
+    assert ended.tasks["recover"] == "failed"
+    assert "config.rehearsal_outdated" in "\n".join(airflow.api.log(ended.dag_id, ended.run_id, "recover"))
+    assert catalog.head().refs == refs
+
+
+def test_forms_of_decisions_take_one_output(airflow: LocalAirflow, driver: webdriver.Chrome) -> None:
+    admin = logged_in(airflow, driver, "admin")
+    (registered,) = in_file(Path(airflow.environment()["HEADRACE_PIPELINES"]) / "shop.py")
+    shop, store = hr.open(airflow.root)[registered.pipeline], open_store(airflow.root)
+    store.write("landing/shop/late.jsonl", b'{"user": "ada", "at": "2026-11-19T00:00:00Z"}\n')
+    shop.run()
+    shop.backfill(output="hourly", branch="mended")
+    replay = {"Pipeline": "shop", "Records": "late", "Output": "hourly", "To": "landing/again", "Reason": "look again"}
+    submit(airflow, admin, "headrace_replay", replay)
+    assert [info.path.rpartition("/")[0] for info in store.list("landing/again")] == ["landing/again"]
+    promote = {"Pipeline": "shop", "Branch": "mended", "Output": "hourly", "Ask before": False, "Reason": "a test"}
+    run = submit(airflow, admin, "headrace_promote", promote)
+    by = f"a test (admin, in Airflow: headrace_promote/{run})"
+    catalog = Catalog(store, "shop")
+    messages = [entry.message for entry in catalog.entries()]
+    assert any("hourly" in message and by in message for message in messages), messages
+    assert "mended" not in catalog.head().refs
+
+
 @pytest.mark.parametrize("user", [name for name in ROLES if name != "admin"])
 def test_roles_see_what_they_may(airflow: LocalAirflow, driver: webdriver.Chrome, user: str) -> None:
     ui = logged_in(airflow, driver, user)
@@ -264,15 +543,3 @@ def test_roles_see_what_they_may(airflow: LocalAirflow, driver: webdriver.Chrome
     assert bool(driver.find_elements(By.XPATH, "//button[text()='Process now']")) is may_see
     severe = [entry["message"] for entry in driver.get_log("browser") if "headrace" in entry["message"]]  # type: ignore[no-untyped-call]
     assert [entry for entry in severe if "403" not in entry] == []
-
-
-def test_a_page_follows_the_theme(airflow: LocalAirflow, driver: webdriver.Chrome, tmp_path: Path) -> None:
-    ui = logged_in(airflow, driver, "admin")
-    ui.go("plugin/headrace_nav")
-    colours = set()
-    for theme in ("light", "dark"):
-        driver.execute_script("localStorage.setItem('theme', arguments[0])", theme)  # type: ignore[no-untyped-call]
-        driver.refresh()
-        heading = ui.find("//h1[text()='Pipelines']")
-        colours.add(heading.value_of_css_property("color"))
-    assert len(colours) == 2

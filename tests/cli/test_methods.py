@@ -25,7 +25,7 @@ from headrace.runs.client.handle import PipelineHandle
 from headrace.testing.yaml import suite
 from tests.cli.deployments import PIPELINE_FILE
 
-DEFINITION = {"run", "backfill", "recover", "replay-late", "replay-rejected", "explain", "plan"}
+DEFINITION = {"run", "deliver", "backfill", "recover", "replay-late", "replay-rejected", "explain", "plan"}
 """Commands that need the definition."""
 
 TEST_FILE = """
@@ -67,6 +67,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "show": [Case(["main"], again=lambda clicks: clicks.show("main"))],
     "release": [Case(["main", "--message", "known"])],
+    "publish": [Case([], before=[["run", *LOCAL, "--no-publish"], ["release", "main", "--message", "known"]])],
     "tag": [Case(["second"])],
     "drop": [Case(["first"])],
     "diff": [Case(["first", "main"], again=lambda clicks: clicks.diff("first", "main"))],
@@ -82,6 +83,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "explain": [Case(["--key", "ann"], again=lambda clicks: clicks.explain("ann"))],
     "plan": [Case([], again=lambda clicks: clicks.plan())],
+    "deliver": [Case([])],
     "expire": [Case(["--keep-last", "2"]), Case(["--keep-last", "2", "--dry-run"])],
     "fsck": [Case(["--deep"], again=lambda clicks: clicks.fsck(deep=True))],
     "read": [
@@ -93,6 +95,10 @@ CASES: dict[str, list[Case]] = {
     ],
     "plot": [Case(["--epochs", "2"], again=lambda clicks: clicks.plot(epochs=2))],
     "pipelines": [Case([], owner=Deployment)],
+    "lineage": [
+        Case([], owner=Deployment),
+        Case(["--of", "clicks", "--at", "main"], owner=Deployment, method="dependents"),
+    ],
     "check": [Case([], owner=check)],
     "new": [Case(["shop"], owner=new, method="write_example")],
     "test": [Case(["tests/clicks.yaml"], owner=suite, method="run_suite")],

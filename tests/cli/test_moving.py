@@ -12,8 +12,9 @@ import headrace as hr
 from headrace.cli.main import app
 from headrace.read.snapshots.snapshot_refs import NoSnapshotError
 from headrace.runs.client import recording
+from headrace.runs.publishing.planned_publish import AuditMissingError
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError
-from headrace.runs.publishing.publish import AuditMissingError
+from headrace.runs.publishing.rehearsal import rehearse_for_readers
 from headrace.runs.reporting.results import RunResult
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
@@ -384,6 +385,8 @@ def test_python_moves_as_the_commands_do(live: Live) -> None:
         clicks.promote("trial")
     clicks.fork(first, "other")
     live.run("run", "--branch", "other")
-    assert clicks.promote("other", dry_run=True, limit=0).diff.output.rows.added == 1
+    rehearsal, seen = clicks.promote("other", dry_run=True), rehearse_for_readers(live.catalog, "other")
+    assert rehearsal.diff.output.rows.added == 1
+    assert (seen.outputs, seen.refusals) == ({"": rehearsal.diff.output}, rehearsal.refusals)
     assert clicks.promote("other").published == live.refs["published"] == live.refs["main"]
     assert clicks.rollback(to="beginning").refs.get("main") is None

@@ -90,8 +90,9 @@ def test_check_says_what_a_pipeline_means(here: Path) -> None:
     for words in ("clicks = count()", "fixed windows of 1h", "early: whenever", "headrace_clicks_process: @hourly"):
         assert words in told.stdout
     (found,) = checked("clicks.py:clicks")["pipelines"]
+    families = {*DAG_FAMILIES.names()} - {"deliver"}  # it has no sinks
     assert found["dags"] == {
-        dag_id("clicks", family): "@hourly" if family == "process" else None for family in DAG_FAMILIES.names()
+        dag_id("clicks", family): "@hourly" if family == "process" else None for family in families
     }
     assert list(found["meaning"]) == ["input source", "what", "where", "when", "how"]
     assert found["problems"] == []

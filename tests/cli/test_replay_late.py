@@ -64,7 +64,9 @@ def test_what_was_late_lands_once_under_a_root_of_its_own(deployment: Deployment
     first = deployment.commit(late=[late(raw(2)), late(raw(1)), late(raw(1))])
     deployment.commit()
     found = land(deployment)
-    assert found == LandedLate(f"{deployment.root}/late/landing/clicks", files=1, records=3)
+    assert found == LandedLate(
+        f"{deployment.root}/late/landing/clicks", files=1, records=3, beside=f"{deployment.root}/late"
+    )
     name = f"late-00000000-{first}.jsonl"
     assert landed(deployment) == {name: f"{raw(1)}\n{raw(1)}\n{raw(2)}\n".encode()}
     second = deployment.commit(late=[late(raw(3))])
@@ -268,7 +270,7 @@ def test_a_file_appears_whole_or_not_at_all(deployment: Deployment, monkeypatch:
     monkeypatch.undo()
     assert len(landed(deployment)) == 1
     assert land(deployment, pipeline) == LandedLate(
-        f"{deployment.root}/late/landing/clicks", files=1, records=1, already_landed=1
+        f"{deployment.root}/late/landing/clicks", files=1, records=1, already_landed=1, beside=f"{deployment.root}/late"
     )
     assert len(landed(deployment)) == 2
 

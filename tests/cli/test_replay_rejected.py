@@ -66,7 +66,12 @@ def test_dead_letters_land_once_byte_for_byte_in_the_order_of_their_file(deploym
     first = deployment.commit(rejected=letters)
     deployment.commit()
     found = land(deployment)
-    assert found == LandedRejected({"source": f"{deployment.root}/rejected/landing/clicks"}, files=1, records=4)
+    assert found == LandedRejected(
+        {"source": f"{deployment.root}/rejected/landing/clicks"},
+        files=1,
+        records=4,
+        beside=f"{deployment.root}/rejected",
+    )
     name = f"rejected-00000000-{first}-source.jsonl"
     assert landed(deployment) == {name: b"\n".join([torn.encode(), bad, b"{}", b"{}", b""])}
     second = deployment.commit(rejected=[rejected("x")])

@@ -89,6 +89,7 @@ COMMANDS = {
     "an executor": ["conformance", "FILE", "--executor", ODD],
     "tests": ["test", ODD],
     "pipelines": ["pipelines"],
+    "lineage": ["lineage"],
     "a simulation": ["simulate", "--records", "1", "--graph", ODD],
 }
 

@@ -92,7 +92,7 @@ def test_the_committed_figure_is_what_the_pipelines_give(number: int, documents:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_gives_the_same_figures(spark: SparkSession) -> None:
+def test_figures_on_spark_are_the_same(spark: SparkSession) -> None:
     from headrace_lab.conformance.on_spark import SparkExecutor
 
     found = {number: svg(picture) for number, picture in pictures(SparkExecutor(spark)).items()}

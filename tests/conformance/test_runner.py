@@ -174,6 +174,32 @@ def test_what_cannot_be_run(changes: Any, status: CaseStatus, reason: str, write
     assert results[1].status is CaseStatus.PASSED
 
 
+STAGE = {name: CASE[name] for name in ("window", "trigger", "accumulation", "allowed_lateness")} | {"combine": "sum"}
+GIVEN = {"name": "given", **STAGE}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "reason"),
+    [
+        ([], "there is no output"),
+        ([GIVEN, GIVEN], "another output has that name"),
+        ([{**GIVEN, "of": ["below"]}, {"name": "below", **STAGE}], "'below' is not one of"),
+        ([GIVEN, {"name": "net", "of": ["given"], "minus": ["taken"], **STAGE}], "'taken' is not one of given"),
+        (
+            [GIVEN, {"name": "more", **STAGE}, {**GIVEN, "name": "net", "of": ["given"], "minus": ["more"]}],
+            "names more",
+        ),
+        ([{**GIVEN, "combine": None}], "a combiner that gives one"),
+        ([GIVEN, {"name": "net", "of": ["given"], "only": "odd", **STAGE}], "panes have no attributes"),
+        ([{**GIVEN, "onlyy": "odd"}], "'onlyy' of a stage"),
+    ],
+)
+def test_outputs_that_cannot_be_run(outputs: Any, reason: str, write: Callable[..., Path]) -> None:
+    (result,) = run_file(write(case(kind="outputs", outputs=outputs, steps=steps(1, panes=[]))), ReferenceExecutor())
+    assert result.status is CaseStatus.FAILED
+    assert reason in result.reason
+
+
 def test_an_error_of_the_executor_is_the_failure_of_its_case_alone(write: Callable[..., Path]) -> None:
     retracted = [{"op": "input", "elements": [{"value": 1, "ts": 1, "retraction": True}]}]
     sessions = case(window={"type": "sessions", "gap": 5}, steps=retracted)
@@ -268,6 +294,17 @@ def test_a_run_says_on_stderr_how_far_it_is_and_only_there(
         ({"trigger": {"type": 5}}, "type: 5 is not text"),
         ({"accumulation": "ADDING"}, "accumulation: 'ADDING' is not one of DISCARDING"),
         ({"kind": "pipelines"}, "kind: 'pipelines' is not one of"),
+        ({"columns": {"n": "count"}}, "having and columns read a result that is a number"),
+        ({"combine": "sum", "columns": {"rate": ["/", "result"]}}, "columns: None is not one of"),
+        ({"combine": "sum", "columns": {"rate": ["/", "result", "n"]}}, "there is no column 'n' of results"),
+        (
+            {"combine": "sum", "having": {"rate": "<", "value": 1}},
+            "there is no column 'rate' of results; there are result",
+        ),
+        (
+            {"combine": "sum", "having": {"value": 1}},
+            "having: {'value': 1} is no comparison of one column with a value",
+        ),
         ({"kind": "pipeline", "stages": [CASE], "between": {"key": "value", "value": "one"}}, "two stages, not 1"),
         ({"combine": "sum", "steps": steps(0, elements=[{"value": "a", "ts": 1}])}, "sum takes numbers, not 'a'"),
     ],
@@ -326,6 +363,46 @@ def test_whatever_an_executor_dies_of_is_the_failure_of_its_case_alone(write: Ca
     wrong, good = run_file(write(mixed, case(name="good")), ReferenceExecutor())
     assert (wrong.status, good.status) == (CaseStatus.FAILED, CaseStatus.PASSED)
     assert "TypeError" in wrong.reason
+
+
+EDGES = [{"op": "input", "elements": [{"from": "a", "to": "b", "ts": 1}]}, {"op": "expect", "panes": []}]
+LOOP = {"start": {"a": 0}, "step": "sum", "combine": "least"}
+ROUND = {"loop": LOOP, "window": {"type": "global"}, "trigger": {"type": "always"}, "steps": EDGES}
+ROUND |= {"accumulation": "RETRACTING", "combine": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"loop": {**LOOP, "step": "product"}}, "loop: step: 'product' is not one of value, sum"),
+        ({"loop": {**LOOP, "start": {}}}, 'loop: start: a start is "vertex", or says the value of at least one vertex'),
+        ({"loop": {**LOOP, "combine": "sum"}}, "loop: combine: 'sum' is not one of least, greatest"),
+        ({"loop": {**LOOP, "rounds": 0}}, "rounds"),
+        ({"combine": "sum"}, "the results of a loop are its values: leave combine out"),
+        (
+            {
+                "kind": "pipeline",
+                "stages": [{**CASE, "loop": None}, ROUND],
+                "between": {"key": "value", "value": "one"},
+            },
+            "a case with a loop has one stage, and is not of kind 'pipeline'",
+        ),
+        ({"accumulation": "DISCARDING"}, "discarding forgets the value of a vertex"),
+        ({"window": {"type": "sessions", "gap": 5}}, "a loop takes GlobalWindows"),
+        ({"steps": [{"op": "input", "elements": [{"from": "a", "ts": 1}]}]}, "element 1: there is no field 'to'"),
+    ],
+)
+def test_what_is_not_a_loop_is_told_with_its_place(changes: Any, place: str, write: Callable[..., Path]) -> None:
+    wrong, good = run_file(write(case(**{**ROUND, **changes}), case(name="good")), ReferenceExecutor())
+    assert (wrong.status, good.status) == (CaseStatus.FAILED, CaseStatus.PASSED)
+    assert place in wrong.reason
+
+
+def test_a_field_of_a_loop_or_an_edge_that_the_schema_does_not_have_is_told(write: Callable[..., Path]) -> None:
+    heavy = [{"op": "input", "elements": [{"from": "a", "to": "a", "wieght": 2, "ts": 1}]}]
+    raw = case(**{**ROUND, "loop": {**LOOP, "round": 2}, "steps": heavy})
+    (result,) = run_file(write(raw), ReferenceExecutor())
+    assert "the schema has no field 'round' of a loop, 'wieght' of an edge of step 1: not read" in result.reason
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,8 @@ OPENED: Mapping[str, list[BrokenFile]] = {
     ],
 }
 
-_LINES = "".join(json.dumps({"time": T, "user": "u", "n": n}) + "\n" for n in range(MANY)).encode()
+_LINE = json.dumps({"time": T, "user": "u", "n": 0}).encode() + b"\n"
+_LINES = b"".join(_LINE.replace(b"0}", b"%d}" % n) for n in range(MANY))
 _USERS: list[str | None] = ["u"] * MANY
 
 TORN: Mapping[str, list[BrokenFile]] = {

@@ -172,3 +172,32 @@ NOTED = {
 def test_what_is_allowed_and_hardly_meant_is_noted(said: str) -> None:
     assert said in " ".join(notes(pipeline(**NOTED[said])))
     assert said not in " ".join(notes(pipeline()))
+
+
+def test_a_loop_says_what_goes_round() -> None:
+    loop = hr.Loop(
+        start=hr.if_else(col("vertex") == "oslo", 0, None), step=col("value") + col("cents"), combine="least"
+    )
+    parts = {"key": {"shop": col("shop"), "to": col("id")}, "loop": loop, "what": {}, "how": hr.retracting("1d")}
+    made = pipeline(filter=col("cents") > 0, **parts)
+    found = {part.heading: part.lines for part in describe(made)}
+    assert list(found) == ["input source", "loop", "what", "where", "when", "how"]
+    assert found["loop"] == [
+        "a record is an edge from shop to to = id",
+        "of what passes (cents > 0)",
+        "a vertex has by itself: if_else((vertex == 'oslo'), 0, None)",
+        "over an edge its value becomes: (value + cents)",
+        "an edge is a dead letter if cents is below zero or missing",
+        "of several values it keeps the least",
+        "an epoch turns at most 64 rounds; what is in flight then goes on in the next epoch",
+    ]
+    lines = [line for line in graph(made) if line.strip() not in "│▼"]
+    assert lines[1:4] == [
+        "filter (cents > 0)",
+        "loop over shop -> to: the least of (value + cents)",
+        "value per vertex: fixed windows of 1h",
+    ]
+    both = hr.Loop(start=col("vertex"), step=col("value"), combine="least", both_ways=True, rounds=None)
+    found = {part.heading: part.lines for part in describe(pipeline(**{**parts, "loop": both}))}
+    assert found["loop"][0] == "a record is an edge between shop and to = id, in both directions"
+    assert found["loop"][-1] == "an epoch turns rounds until nothing changes"

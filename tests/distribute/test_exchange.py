@@ -19,7 +19,10 @@ from headrace.distribute.tasks.task_results import DisagreementError
 from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline.sources import OWN
-from headrace.sources.file_planning import LandedFile, VanishedFileError
+from headrace.sources.connector import SourceSplit
+from headrace.sources.file_planning import (
+    VanishedFileError,
+)
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, land
@@ -82,7 +85,7 @@ class TwoRuns(Blobs):
         store = self.work.store
         _, *lines = store.read(first.file.path).splitlines(keepends=True)
         info = store.write(f"elsewhere/{self.runs}.jsonl", b"".join(lines))
-        file = LandedFile(info.path, info.size, info.etag)
+        file = SourceSplit(info.path, info.size, info.etag)
         return replace(plan, shares=((replace(first, file=file), *others), *shares))
 
 

@@ -33,6 +33,6 @@ def test_the_rows_of(example: Path, tmp_path: Path) -> None:
     headrace("run", file, *root, "--executor", "local")
     rows = json.loads(headrace("read", file, *root, "--format", "json"))
     expected = [json.loads(line) for line in (example / "expected.jsonl").read_text().splitlines()]
-    pipeline = resolve(file)
-    columns = [*pipeline.key, "window_start", "window_end", *pipeline.what, "timing"]
+    stage = resolve(file).stages[-1]
+    columns = [*stage.key_types, "window_start", "window_end", *stage.value_types, "timing"]
     assert [{name: row[name] for name in columns} for row in rows] == expected

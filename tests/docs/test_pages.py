@@ -10,11 +10,14 @@ from tests.docs.running import Reader
 
 _IN_AIRFLOW = {DOCS / "fifteen-minutes.md"}
 """Followed in tests/airflow/test_scheduled_backfill.py, beside a real Airflow."""
+_WITH_POSTGRES = {DOCS / "how-to" / "sinks.md"}
+"""Followed in tests/sinks/test_page.py, beside a server."""
 
 PAGES = [
     page
     for page in pages()
-    if page not in _IN_AIRFLOW and any(block.language in ("python", "console") for block in blocks(page))
+    if page not in _IN_AIRFLOW | _WITH_POSTGRES
+    and any(block.language in ("python", "console") for block in blocks(page))
 ]
 
 

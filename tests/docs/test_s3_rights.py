@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from headrace.cli.main import app
 from scripts import minio_server
 from scripts.minio_server import Server
 from tests.docs.pages import DOCS, blocks
+from tests.minio_bucket import need_minio
 
 pytestmark = pytest.mark.s3
 
@@ -67,11 +67,7 @@ class User:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    if minio_server.find() is None:
-        message = "there is no MinIO server: run `make minio`, or put minio on PATH"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+    need_minio()
     server = minio_server.start(tmp_path / "minio")
     try:
         minio_server.client(server).make_bucket(BUCKET)

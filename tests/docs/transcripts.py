@@ -1,26 +1,44 @@
 """The examples of docs/semantics.md: a line is an epoch of one key, run by the reference, and what comes out of it.
 
 ``watermark 10, add 4@2 -> -8 [0, 10) ON_TIME; 12 [0, 10) LATE``: value and event time in seconds of each element; of
-each pane a minus if it is a retraction, its value, its window, its timing.
+each pane a minus if it is a retraction, its value, its window, its timing. ``having`` is over ``value``.
+
+``withdraw 3@1`` withdraws an element; ``dropped -3@1`` says that this came too late.
+
+Behind a ``loop`` elements are edges, ``add a>b:3@1``, and panes have a vertex before their value; ``in flight b 2`` is
+what an epoch leaves of the vertex b.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from headrace.model import accumulation, windows
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import col
 from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, Instant, is_finite
 from headrace.model.triggers import Signal, composites, data_driven, leaves
+from headrace.pipeline.loops.loop import Loop
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import json
 from headrace.reference.contents import Contents
 from headrace.reference.elements import DroppedElement, Element
+from headrace.reference.evaluate import evaluate
+from headrace.reference.loop import LoopedChain, LoopRun
 from headrace.reference.operator import Grouping, Operator
+from headrace.reference.stages import Entrance
 from tests.docs.pages import Block
 
 SECOND = 1_000_000
 NAMES = {**vars(accumulation), **vars(leaves), **vars(data_driven), **vars(composites), **vars(windows)}
-_HEAD = re.compile(r"where (?P<where>.+?), when (?P<when>.+), how (?P<how>.+)")
+NAMES |= {"Loop": Loop, **{name: col(name) for name in ("vertex", "value", "weight")}}
+_EDGE = re.compile(r"(\w+)>(\w+)(?::(\d+))?")
+_HEAD = re.compile(
+    r"where (?P<where>.+?), when (?P<when>.+), how (?P<how>.+?)(?:, having (?P<having>.+?))?(?:, loop (?P<loop>.+))?"
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +54,7 @@ def head(block: Block) -> dict[str, Any]:
     """What its first line says of where, when and how."""
     found = _HEAD.fullmatch(block.text.splitlines()[0])
     assert found, f"{block.place}: a transcript begins with where ..., when ..., how ..."
-    return {question: eval(said, dict(NAMES)) for question, said in found.groupdict().items()}
+    return {question: eval(said, dict(NAMES)) for question, said in found.groupdict().items() if said is not None}
 
 
 def epochs(block: Block) -> Iterator[Epoch]:
@@ -47,19 +65,40 @@ def epochs(block: Block) -> Iterator[Epoch]:
             yield Epoch(number, happens.strip(), [each.strip() for each in expected.split(";") if each.strip()])
 
 
-def started(block: Block) -> Operator:
+def started(block: Block) -> Operator | LoopedChain:
     """The operator that ``block`` is about."""
-    return Operator(Grouping(**head(block), extract=_sum))
+    parts = head(block)
+    if "loop" in parts:
+        return _looped(parts)
+    if "having" in parts:
+        condition = parts["having"]
+        parts["having"] = lambda pane: evaluate(condition, {"value": pane.values[0]}, {"value": DataType.INT}) is True
+    return Operator(Grouping(**parts, extract=_sum))
 
 
-def step(operator: Operator, happens: str) -> list[str]:
+def _looped(parts: Mapping[str, Any]) -> LoopedChain:
+    """A pipeline over edges with a weight, but for what comes before its loop."""
+    schema: Mapping[str, type] = {"a": str, "b": str, "weight": int, "at": datetime}
+    edges = json("edges", schema).event_time("at", bound="0s")
+    pipeline = Pipeline("loop", edges, key=["a", "b"], **parts)
+    assert pipeline.loop is not None
+    assert pipeline.edges is not None
+    (stage,) = pipeline.stages
+    return LoopedChain(LoopRun(pipeline.edges, stage, pipeline.loop), [Entrance(stage).grouping], [])
+
+
+def step(operator: Operator | LoopedChain, happens: str) -> list[str]:
     """One epoch of ``operator``, and what comes out of it."""
     given: dict[str, Any] = {}
+    elements: list[Element] = []
     for part in happens.split(","):
-        word, *rest = part.split()
+        word, *rest = part.split() or ["nothing"]
         match word:
-            case "add":
-                given["elements"] = [_element(text) for text in rest]
+            case "nothing":
+                pass
+            case "add" | "withdraw":
+                signed = (replace(_element(text), is_retraction=word == "withdraw") for text in rest)
+                given["elements"] = elements = [*elements, *signed]
             case "watermark":
                 given["watermark"] = _instant(rest[0])
             case "clock":
@@ -69,7 +108,12 @@ def step(operator: Operator, happens: str) -> list[str]:
             case _:
                 raise AssertionError(f"{part!r} is not something that can happen")
     output = operator.step(**given)
-    return [_pane(pane) for pane in output.panes] + [_dropped(drop) for drop in output.drops]
+    left = operator.in_flight if isinstance(operator, LoopedChain) else {}
+    return [
+        *(_pane(pane) for pane in output.panes),
+        *(_dropped(drop) for drop in output.drops),
+        *(f"in flight {vertex} {value}" for (vertex, _), value in sorted(left.items())),
+    ]
 
 
 def _sum(contents: Contents) -> tuple[int]:
@@ -82,6 +126,9 @@ def _instant(text: str) -> Instant:
 
 def _element(text: str) -> Element:
     value, at = text.split("@")
+    if edge := _EDGE.fullmatch(value):
+        of, to, weight = edge.groups()
+        return Element((of, to), _instant(at), value, record={"weight": int(weight or 0)})
     return Element(("key",), _instant(at), int(value))
 
 
@@ -91,9 +138,10 @@ def _seconds(instant: Instant) -> str:
 
 def _pane(pane: Pane) -> str:
     start, end = map(_seconds, pane.window)
-    (value,) = pane.values
+    value = " ".join(map(str, (pane.key if pane.key != ("key",) else ()) + pane.values))
     return f"{'-' if pane.is_retraction else ''}{value} [{start}, {end}) {pane.timing}"
 
 
 def _dropped(drop: DroppedElement) -> str:
-    return f"dropped {drop.element.value}@{_seconds(drop.element.timestamp)}"
+    sign = "-" if drop.element.is_retraction else ""
+    return f"dropped {sign}{drop.element.value}@{_seconds(drop.element.timestamp)}"

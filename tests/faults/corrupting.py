@@ -72,8 +72,10 @@ class Deployment:
     def catalog(self) -> Catalog:
         return Catalog(open_store(self.uri), NAME)
 
-    def run(self, name: str, *, publish: bool = False) -> RunResult:
-        done = process(PIPELINE, self.uri, RunOptions(name, executor="local", publish=publish))
+    def run(self, name: str, *, publish: bool = False, audits: bool = True) -> RunResult:
+        """A run of the pipeline; without its expectations if not ``audits``: these take half of its time."""
+        made = PIPELINE if audits else replace(PIPELINE, expectations=())
+        done = process(made, self.uri, RunOptions(name, executor="local", publish=publish))
         results.write(open_store(self.uri), done)
         return done
 

@@ -5,6 +5,7 @@ log entries are named after the kinds of entries. Before and after each of them 
 """
 
 import os
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -136,9 +137,18 @@ def _of_put(path: str, data: bytes) -> str:
         case "log":
             return _of_entry(Entry.from_bytes(data, path).kind)
         case "data":
-            return f"{path.rpartition('/')[2].partition('-')[0]} data"
+            return f"{_table_of(path)} data"
         case folder:
             return folder
+
+
+def _table_of(path: str) -> str:
+    """The table or log of a data file, without the name of its output."""
+    first, second, *_ = path.rpartition("/")[2].split("-")
+    return first if _TABLE.fullmatch(first) else second
+
+
+_TABLE = re.compile(r"panes|late|rejected|ids|edges|inflight|current|elements|state(_\d+)?")
 
 
 def in_the_middle(patch: pytest.MonkeyPatch, strike: Callable[[], None]) -> None:

@@ -2,16 +2,23 @@
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import headrace as hr
 from headrace import col
+from headrace.model.custom_combiners import Accumulator
+from headrace.model.time import instant
+from headrace_snapshots.store import open_store
 from tests.reading import read
 
 FILES = 4
+OUTBOX = "outbox/rows"
+"""Where final rows are kept that were handed over."""
 USERS = 6
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _EARLY_AND_LATE = hr.AfterWatermark(early=hr.AfterCount(3), late=hr.AfterCount(1))
@@ -34,6 +41,67 @@ def pipeline(name: str, **parts: Any) -> hr.Pipeline:
     return hr.Pipeline(name, _clicks(), **{**common, **parts})
 
 
+def with_outputs(name: str, deduplicate: hr.Deduplicate | None = None, **visits: hr.Aggregate) -> hr.Pipeline:
+    """Three outputs, of which one reads another; "visits" has further aggregates."""
+    how = hr.retracting("30m")
+    what = {"clicks": hr.count(), "spent": col("price").sum()}
+    return hr.Pipeline(
+        name,
+        _clicks(),
+        deduplicate=deduplicate,
+        outputs={
+            "daily": hr.Output(
+                of="hourly",
+                what={"spent": col("spent").sum()},
+                where=hr.CalendarWindows("day"),
+                when=_EARLY_AND_LATE,
+                how=how,
+            ),
+            "hourly": hr.Output(key="user", what=what, where=hr.FixedWindows("1h"), when=_EARLY_AND_LATE, how=how),
+            "visits": hr.Output(
+                key="user", what={**what, **visits}, where=hr.Sessions("20m"), when=_EARLY_AND_LATE, how=how
+            ),
+        },
+    )
+
+
+_broken: list[bool] = []
+
+
+@contextmanager
+def broken() -> Iterator[None]:
+    """Meanwhile ``Brittle`` fails in this process."""
+    _broken.append(True)
+    try:
+        yield
+    finally:
+        _broken.pop()
+
+
+@dataclass(frozen=True)
+class Brittle(hr.CustomCombiner):
+    """The latest of some times. While it is ``broken`` it fails at one of the second hour, or later."""
+
+    accumulator_types = {"at": hr.DataType.INT}
+    result_type = hr.DataType.INT
+
+    def create(self) -> Accumulator:
+        return {"at": 0}
+
+    def add(self, accumulator: Accumulator, value: Any) -> Accumulator:
+        if _broken and value >= instant(_START + timedelta(hours=1)):
+            raise ValueError("it is too late")
+        return self.merge(accumulator, {"at": value})
+
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
+        return {"at": max(left["at"], right["at"])}
+
+    def extract(self, accumulator: Accumulator) -> Any:
+        return accumulator["at"]
+
+
+FAILING_OUTPUT = with_outputs("failing_output", hr.Deduplicate("id", "2h"), latest=col("at").combine(Brittle()))
+
 PIPELINES: Mapping[str, hr.Pipeline] = {
     "one_stage": pipeline("one_stage"),
     "two_stages": pipeline(
@@ -47,6 +115,13 @@ PIPELINES: Mapping[str, hr.Pipeline] = {
             )
         ],
     ),
+    "looping": pipeline(
+        "looping",
+        key={"user": col("user"), "price": hr.concat("p", col("price").cast(str))},
+        loop=hr.Loop(start=col("vertex"), step=col("value"), combine="least", both_ways=True, rounds=1),
+        what={},
+        where=hr.FixedWindows("2h"),
+    ),
     "deduplicating": pipeline("deduplicating", deduplicate=hr.Deduplicate("id", "2h")),
     "joining": pipeline(
         "joining",
@@ -57,6 +132,7 @@ PIPELINES: Mapping[str, hr.Pipeline] = {
             .named("orders", {"user": col("who")})
         ],
     ),
+    "several_outputs": with_outputs("several_outputs"),
 }
 
 
@@ -92,11 +168,14 @@ def _records(name: str, file: int) -> list[dict[str, object]]:
 
 
 def results(pipeline: hr.Pipeline, root: str) -> dict[str, list[str]]:
-    """All rows that a reader can see, but for when they were made."""
-    return {
-        view: sorted(
+    """All rows that readers of each output can see, but for when they were made, and those that were handed over."""
+    store = open_store(root)
+    handed_over = [store.read(info.path).decode() for info in store.list(f"{OUTBOX}/")]
+    return {"handed over": sorted(handed_over)} | {
+        f"{output} {view}".strip(): sorted(
             str({name: value for name, value in row.items() if name not in {"processing_time", "snapshot_id"}})
-            for row in read(pipeline, root, view, "published").to_pylist()
+            for row in read(pipeline, root, view, "published", output).to_pylist()
         )
+        for output in pipeline.by_output
         for view in ("current", "panes", "late", "rejected")
     }

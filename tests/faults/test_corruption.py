@@ -17,7 +17,7 @@ import pytest
 from headrace.distribute.tasks.background import merges
 from headrace.errors import HeadraceError
 from headrace.runs.client.deployment import open as open_root
-from headrace.runs.publishing.publish import stored_audit
+from headrace.runs.publishing.planned_publish import PlannedPublish
 from headrace_snapshots.format import filelog, layers
 from tests.faults.corrupting import DAMAGES, NAME, OLDER, PIPELINE, Deployment, deployed, spoil, victims
 
@@ -34,6 +34,8 @@ VICTIMS = (
     *("older state", "older state_1", "older ids", "older current", "older panes", "older late", "older rejected"),
     *("audit", "data docs", "result", "input"),
 )
+AUDITS = {"audit", "data docs", "result"}
+"""What audits leave, or tells of them."""
 ALONE = {"hint", "mark"}
 """Kinds of which there is one."""
 
@@ -65,7 +67,7 @@ READERS: Mapping[str, Callable[[Deployment], Any]] = {
     "plan": lambda deployment: str(deployment.history.plan(PIPELINE)),
     "show": lambda deployment: deployment.catalog.manifest(deployment.catalog.head().refs["main"]).to_json(),
     "pipelines": lambda deployment: list(open_root(deployment.uri)),
-    "audit": lambda deployment: stored_audit(NAME, deployment.uri),
+    "audit": lambda deployment: PlannedPublish.of(deployment.catalog, deployment.catalog.head().refs["main"]).audits,
 }
 
 
@@ -130,7 +132,7 @@ def test_nothing_wrong_comes_of(
     assert all(problem.remedy and problem.needed_by for problem in problems)
     _check_readers(deployment, undamaged.seen)
     with deployment.caching(warm=warm):
-        _run_and_do_as_told(deployment, path)
+        _run_and_do_as_told(deployment, path, audits=victim in AUDITS)
     assert _results(deployment) == undamaged.truth
 
 
@@ -144,11 +146,11 @@ def _check_readers(deployment: Deployment, seen: Mapping[str, Any]) -> None:
         assert found == seen[name], name
 
 
-def _run_and_do_as_told(deployment: Deployment, path: str) -> None:
+def _run_and_do_as_told(deployment: Deployment, path: str, *, audits: bool) -> None:
     """Run, and read; where either is refused do what the message says."""
     for number in range(RUNS):
         try:
-            deployment.run(f"run-{number}")
+            deployment.run(f"run-{number}", audits=audits)
             _results(deployment)
         except HeadraceError as error:
             back = re.search(rf"`headrace rollback {NAME} --to (\S+?)`", str(error))

@@ -14,7 +14,7 @@ from tests.faults.points import Effect, Moment, Point, in_the_middle, watch
 from tests.faults.scenarios import PIPELINES
 from tests.faults.test_storage import check, landed, undisturbed
 from tests.faults.works import drain
-from tests.snapshots.conftest import BUCKET
+from tests.minio_bucket import BUCKET
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow]
 NAME = "two_stages"

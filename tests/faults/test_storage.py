@@ -14,10 +14,9 @@ from headrace_snapshots.fsck import fsck
 from headrace_snapshots.store import StoreUnavailableError, UnknownOutcomeError, open_store
 from headrace_snapshots.testing import check_catalog
 from tests.faults.scenarios import PIPELINES, land, results
+from tests.minio_bucket import BUCKET
 from tests.s3_proxy import Proxy, proxying
-from tests.snapshots.conftest import BUCKET, minio
 
-__all__ = ["minio"]  # a fixture
 pytestmark = [pytest.mark.s3, pytest.mark.slow]
 FAULTS = (503, 500, 429, "drop", "lose", "cut", "truncate", "etag", "slow")
 RATE = 0.15

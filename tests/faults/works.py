@@ -3,11 +3,13 @@
 Each may be done again, wherever it was left, and ends as if it had been done once.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import headrace as hr
+from headrace.read.diff.final_rows import FinalRows
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.client.deployment import open as open_root
 from headrace.runs.options import RunOptions
@@ -18,8 +20,8 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN, PUBLISHED
-from headrace_snapshots.store import open_store
-from tests.faults.scenarios import PIPELINES
+from headrace_snapshots.store import ObjectStore, open_store
+from tests.faults.scenarios import FAILING_OUTPUT, OUTBOX, PIPELINES, broken
 
 
 def drain(pipeline: hr.Pipeline, root: str, *, publish: bool = True, listener: Silent | None = None) -> None:
@@ -69,6 +71,34 @@ def patched(pipeline: hr.Pipeline, root: str) -> None:
     drain(pipeline, root)
     backfill(pipeline, root, RunOptions("run", executor="local", branch="again"))
     open_root(root)[pipeline.name].promote("again", patch=True)
+
+
+def parked(pipeline: hr.Pipeline, root: str) -> None:
+    """Process and publish what has landed while an output fails; then mend it, and let it catch up."""
+    catalog = Catalog(open_store(root), pipeline.name)
+    if "tags/parked" not in catalog.head().refs:
+        with broken():
+            drain(pipeline, root)
+        assert "parked" in catalog.manifest(catalog.head().refs[MAIN]).progress["outputs"]["visits"]
+        _tag(catalog, "parked", MAIN)
+    drain(pipeline, root)
+
+
+_outbox: list[ObjectStore] = []
+
+
+def send(rows: FinalRows) -> None:
+    """Keep each row by its id, as somebody would who has a mail for each."""
+    for row in rows:
+        _outbox[-1].write(f"{OUTBOX}/{row['_id']}.json", json.dumps(row, default=str, sort_keys=True).encode())
+
+
+def handed_over(pipeline: hr.Pipeline, root: str) -> None:
+    """Publish some of what has landed, and then all; each time hand over what is final."""
+    _outbox.append(open_store(root))
+    for most in (2, None):
+        process(pipeline, root, RunOptions("run", executor="local", publish=True, max_epochs=most))
+        open_root(root)[pipeline].deliver()
 
 
 def _released(pipeline: hr.Pipeline, root: str, catalog: Catalog) -> None:
@@ -133,4 +163,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "overtaken": Scenario(PIPELINES["one_stage"], overtaken),
     "moves": Scenario(PIPELINES["two_stages"], moves),
     "patched": Scenario(PIPELINES["one_stage"], patched),
+    "parked": Scenario(FAILING_OUTPUT, parked),
+    "handed_over": Scenario(
+        replace(PIPELINES["one_stage"], sinks=(hr.final_rows("tests.faults.works:send"),)), handed_over
+    ),
 }

@@ -8,8 +8,9 @@ from functools import cache
 from hypothesis import strategies as st
 
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Expr, Literal, coalesce, col, concat, greatest, if_else, least, lit
-from headrace.model.expressions.time_methods import TimeUnit
+from headrace.model.expressions.expr import Expr, Literal, col, lit
+from headrace.model.expressions.functions import coalesce, concat, greatest, if_else, least
+from headrace.model.expressions.methods.time import TimeUnit
 
 Trees = st.SearchStrategy[Expr]
 

@@ -30,7 +30,7 @@ from headrace import (
     retracting,
 )
 from headrace.model.accumulation import TimestampCombiner
-from headrace.model.expressions.expr import if_else
+from headrace.model.expressions.functions import if_else
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.model.triggers.composites import AfterAny, AfterEach, OrFinally

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import dropwhile
 from typing import Any
 
@@ -15,7 +16,7 @@ from headrace.kernel.elements import Columns, judge
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult, in_emitted_order, step
 from headrace.model.panes import Pane, Timing
-from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.time import MIN_INSTANT, Instant, instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
 from headrace.pipeline.aggregation import Stage
@@ -165,11 +166,16 @@ def emitted(result: StageResult | None) -> list[Pane]:
     return [_pane(key, names, pane, withdrawn) for _, _, key, _, pane, withdrawn in ordered]
 
 
+def _value(value: Any) -> Any:
+    """A value as the reference has it: times are instants."""
+    return instant(value) if isinstance(value, datetime) else plain_value(value)
+
+
 def _pane(key: tuple[Any, ...], names: Sequence[str], pane: Mapping[str, Any], is_retraction: bool) -> Pane:
     return Pane(
         key=key,
         window=Window(Instant(pane["window_start"]), Instant(pane["window_end"])),
-        values=tuple(plain_value(pane[name]) for name in names),
+        values=tuple(_value(pane[name]) for name in names),
         timestamp=Instant(pane["pane_time"]),
         timing=Timing(pane["timing"]),
         index=pane["pane_index"],

@@ -40,7 +40,7 @@ from headrace.model.windows import WindowFn
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import OWN
 from headrace.runs.commits import attempts_of
-from headrace.sources.file_planning import LandedFile
+from headrace.sources.connector import SourceSplit
 from headrace.sources.landing import Landing
 from headrace.state.datafiles import writer
 from headrace_snapshots.catalog import Catalog
@@ -151,7 +151,7 @@ def calls_of(tested: Pipeline, rows: int, epochs: int = 3) -> int:
     for epoch in range(epochs):
         content = FORMATS[tested.source.format](table(rows, epoch))
         info = store.write(f"landing/{epoch}", content)
-        files = {OWN: [LandedFile(info.path, info.size, info.etag)]}
+        files = {OWN: [SourceSplit(info.path, info.size, info.etag)]}
         if epoch < epochs - 1:
             engine.compute(files, START)
     called = 0

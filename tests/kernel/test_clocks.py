@@ -11,7 +11,7 @@ import pytest
 from headrace.kernel.expressions.evaluation import column
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, col
-from headrace.model.expressions.time_methods import TimeUnit
+from headrace.model.expressions.methods.time import TimeUnit
 from headrace.model.time import instant
 from headrace.reference import evaluate
 from tests.kernel.columns import arrow, python

@@ -20,22 +20,10 @@ from headrace.errors import IntegerOverflowError, ValueOverflowError
 from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.expressions.evaluation import evaluate as evaluate_columns
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import (
-    Binary,
-    Expr,
-    Function,
-    Literal,
-    coalesce,
-    col,
-    columns_of,
-    concat,
-    greatest,
-    if_else,
-    least,
-    lit,
-    render,
-)
-from headrace.model.expressions.time_methods import TimeUnit
+from headrace.model.expressions.expr import Binary, Expr, Function, Literal, col, lit, render
+from headrace.model.expressions.functions import coalesce, concat, greatest, if_else, least
+from headrace.model.expressions.methods.time import TimeUnit
+from headrace.model.expressions.traversal import columns_of
 from headrace.model.expressions.typing import type_of
 from headrace.model.triggers.custom import CustomTrigger, TriggerElement, TriggerMoment
 from headrace.model.triggers.patterns import compile_pattern

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.kernel import keys
+from headrace.kernel.delta import KeyHashes
 from headrace.kernel.keys import grouped, hashes
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.decimals import billionths
@@ -165,3 +166,29 @@ def test_rows_that_stand_in_order_stay_where_they_are() -> None:
     assert groups.order is None
     assert groups.offsets.tolist() == [0, 2, 3, 4]
     assert len(grouped(np.zeros(0, np.uint64), [pa.array([], pa.int64())], starts[:0])) == 0
+
+
+def test_stages_with_the_same_key_of_the_same_rows_have_its_hashes_in_common() -> None:
+    users, days = pa.array(["a", "b", None, "a"]), pa.array([1, 2, 3, 4])
+    known, rows = KeyHashes(), np.array([0, 2, 3])
+    taken, hashed = known.of([users], rows, everything=False)
+    assert taken[0].to_pylist() == ["a", None, "a"]
+    assert hashed.tolist() == hashes([users]).take([0, 2, 3]).tolist()
+    again = known.of([users], rows.copy(), everything=False)
+    assert again[0] is taken
+    assert again[1] is hashed
+    others: list[tuple[list[pa.Array], list[int]]] = [
+        ([users], [0, 1, 3]),
+        ([users], [0, 2]),
+        ([days], [0, 2, 3]),
+        ([users, days], [0, 2, 3]),
+        ([], [0, 2, 3]),
+        ([pa.array(["b", "b", "b", "b"])], [0, 2, 3]),
+    ]
+    for columns, chosen in others:
+        own, of_own = known.of(columns, np.array(chosen), everything=False)
+        assert [column.to_pylist() for column in own] == [column.take(chosen).to_pylist() for column in columns]
+        assert of_own.tolist() == hashes(own, len(chosen)).tolist()
+    whole, of_whole = known.of([users], np.arange(4), everything=True)
+    assert whole[0] is users
+    assert of_whole.tolist() == hashes([users]).tolist()

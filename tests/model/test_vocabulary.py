@@ -155,7 +155,7 @@ def forgot_combiner(aggregate: hr.Aggregate) -> Iterator[str]:
     """The places that do not know the combiner of ``aggregate``."""
     combiner = aggregate.combiner
     if not hasattr(hr.Expr, METHODS.get(combiner.value, combiner.value)):
-        yield "model/expressions/aggregate_methods"
+        yield "model/expressions/methods/aggregates"
     if combiner not in TRAITS:
         yield "model/combiners: TRAITS"
         return
@@ -264,10 +264,10 @@ def test_a_forgotten_place_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         "lab: conformance/words",
     ]
     mode = hr.Aggregate(NewCombiner.MODE, col("n"))  # type: ignore[arg-type]
-    assert [*forgot_combiner(mode)] == ["model/expressions/aggregate_methods", "model/combiners: TRAITS"]
+    assert [*forgot_combiner(mode)] == ["model/expressions/methods/aggregates", "model/combiners: TRAITS"]
     monkeypatch.setitem(TRAITS, NewCombiner.MODE, CombinerTraits(ResultType.INPUT))  # type: ignore[arg-type]
     assert [*forgot_combiner(mode)] == [
-        "model/expressions/aggregate_methods", "kernel/aggregates/accumulators", "reference/contents"
+        "model/expressions/methods/aggregates", "kernel/aggregates/accumulators", "reference/contents"
     ]  # fmt: skip
     assert [*forgot_functions(["lower", "reverse"])] == [
         "model/expressions/typing: reverse", "kernel/expressions/evaluation: reverse", "reference/evaluate: reverse"

@@ -13,7 +13,7 @@ import headrace as hr
 from headrace import Expr, Pipeline, Trigger, col
 from headrace.describe.pipeline import describe, notes
 from headrace.errors import PipelineError
-from headrace.model.expressions.expr import children
+from headrace.model.expressions.traversal import children
 from headrace.model.expressions.tree_size import DEEPEST, MOST_NODES, Extent, extent
 from headrace.pipeline.checks.size_limits import DEEPEST_TRIGGER, MOST_AGGREGATIONS
 from headrace.pipeline.identity.fingerprint import fingerprint

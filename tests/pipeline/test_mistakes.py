@@ -48,10 +48,12 @@ GOOD: dict[str, dict[str, Any]] = {
     "CalendarWindows": {"unit": "day", "zone": "UTC", "count": 1},
     "DataDriven": {"what": {"n": hr.count()}, "ready_if": col("n") > 3},
     "Deduplicate": {"id": "origin", "horizon": "1d"},
+    "field": {"path": "user.id", "type": str},
     "FixedWindows": {"size": "1h", "offset": "0s", "phase": None},
     "Limits": {"rejected": "1%", "late": 5, "watermark_age": "2h", "newest_file": "1h"},
     "ListType": {"item": int},
     "OrFinally": {"main": COUNT, "until": COUNT},
+    "Loop": {"start": hr.col("vertex"), "step": hr.col("value"), "combine": "least", "both_ways": True, "rounds": 8},
     "Output": {
         "key": "origin", "what": WHAT, "where": HOURLY, "when": hr.Default(), "how": hr.retracting(), "filter": None,
         "then": (), "expectations": (), "description": "", "allow_finishing": False, "allow_double_counting": False,
@@ -59,7 +61,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "Pipeline": {
         "name": "p", "input": INPUT, "key": "origin", "what": WHAT, "where": HOURLY, "when": hr.Default(),
         "how": hr.retracting(), "filter": None, "deduplicate": None, "union": (), "then": (), "expectations": (),
-        "limits": None, "usual": (), "description": "", "schedule": None, "backfill": None, "retention": None,
+        "limits": None, "usual": (), "sinks": (), "description": "", "schedule": None, "backfill": None,
+        "retention": None,
         "airflow": None, "executor": "local",
         "allow_finishing": False, "allow_double_counting": False,
     },
@@ -104,6 +107,15 @@ GOOD: dict[str, dict[str, Any]] = {
     "csv": {"path": "landing", "schema": {"a": str}},
     "json": {"path": "landing", "schema": {"a": str}},
     "parquet": {"path": "landing", "schema": {"a": str}},
+    "postgres": {"table": "reports.sales", "connection": "warehouse", "changes": False, "name": None},
+    "final_rows": {"function": "billing:send", "connection": None, "name": None},
+    "spark_sink": {"function": "targets:Reports", "connection": "oracle", "name": None},
+    "kafka": {"topic": "orders", "schema": {"a": str}, "connection": "broker"},
+    "published": {"upstream": "delays.hourly", "schema": {"a": str}, "root": None},
+    "debezium_envelope": {"within": "payload", "shared": ["lsn"]},
+    "delta_change_type": {},
+    "delta": {"path": "reports/sales", "connection": "lake", "name": None},
+    "iceberg": {"table": "reports.sales", "connection": "lake", "partition_by": "day", "name": None},
     "expect": {"name": "column_to_exist", "view": "panes"},
     "if_else": {"condition": N > 3, "then": 1, "otherwise": 2},
     "Always": {}, "Default": {},
@@ -112,7 +124,7 @@ GOOD: dict[str, dict[str, Any]] = {
 ALSO = {"expect": {"column": "a"}}
 READING = {
     "max_files": 1, "max_bytes": 1, "look_back": 1, "max_rejected": 1, "on_unreadable": "fail", "suffixes": [".json"],
-    "transform": None,
+    "transform": None, "changelog": None,
 }  # fmt: skip
 BEHAVIOUR = {"on_time": "always", "closing": "always", "timestamp": "latest", "keep_last": 3}
 
@@ -142,7 +154,7 @@ WRONG: list[Any] = [
     hr.AfterCount, hr.FixedWindows, len, col("nowhere"), hr.lit(None), hr.count(), hr.Never(), HOURLY, INPUT, FLIGHTS,
 ]  # fmt: skip
 
-OPERANDS = {"coalesce", "concat", "greatest", "least", "if_else", "lit"}
+OPERANDS = {"coalesce", "concat", "contains", "greatest", "least", "if_else", "lit"}
 """Their arguments are parts of an expression like those of operators, which have no names: an error shows the value."""
 
 

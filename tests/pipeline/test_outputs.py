@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace import Aggregation, FixedWindows, Output, Pipeline, SparkFunction, col, count
+from headrace import Aggregation, FixedWindows, Output, Pipeline, col, count
 from headrace.errors import PipelineError
 from headrace.pipeline.column_usage import columns_read
 from headrace.pipeline.identity.fingerprint import definition, fingerprint
@@ -19,7 +19,6 @@ from tests.process.clicks import CLICKS
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS
 
 GOLDEN = Path(__file__).parent / "golden" / "fingerprints-2.json"
-AWAY = SparkFunction("parsing:flat", {"user": str}, deterministic=True, package="anywhere")
 ALONE: dict[str, Any] = {"key": "user", "what": {"n": count()}, "where": FixedWindows("1h")}
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -38,17 +37,151 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
             "allow_finishing": True,
         }.items()
     },
-    "history": ({"outputs": {"hourly": HOURLY}, "usual": [hr.usual_volume(within=2)]}, "checks against history"),
+    "history": ({"outputs": {"hourly": HOURLY}, "usual": [hr.usual_volume(within=2)]}, "has it in each of them"),
     "neither form": ({}, "what="),
     "a mistake in one": (
         {"outputs": {"hourly": HOURLY, "daily": Output(key="usr", what={"n": count()}, where=FixedWindows("1h"))}},
         r"output daily of pipeline shop: key\['usr'\]: there is no column 'usr'; did you mean 'user'",
     ),
-    "Spark code between aggregations": (
-        {"outputs": {"hourly": replace(HOURLY, then=(Aggregation(**ALONE, transform=AWAY),))}},
-        "one output without a name",
+}
+
+
+PER_DAY: dict[str, Any] = {"what": {"n": col("clicks").sum()}, "where": FixedWindows("1d")}
+ACCUMULATED = replace(HOURLY, how=hr.accumulating("1d"))
+WRONG_GRAPHS: dict[str, tuple[dict[str, Any], str]] = {
+    "of an output that is not there": (
+        {"hourly": HOURLY, "daily": Output(of="hourli", **PER_DAY)},
+        r"output daily is of 'hourli', and there is no such output; did you mean 'hourly'\? there are hourly, daily",
+    ),
+    "a circle": (
+        {"hourly": HOURLY, "a": Output(of="b", **PER_DAY), "b": Output(of=("hourly", "a"), **PER_DAY)},
+        "output a reads b reads a: outputs cannot read each other in a circle",
+    ),
+    "of itself": ({"a": Output(of="a", **PER_DAY)}, "output a reads a"),
+    "a column that no pane has": (
+        {"hourly": HOURLY, "daily": Output(of="hourly", what={"n": col("price").sum()}, where=FixedWindows("1d"))},
+        "output daily of pipeline shop: .*there is no column 'price'",
+    ),
+    "a column of an expression that no pane has": (
+        {"hourly": HOURLY, "daily": Output(of="hourly", columns={"hourly": {"clicks": col("click")}}, **PER_DAY)},
+        "there is no column 'click'; did you mean 'clicks'",
+    ),
+    "two types of one column": (
+        {
+            "hourly": HOURLY,
+            "named": Output(of="hourly", what={"clicks": col("user").max()}, where=FixedWindows("1h")),
+            "both": Output(of=("hourly", "named"), **PER_DAY),
+        },
+        "output named gives 'clicks' as string, and the first of the outputs that are united as int: cast it",
+    ),
+    "sessions below retractions": (
+        {"hourly": HOURLY, "visits": Output(of="hourly", what=PER_DAY["what"], where=hr.Sessions("1h"))},
+        "output visits of pipeline shop: output hourly withdraws panes from windows that merge",
+    ),
+    "sessions below a union of which one retracts": (
+        {
+            "hourly": HOURLY,
+            "once": replace(HOURLY, how=hr.discarding("1d")),
+            "visits": Output(of=("once", "hourly"), what=PER_DAY["what"], where=hr.Sessions("1h")),
+        },
+        "output hourly withdraws panes from windows that merge",
+    ),
+    "panes that count twice": (
+        {"hourly": HOURLY, "totals": ACCUMULATED, "daily": Output(of=("hourly", "totals"), **PER_DAY)},
+        "output totals accumulates, so the next aggregation would count a pane and its refinements",
     ),
 }
+
+
+@pytest.mark.parametrize("mistake", WRONG_GRAPHS)
+def test_mistakes_in_what_outputs_read_are_told(mistake: str) -> None:
+    outputs, why = WRONG_GRAPHS[mistake]
+    with pytest.raises(PipelineError, match=why):
+        Pipeline("shop", CLICKS.input, outputs=outputs)
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"of": ("a", "a")}, "an output counts once"),
+        ({"of": ("a", "b"), "when": None}, "several outputs have several triggers"),
+        ({"when": None}, "no trigger before it"),
+        ({"of": "a", "columns": {"b": {"n": col("n")}}}, "columns of 'b', and the output reads a"),
+        ({"columns": {"b": {"n": col("n")}}}, "reads records; name outputs in of="),
+        ({"of": "a", "columns": {"a": {"n": 3}}}, r"columns\['a'\]"),
+    ],
+)
+def test_mistakes_of_one_output_are_told_where_it_is_written(parts: dict[str, Any], why: str) -> None:
+    with pytest.raises(PipelineError, match=why):
+        Output(**PER_DAY, **parts)
+
+
+def test_an_output_of_another_is_the_next_aggregation_of_its_chain() -> None:
+    last = Aggregation(key="user", what={"n": col("clicks").sum()}, where=FixedWindows("1d"), how=hr.discarding("1h"))
+    below = Output(of="hourly", key="user", what=last.what, where=last.where, when=None, how=last.how)
+    chain = Pipeline("shop", CLICKS.input, outputs={"daily": replace(HOURLY, then=(last,))})
+    cut = Pipeline("shop", CLICKS.input, filter=col("price") > 0, outputs={"daily": below, "hourly": HOURLY})
+    (stage,), (_, second) = cut.by_output["daily"].stages, chain.by_output["daily"].stages
+    assert (stage.when, stage.aggregation.how, stage.schema) == (second.when, second.aggregation.how, second.schema)
+    assert stage.withdrawable is second.withdrawable is True
+    assert [*cut.of_records] == ["hourly"]
+    assert cut.by_output["daily"].filter is None, "the filter of the pipeline is for records"
+
+
+def test_a_union_has_the_columns_of_its_first_output_and_those_that_are_named() -> None:
+    kept = replace(HOURLY, how=hr.discarding("3d"))
+    net = Output(
+        of=("kept", "hourly"),
+        columns={"hourly": {"clicks": -col("clicks"), "side": hr.lit("back")}},
+        key=["user", "side"],
+        **PER_DAY,
+    )
+    shop = Pipeline("shop", CLICKS.input, outputs={"net": net, "kept": kept, "hourly": HOURLY})
+    (stage,) = shop.by_output["net"].stages
+    assert [*stage.schema] == ["user", "clicks", "spent", "window_start", "window_end", "side"]
+    assert stage.withdrawable, "since one of the outputs withdraws panes"
+    assert stage.aggregation.how.allowed_lateness == kept.how.allowed_lateness, "the longest"
+
+
+def test_the_fingerprint_of_an_output_goes_by_what_it_reads_not_by_its_name() -> None:
+    daily = Output(of="hourly", **PER_DAY)
+
+    def made(above: Output, name: str = "hourly", **parts: Any) -> Pipeline:
+        below = replace(daily, of=(name,), **parts)
+        return Pipeline("shop", CLICKS.input, outputs={name: above, "daily": below}).by_output["daily"]
+
+    own = made(HOURLY)
+    assert fingerprint(own) == fingerprint(made(HOURLY, "per_hour"))
+    assert definition(own)["of"][0]["output"] == "hourly"
+    differing = [
+        made(replace(HOURLY, filter=col("price") > 1)),
+        made(replace(HOURLY, where=FixedWindows("2h"))),
+        made(HOURLY, columns={"hourly": {"clicks": -col("clicks")}}),
+    ]
+    assert len({fingerprint(pipeline) for pipeline in (own, *differing)}) == 1 + len(differing)
+    shop = Pipeline("shop", CLICKS.input, outputs={"hourly": HOURLY, "daily": daily})
+    said = definition(shop)
+    assert {"format": 1, "inputs": said["inputs"], **said["outputs"]["daily"]} == definition(own)
+    assert said["outputs"]["hourly"] == definition(SHOP)["outputs"]["hourly"]
+
+
+def test_check_draws_which_output_reads_which() -> None:
+    daily, both = Output(of="hourly", **PER_DAY), Output(of=("hourly", "daily"), what={"n": count()}, **AN_HOUR)
+    shop = Pipeline("shop", CLICKS.input, outputs={"both": both, "daily": daily, "hourly": HOURLY})
+    lines = [line.strip() for line in hr.check(shop).lines()]
+    drawn = [line for line in lines if line.startswith(("├─▶", "panes of"))]
+    at = drawn.index("├─▶ hourly")
+    assert drawn[at : at + 5] == [
+        "├─▶ hourly",
+        "panes of hourly",
+        "├─▶ daily",
+        "panes of hourly and daily",
+        "├─▶ both",
+    ]
+    assert "watermark: the least of the output watermarks of hourly, daily" in lines
+
+
+AN_HOUR: dict[str, Any] = {"where": FixedWindows("1h")}
 
 
 @pytest.mark.parametrize("mistake", WRONG)

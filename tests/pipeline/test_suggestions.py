@@ -28,13 +28,13 @@ MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
     "json": (
         lambda: hr.json("landing", {"a": int}, max_file=3),  # type: ignore[call-arg]
         "json(max_file=): there is no such argument; did you mean 'max_files'? it takes path, schema, max_files, "
-        "max_bytes, look_back, max_rejected, on_unreadable, missing, suffixes, transform",
+        "max_bytes, look_back, max_rejected, on_unreadable, missing, suffixes, transform, changelog",
     ),
     "Pipeline": (
         lambda: pipeline(wat=1),
         "Pipeline(wat=): there is no such argument; did you mean 'what'? it takes name, input, key, what, where, when, "
-        "how, filter, renamed, deduplicate, union, outputs, then, expectations, limits, usual, description, schedule, "
-        "backfill, retention, airflow, executor, allow_finishing, allow_double_counting",
+        "how, filter, having, renamed, loop, deduplicate, union, outputs, then, expectations, limits, usual, sinks, "
+        "description, schedule, backfill, retention, airflow, executor, allow_finishing, allow_double_counting",
     ),
     "startswith": (lambda: col("a").startswith("b"), "Column has no 'startswith'; did you mean 'starts_with'?"),  # type: ignore[attr-defined]
     "len": (lambda: col("a").len(), "Column has no 'len'; did you mean 'length'?"),  # type: ignore[attr-defined]
@@ -74,12 +74,18 @@ MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
     "a quotient of aggregates": (
         lambda: col("amount").sum() / hr.count(),  # type: ignore[operator]
         "/ does not work on an aggregate (sum of amount): for a mean write .mean(); otherwise name it in what=, "
-        'and compute with hr.col("its name") in a further aggregation (then=), or in the SQL of readers',
+        'and write an expression over hr.col("its name") beside it, under a name of its own',
+    ),
+    "an aggregate in an expression": (
+        lambda: col("late") / hr.count(),  # type: ignore[operator]
+        "Aggregate(combiner=<Combiner.COUNT: 'count'>, input=None, k=None, q=None, oth... cannot stand in an "
+        'expression: name it in what=, and write an expression over hr.col("its name") beside it, under a name of its '
+        "own",
     ),
     "an aggregate and a number": (
         lambda: 1 + hr.count(),  # type: ignore[operator]
-        "+ does not work on an aggregate (count): name it in what=, and compute with "
-        'hr.col("its name") in a further aggregation (then=), or in the SQL of readers',
+        "+ does not work on an aggregate (count): name it in what=, and write an expression over "
+        'hr.col("its name") beside it, under a name of its own',
     ),
     "a unit": (
         lambda: col("at").plus(minute=1),

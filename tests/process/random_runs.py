@@ -19,6 +19,7 @@ from hypothesis import note
 from hypothesis import strategies as st
 
 from headrace import FileSource, Pipeline
+from headrace.model.changelog import SIGN, SignedBy
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.panes import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, render, to_datetime
@@ -32,7 +33,7 @@ from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.manifest import INPUT_WATERMARK, Manifest
 from headrace_snapshots.format.output_view import seen_by
 from headrace_snapshots.store import open_store
 from tests.panes import same
@@ -77,7 +78,7 @@ def check(scenario: Scenario, schedule: Schedule, executors: Sequence[str], spar
             found = each.panes("main", len(recorded))
             for number, (result, manifest) in enumerate(zip(expected[each.name], manifests, strict=True)):
                 assert_same(found[number], by_window(rendered(pane) for pane in result.panes))
-                _check_accounts(seen_by(manifest, each.name), result)
+                _check_accounts(seen_by(manifest, each.name), result, each.alone)
             each.check_side_outputs(expected[each.name])
         if schedule.mode is Mode.MICRO_BATCH:
             replayed = RunOptions("replay", mode=Mode.REPLAY, branch="again", executor=executors[0])
@@ -88,6 +89,40 @@ def check(scenario: Scenario, schedule: Schedule, executors: Sequence[str], spar
                     assert_same(again, before)
 
 
+def check_cut(whole: Scenario, cut: Scenario, schedule: Schedule, output: str) -> None:
+    """A chain of aggregations gives in an ``output`` what it gives when it is ``cut`` into several outputs, and
+    accounts for the same.
+    """
+    note(f"{cut.pipeline!r}")
+    epochs: list[list[Windows]] = []
+    dropped: list[list[Counter[str]]] = []
+    for scenario in (whole, cut):
+        with TemporaryDirectory() as folder:
+            root = Path(folder)
+            run(scenario, root, schedule, ["local"], None)
+            catalog = Catalog(open_store(root.as_uri()), scenario.pipeline.name)
+            head = catalog.head().refs.get("main")
+            line = [] if head is None else [*catalog.ancestry(head)]
+            alone = scenario.pipeline.by_output[output]
+            epochs.append(panes(alone, root, "main", len(line), output) if line else [])
+            dropped.append([Counter({name: manifest.counts[name] for name in DROPPED}) for manifest in line])
+    assert len(epochs[0]) == len(epochs[1])
+    for one, other in zip(*epochs, strict=True):
+        assert_same(one, other)
+    assert dropped[0] == dropped[1]
+
+
+DROPPED = (
+    "rejected",
+    "late_dropped",
+    "late_panes_dropped",
+    "rejected_panes",
+    "closed_dropped",
+    "retractions_dropped",
+    "state_rows",
+)
+
+
 def _epoch(recorded: RecordedEpoch, landed: Mapping[str, Sequence[Record]]) -> Epoch:
     """A recorded epoch as the reference reads it."""
     records = {name: [row for file in files for row in landed[file.path]] for name, files in recorded.files.items()}
@@ -95,17 +130,20 @@ def _epoch(recorded: RecordedEpoch, landed: Mapping[str, Sequence[Record]]) -> E
     return Epoch(recorded.processing_time, own, recorded.is_last, recorded.signals, union=records)
 
 
-def _check_accounts(manifest: Manifest, result: EpochResult) -> None:
+def _check_accounts(manifest: Manifest, result: EpochResult, alone: Pipeline) -> None:
     """What a manifest says of the records of its epoch."""
     counts, progress = manifest.counts, manifest.progress
     causes = Counter(drop.cause for drop in result.drops)
-    assert progress["watermark"] == render(result.watermark)
+    late_records = sum(drop.is_late and _is_record(alone, drop) for drop in result.drops)
+    late_panes = sum(drop.cause is DropCause.LATE and not _is_record(alone, drop) for drop in result.drops)
+    retractions = [drop for drop in result.drops if drop.cause is DropCause.RETRACTION]
+    assert progress.get(INPUT_WATERMARK, progress["watermark"]) == render(result.watermark)
     assert counts["duplicates"] == causes[DropCause.DUPLICATE]
-    assert counts["late_dropped"] + counts["late_panes_dropped"] == causes[DropCause.LATE]
+    assert counts["late_dropped"] + counts["late_panes_dropped"] == late_records + late_panes
     assert counts["closed_dropped"] == causes[DropCause.CLOSED]
-    assert counts["retractions_dropped"] == causes[DropCause.RETRACTION]
-    assert counts["rejected"] == sum(not rejected.stage for rejected in result.rejected)
-    assert counts["rejected_panes"] == sum(bool(rejected.stage) for rejected in result.rejected)
+    assert counts["retractions_dropped"] == sum(not (drop.is_late and _is_record(alone, drop)) for drop in retractions)
+    assert counts["rejected"] == sum(not rejected.is_pane for rejected in result.rejected)
+    assert counts["rejected_panes"] == sum(rejected.is_pane for rejected in result.rejected)
     assert sum(each["records"] for each in progress["ahead"]) == len(result.ahead)
 
 
@@ -127,9 +165,9 @@ class _Output:
             read(self.alone, self.root.as_uri(), view, "main", self.name).to_pylist() for view in ("late", "rejected")
         )
         for epoch, result in enumerate(expected):
-            own = [drop for drop in result.drops if drop.cause is DropCause.LATE and _is_record(self.alone, drop)]
-            times = Counter((drop.element.key, drop.element.timestamp, _ends(drop.window)) for drop in own)
-            keys = list(self.alone.stages[0].key_types)
+            own = [drop for drop in result.drops if drop.is_late and _is_record(self.alone, drop)]
+            keys = list(self.alone.key)
+            times = Counter((drop.element.key[: len(keys)], drop.element.timestamp, _ends(drop.window)) for drop in own)
             assert times == Counter(
                 (
                     tuple(row[name] for name in keys),
@@ -144,7 +182,8 @@ class _Output:
                 for each in result.rejected
             )
             letters = [row for row in rejected if row["epoch"] == epoch]
-            own_letters = [row for row in letters if row.get("output") in (None, self.name)]
+            of_all = () if self.alone.upstream else (None,)
+            own_letters = [row for row in letters if row.get("output") in (*of_all, self.name)]
             if all(row.get("output") is not None or not self.name for row in own_letters):
                 assert reasons == Counter(row["reason"] for row in own_letters)
             else:  # of a record that no output can take the first says why
@@ -152,12 +191,16 @@ class _Output:
 
 
 def _reason(column: str) -> str:
+    if column.startswith("the step of the loop"):
+        return column
+    if column == SIGN:
+        return SignedBy.wrong
     return "id is null" if column == "id" else f"key is null: {column}"
 
 
 def _is_record(pipeline: Pipeline, drop: DroppedElement) -> bool:
     """Whether what was dropped is a record of the source, not a pane."""
-    return drop.element.record.keys() == pipeline.schema.keys()
+    return not pipeline.upstream and drop.element.record.keys() == pipeline.schema.keys()
 
 
 def _ends(window: Window | None) -> tuple[int | None, int | None]:
@@ -197,12 +240,33 @@ def run(
 def land(path: Path, source: FileSource, records: Sequence[Record]) -> Sequence[Record]:
     """Write ``records`` as a producer does; what the file holds of them."""
     if source.format == "parquet":
-        schema = schema_of(source.schema)
-        pq.write_table(pa.Table.from_pylist([{n: row.get(n) for n in schema.names} for row in records], schema), path)
+        schema = schema_of(source.types)
+        rows = pa.Table.from_pylist([{n: row.get(n) for n in schema.names} for row in records], schema)
+        columns = nested(source, {name: rows[name].combine_chunks() for name in schema.names})
+        pq.write_table(pa.table({name: objects(values) for name, values in columns.items()}), path)
         return records
     told = [finite(row) for row in records]
-    path.write_text("".join(f"{json.dumps(written(row, source.schema))}\n" for row in told))
+    path.write_text("".join(f"{json.dumps(nested(source, written(row, source.types)))}\n" for row in told))
     return told
+
+
+def nested(source: FileSource, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of ``row`` where the fields of ``source`` are."""
+    objects_: dict[str, Any] = {}
+    for name, value in row.items():
+        *outer, last = source.fields[name].path
+        inside = objects_
+        for part in outer:
+            inside = inside.setdefault(part, {})
+        inside[last] = value
+    return objects_
+
+
+def objects(values: Any) -> Any:
+    """A column of objects, of the columns in them."""
+    if not isinstance(values, dict):
+        return values
+    return pa.StructArray.from_arrays([objects(inside) for inside in values.values()], names=[*values])
 
 
 def finite(row: Record) -> dict[str, Any]:
@@ -239,15 +303,22 @@ def panes(pipeline: Pipeline, root: Path, branch: str, epochs: int, output: str 
     """What readers see of each epoch, by (key, window) and in order."""
     found: list[list[tuple[Any, ...]]] = [[] for _ in range(epochs)]
     table = read(pipeline, root.as_uri(), "panes", branch, output)
-    for row in sorted(table.to_pylist(), key=lambda row: (row["epoch"], row["sequence"])):
+    rows = _with_instants(table).to_pylist()
+    for row in sorted(rows, key=lambda row: (row["epoch"], row["sequence"])):
         key = tuple(row[name] for name in pipeline.stages[-1].key_types)
-        values = tuple(plain(row[name]) for name in pipeline.stages[-1].aggregation.what)
-        times = [
-            None if row[name] is None else instant(row[name]) for name in ("window_start", "window_end", "pane_time")
-        ]
+        values = tuple(plain(row[name]) for name in pipeline.value_types)
+        times = [row[name] for name in ("window_start", "window_end", "pane_time")]
         about = [row[name] for name in ("timing", "pane_index", "nonspeculative_index", "is_first", "is_last")]
         found[row["epoch"]].append((key, *times, *about, row["is_retraction"], values))
     return [by_window(rows) for rows in found]
+
+
+def _with_instants(table: pa.Table) -> pa.Table:
+    """``table`` with times as instants: windows at the end of time begin beyond the years of Python's calendar."""
+    for number, column in enumerate(table.schema):
+        if pa.types.is_timestamp(column.type):
+            table = table.set_column(number, column.name, table.column(number).cast(pa.int64()))
+    return table
 
 
 def rendered(pane: Pane) -> tuple[Any, ...]:
@@ -259,12 +330,12 @@ def rendered(pane: Pane) -> tuple[Any, ...]:
 
 
 def plain(value: Any) -> Any:
-    """Lists and structs as tuples."""
+    """Lists and structs as tuples, times as instants."""
     if isinstance(value, dict):
         return tuple(plain(part) for part in value.values())
     if isinstance(value, list | tuple):
         return tuple(plain(part) for part in value)
-    return value
+    return instant(value) if isinstance(value, datetime) else value
 
 
 def by_window(rows: Any) -> Windows:

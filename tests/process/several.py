@@ -1,13 +1,21 @@
-"""Random pipelines with several outputs: definitions that fit one input, side by side."""
+"""Random pipelines with several outputs: definitions that fit one input, side by side and one below another."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
-from headrace import Output, Pipeline
-from tests.reference.scenarios import Scenario, scenarios
+from headrace import Aggregation, Expr, Output, Pipeline, col, lit
+from headrace.errors import PipelineError
+from tests.reference.scenarios import SECOND, Scenario, epochs, scenarios
 
-_PARTS = ("key", "what", "where", "when", "how", "filter", "then", "allow_finishing", "allow_double_counting")
+_PARTS = ("key", "what", "where", "when", "how", "filter", "having", "then", "allow_finishing", "allow_double_counting")
+_AGGREGATION = ("key", "what", "where", "when", "how", "filter", "having")
+_COLUMNS: st.SearchStrategy[Mapping[str, Expr]] = st.sampled_from(
+    [{}, {}, {"total": -col("total")}, {"share": col("share") * 2, "n": col("total")}]
+)
 
 
 def output_of(pipeline: Pipeline) -> Output:
@@ -16,14 +24,89 @@ def output_of(pipeline: Pipeline) -> Output:
     return Output(**parts)
 
 
+def below(upstream: str | Sequence[str], first: Aggregation, **more: Any) -> Output:
+    """The output whose ``first`` aggregation reads panes of the outputs ``upstream``."""
+    parts: dict[str, Any] = {part: getattr(first, part) for part in _AGGREGATION}
+    return Output(of=upstream, **parts, **more, allow_finishing=True, allow_double_counting=True)
+
+
+def with_user(aggregation: Aggregation) -> Aggregation:
+    """``aggregation`` by user, too, which ``SECOND`` reads."""
+    return replace(aggregation, key={"user": col("user"), **aggregation.key})
+
+
 @st.composite
-def several_outputs(draw: st.DrawFn, inputs: st.SearchStrategy[Scenario]) -> Scenario:
-    """A scenario whose pipeline has two or three outputs."""
+def _outputs_below(draw: st.DrawFn, outputs: Mapping[str, Output], least: int) -> dict[str, Output]:
+    """``outputs``, and from ``least`` up to two that read some of them."""
+    known = dict(outputs)
+    for number, first in enumerate(draw(st.lists(SECOND, min_size=least, max_size=2))):
+        upstream = draw(st.lists(st.sampled_from([*known]), min_size=1, max_size=3, unique=True))
+        assume(len(upstream) == 1 or first.when is not None)
+        columns: dict[str, Mapping[str, Expr]] = {}
+        for name in upstream:
+            last = (known[name], *known[name].then)[-1]
+            columns[name] = {**draw(_COLUMNS), **({} if "user" in last.key else {"user": lit("nobody")})}
+        then = draw(st.lists(SECOND, max_size=1))
+        known[f"below_{number}"] = below(upstream, with_user(first), columns=columns, then=then)
+    return known
+
+
+@st.composite
+def several_outputs(
+    draw: st.DrawFn,
+    inputs: st.SearchStrategy[Scenario],
+    below: int = 0,
+    beside: st.SearchStrategy[Scenario] = scenarios(),  # noqa: B008 (a strategy is a value)
+) -> Scenario:
+    """A scenario whose pipeline has two to five outputs, of which so many at least read others. ``beside``: scenarios
+    whose pipelines give the other outputs.
+    """
     scenario = draw(inputs)
     whole = scenario.pipeline
-    others = draw(st.lists(scenarios(), min_size=1, max_size=2))
+    others = draw(st.lists(beside, min_size=1, max_size=2))
     outputs = {f"output_{n}": output_of(each) for n, each in enumerate([whole, *(each.pipeline for each in others)])}
-    pipeline = Pipeline(
-        "several", whole.input, union=whole.union, deduplicate=whole.deduplicate, outputs=outputs, executor="local"
-    )
+    try:
+        outputs = draw(_outputs_below(outputs, below))
+        pipeline = Pipeline(
+            "several",
+            whole.input,
+            union=whole.union,
+            deduplicate=whole.deduplicate,
+            outputs={name: outputs[name] for name in draw(st.permutations([*outputs]))},
+            executor="local",
+        )
+    except PipelineError:
+        assume(False)
+        raise
     return Scenario(pipeline, scenario.epochs)
+
+
+LAST = "last"
+
+
+@st.composite
+def cut_chains(draw: st.DrawFn) -> tuple[Scenario, Scenario]:
+    """A chain of two to four aggregations, and the same cut into outputs that read one another; the last output of both
+    is ``LAST``.
+    """
+    chain = draw(scenarios(stages=1)).pipeline
+    later = [with_user(each) for each in draw(st.lists(SECOND, min_size=1, max_size=3))]
+    cuts = [draw(st.booleans()) for _ in later[1:]]
+    pieces: list[list[Aggregation]] = [[]]
+    for aggregation, is_cut in zip(later, draw(st.permutations([True, *cuts])), strict=True):
+        pieces = [*pieces, [aggregation]] if is_cut else [*pieces[:-1], [*pieces[-1], aggregation]]
+    first = output_of(chain)
+    outputs = [replace(first, then=pieces[0])]
+    for number, (head, *then) in enumerate(pieces[1:]):
+        outputs.append(below(f"piece_{number}", head, then=then))
+    named = {f"piece_{number}": output for number, output in enumerate(outputs[:-1])} | {LAST: outputs[-1]}
+    given = draw(epochs())
+    try:
+        whole, cut = (
+            Pipeline("cut", chain.input, deduplicate=chain.deduplicate, outputs=each, executor="local")
+            for each in ({LAST: replace(first, then=later)}, named)
+        )
+    except PipelineError:
+        assume(False)
+        raise
+    return Scenario(whole, given), Scenario(cut, given)

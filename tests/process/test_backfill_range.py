@@ -33,8 +33,8 @@ from headrace.runs.client.deployment import open as open_history
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError, parse_span
 from headrace.runs.process import process
+from headrace.runs.publishing.planned_publish import AuditMissingError
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, cut_over
-from headrace.runs.publishing.publish import AuditMissingError
 from headrace.runs.reporting.listener import Silent
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError

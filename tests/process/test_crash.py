@@ -15,6 +15,7 @@ from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import CLICKS, FILES, land, truth
 from tests.process.executors import Executed, on_both
+from tests.process.forked import exit_code
 from tests.process.test_process import current, panes_twice
 
 pytestmark = pytest.mark.slow
@@ -103,6 +104,6 @@ def test_killed_during_a_later_epoch(executor: Executed, tmp_path: Path) -> None
 @pytest.mark.parametrize("requests", [1, 5, 8, 9, 10, 11, 12, 13, 20, 27])
 def test_killed_at_a_request_to_the_store(executor: Executed, tmp_path: Path, requests: int) -> None:
     land(tmp_path)
-    running = driver(KILLS_ITSELF, tmp_path, str(requests))
-    assert running.wait(SECONDS) == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-3000:]
+    ended = exit_code(KILLS_ITSELF, tmp_path, str(requests))
+    assert ended == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-3000:]
     check(executor, tmp_path)

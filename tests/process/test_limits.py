@@ -11,6 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.audit.limit_checks import check_limits
+from headrace.audit.run import run_audit
 from headrace.audit.store import LimitExceededError, StaleDataError, read_audit
 from headrace.pipeline.quality.limits import Severity
 from headrace.runs.modes import Mode
@@ -20,6 +21,7 @@ from headrace.runs.publishing.promotion import cut_over
 from headrace.runs.recover import recover
 from headrace.runs.reporting.results import RunResult, from_json, to_json
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import open_store
 
@@ -93,6 +95,7 @@ def found(result: RunResult) -> dict[str, tuple[Severity | None, float | None]]:
 # --- records ----------------------------------------------------------------------------------------------------------
 
 TOLERANT = clicks(hr.Limits(rejected=hr.limit(warn="10%", fail="20%")))
+AGED = clicks(hr.Limits(rejected="20%", watermark_age=hr.limit(fail="2h")))
 
 
 def test_a_run_whose_every_record_is_rejected_is_not_published(deployed: Deployed) -> None:
@@ -104,6 +107,39 @@ def test_a_run_whose_every_record_is_rejected_is_not_published(deployed: Deploye
     assert (held.value.code, held.value.exit_code) == ("data.limit_exceeded", 20)
     assert "headrace release clicks" in str(held.value)
     assert not deployed.is_published()
+
+
+def test_what_a_run_holds_back_is_no_error_of_it_where_somebody_else_says_so(deployed: Deployed) -> None:
+    def ran() -> RunResult:
+        options = deployed.options(defer_verdict=True)
+        return process(AGED, deployed.root, options, now=lambda: deployed.clock)
+
+    deployed.land("1.json", good=9, bad=9)
+    result = ran()
+    assert result.audit is not None
+    assert (result.audit.success, result.published) == (False, None)
+    deployed.land("2.json", good=82)
+    assert ran().published is not None
+    assert deployed.is_published()
+    deployed.clock += timedelta(hours=3)
+    stale = ran()
+    assert [finding.severity for finding in stale.limits if finding.is_age] == [Severity.FAIL]
+    assert (stale.status, stale.epochs, deployed.is_published()) == ("succeeded", (), True)
+
+
+def test_what_somebody_published_meanwhile_stands(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def audited_and_released(**given: Any) -> Any:
+        outcome = run_audit(**given)
+        deployed.catalog.release(outcome.to_snapshot, "ada: she is quicker")
+        return outcome
+
+    monkeypatch.setattr("headrace.runs.publishing.audits.run_audit", audited_and_released)
+    deployed.land("1.json", good=1)
+    result = process(TOLERANT, deployed.root, deployed.options(defer_verdict=True))
+    assert (result.published, deployed.is_published()) == (result.snapshot, True)
+    deployed.land("2.json", good=1)
+    with pytest.raises(PublishConflictError):
+        process(TOLERANT, deployed.root, deployed.options())
 
 
 def test_a_share_is_of_all_that_readers_have_not_seen(deployed: Deployed) -> None:
@@ -264,6 +300,6 @@ def test_an_age_costs_a_listing(deployed: Deployed) -> None:
     deployed.run(FRESH)
     catalog = deployed.catalog
     before = catalog.store.requests.snapshot()
-    check_limits(FRESH, catalog, MAIN, None, lambda: deployed.clock)
+    check_limits(FRESH, catalog, MAIN, {"": None}, lambda: deployed.clock)
     made = catalog.store.requests.since(before)
     assert (made["list"], made["put"], made["create"]) == (2, 0, 0), "the end of the log, and what has landed"

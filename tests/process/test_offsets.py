@@ -12,7 +12,11 @@ from headrace.read.snapshots.progress import progress_of
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.restore import restore
-from headrace.sources.file_planning import ChangedFileError, LandedFile, Offsets, advance
+from headrace.sources.connector import Offsets, SourceSplit
+from headrace.sources.file_planning import (
+    ChangedFileError,
+    advance,
+)
 from headrace.sources.progress import InputProgress, PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
@@ -75,7 +79,7 @@ class Reader:
         number = 0 if self.head is None else self.head.epoch + 1
         first = number * self.per_epoch
         files = {
-            name: [LandedFile(f"landing/{name}/2026-01-01/part-{n:06d}.json", n, f"{n}-{10**18 + n}", f"xxh3-{n:016x}")
+            name: [SourceSplit(f"landing/{name}/2026-01-01/part-{n:06d}.json", n, f"{n}-{10**18 + n}", f"xxh3-{n:016x}")
                    for n in range(first, first + self.per_epoch)]
             for name in self.offsets
         }  # fmt: skip

@@ -1,7 +1,7 @@
 """Several outputs of one pipeline: one reading, one epoch, one snapshot; each output as if it were alone."""
 
 import os
-import signal
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,28 +11,31 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace import Deduplicate, Output, Pipeline, col, count, expect
-from headrace.audit.store import AuditFailedError
-from headrace.errors import HeadraceError
+from headrace import CalendarWindows, Deduplicate, Output, Pipeline, col, count, expect
+from headrace.audit.store import AuditFailedError, LimitExceededError
+from headrace.errors import HeadraceError, PipelineError
 from headrace.observe.pane_history import PaneHistory
 from headrace.pipeline.pipeline import SeveralOutputsError
 from headrace.read.pipeline_reader import PipelineReader
+from headrace.read.snapshots.snapshot_refs import snapshot_at
 from headrace.runs import process as processing
-from headrace.runs.continuation import ChangedPipelineError
 from headrace.runs.options import RunOptions
+from headrace.runs.publishing.planned_publish import UpstreamUnpublishedError
 from headrace.runs.publishing.promotion import cut_over
-from headrace.runs.reporting.summary import summarize
+from headrace.runs.publishing.rehearsal import rehearse_for_readers
+from headrace.runs.recovery_target import with_epochs
+from headrace.runs.reporting.summarize import summarize
 from headrace_snapshots.format import codec
 from headrace_snapshots.format.codec import NewerFormatError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, seen_by
+from headrace_snapshots.refs import published_of
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore, check_catalog
 from headrace_snapshots.testing.faults import Operation
 from tests.process.clicks import CLICKS, FILES, land, records
 from tests.process.executors import Executed, on_both
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS, catalog_of, digests, expecting, line
-from tests.process.test_crash import driver
 
 TELLING = replace(
     SHOP, deduplicate=Deduplicate("user", "1d"), outputs={"hourly": HOURLY, "visits": SHOP.outputs["visits"]}
@@ -92,6 +95,28 @@ def test_landing_files_are_read_once_however_many_outputs_there_are(
     assert asked[1] == asked[2] == asked[3] == asked[0], "as a pipeline with one output without a name"
 
 
+def test_manifests_and_the_log_are_read_no_more_often_for_more_outputs(
+    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[int, Counter[str]] = {}
+    for number in (1, len(SHOP.outputs)):
+        requests = asked[number] = Counter[str]()
+
+        def counting(operation: Operation, requests: Counter[str] = requests) -> None:
+            folder = operation.path.removeprefix("shop/").partition("/")[0]
+            if operation.kind in ("get", "list", "stat") and folder in ("log", "manifests", "index", "log-hint.json"):
+                requests[f"{operation.kind} {folder}"] += 1
+
+        monkeypatch.setattr(processing, "open_store", lambda uri, told=counting: FaultyStore(open_store(uri), told))
+        root = tmp_path / str(number)
+        outputs = dict(list(SHOP.outputs.items())[:number])
+        for last in (2, 4):
+            land(root, 0, last)
+            executor.process(replace(SHOP, outputs=outputs), root.as_uri(), RunOptions(f"{last}", publish=True))
+    assert asked[1].total() > 0
+    assert asked[1] == asked[len(SHOP.outputs)]
+
+
 def test_a_snapshot_has_every_output_and_only_its_own_version_reads_it(
     executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,18 +150,90 @@ def test_one_output_without_a_name_is_stored_as_ever(executor: Executed, tmp_pat
     assert "outputs" not in {*head.schema, *head.progress, *head.definition}
 
 
-def test_an_expectation_of_one_output_holds_back_all(executor: Executed, tmp_path: Path) -> None:
+def test_an_expectation_of_one_output_holds_back_that_one_alone(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     shop = expecting("visits", expect("column_values_to_be_between", column="spent", max_value=1))
-    with pytest.raises(AuditFailedError, match="of visits") as failed:
+    with pytest.raises(AuditFailedError, match=r"pipeline shop\.visits: 1 of 1") as failed:
         executor.process(shop, tmp_path.as_uri(), RunOptions("run", publish=True))
-    assert "published" not in catalog_of(tmp_path).head().refs
-    assert "docs" in str(failed.value)
+    assert "headrace release shop.visits " in str(failed.value)
+    catalog = catalog_of(tmp_path)
+    main = catalog.head().refs["main"]
+    assert published_of(catalog.head().refs) == {"hourly": main, "daily": main}
+    (entry,) = catalog.log(limit=1)
+    assert {*entry.moves} == {"published/hourly", "published/daily"}
+    assert entry.detail == {
+        "audits": {name: f"shop/audits/{name}/none--{main}" for name in ("hourly", "daily")},
+        "success": True,
+        "owner": "run",
+    }
+    reader = hr.open(tmp_path.as_uri())["shop"]
+    assert reader["hourly"].current().count()
+    assert reader["visits"].current().count() == 0, "nothing of it is published"
+    assert snapshot_at(catalog, "published").manifest is None, "of all outputs together nothing"
     good = expecting("visits", expect("column_values_to_be_between", column="spent", max_value=1_000_000))
-    executor.process(good, tmp_path.as_uri(), RunOptions("again", publish=True))
-    refs = catalog_of(tmp_path).head().refs
-    assert refs["published"] == refs["main"]
-    assert hr.open(tmp_path.as_uri())["shop"].fsck().unknown == ()
+    result = executor.process(good, tmp_path.as_uri(), RunOptions("again", publish=True))
+    assert published_of(catalog.head().refs) == dict.fromkeys(SHOP.outputs, main)
+    assert result.published == main
+    assert {name: one.audit and one.audit.path for name, one in result.outputs.items()} == {
+        "hourly": None,
+        "visits": f"shop/audits/visits/none--{main}",
+        "daily": None,
+    }
+    assert reader.fsck().unknown == ()
+    assert reader.fsck().problems == ()
+
+
+def test_readers_of_each_output_see_what_its_own_audits_found_good(executor: Executed, tmp_path: Path) -> None:
+    strict = expecting("visits", expect("column_values_to_be_between", column="spent", max_value=1))
+    land(tmp_path, 0, 2)
+    executor.process(SHOP, tmp_path.as_uri(), RunOptions("first", publish=True))
+    catalog = catalog_of(tmp_path)
+    first = catalog.head().refs["main"]
+    land(tmp_path, 2, 3)
+    with pytest.raises(AuditFailedError):
+        executor.process(strict, tmp_path.as_uri(), RunOptions("second", publish=True))
+    second = catalog.head().refs["main"]
+    assert published_of(catalog.head().refs) == {"hourly": second, "visits": first, "daily": second}
+    assert snapshot_at(catalog, "published").manifest == catalog.manifest(first), "the oldest of them"
+    assert summarize(catalog).unpublished == 1
+    behind = {line.name: line.unpublished for line in summarize(catalog).outputs}
+    assert behind == {"hourly": 0, "visits": 1, "daily": 0}
+    land(tmp_path, 3, 4)
+    with pytest.raises(AuditFailedError, match=rf"visits: .* on \({first}, "):
+        executor.process(strict, tmp_path.as_uri(), RunOptions("third", publish=True))
+    third = catalog.head().refs["main"]
+    shop = hr.open(tmp_path.as_uri())[strict]
+    entry = shop.release(third, message="as agreed", output="visits")
+    assert entry.moves == {"published/visits": (first, third)}
+    result = executor.process(strict, tmp_path.as_uri(), RunOptions("fourth", publish=True))
+    assert (result.status, result.published) == ("succeeded", third)
+    moved = shop.rollback(to=second, dry_run=True)
+    assert {*moved.moves} == {"main", *(f"published/{name}" for name in SHOP.outputs)}
+    assert any("the release by log entry" in line for line in moved.told)
+    shop.rollback(to=second)
+    assert published_of(catalog.head().refs) == dict.fromkeys(SHOP.outputs, second)
+    check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
+
+
+def test_limits_of_an_output_hold_back_that_one_alone(executor: Executed, tmp_path: Path) -> None:
+    (tmp_path / "landing" / "clicks").mkdir(parents=True)
+    landed = [
+        '{"user": null, "at": "2026-01-01T00:00:00Z", "price": 5}',
+        '{"user": "a", "at": "2026-01-01T00:00:00Z", "price": 5}',
+    ]
+    (tmp_path / "landing" / "clicks" / "part-0.jsonl").write_text("\n".join(landed) + "\n")
+    limited = {
+        "hourly": replace(HOURLY, limits=hr.Limits(rejected="50%")),
+        "visits": VISITS,
+        "daily": DAILY,
+    }
+    shop = replace(SHOP, outputs=limited, limits=hr.Limits(rejected="10%", newest_file="999999d"))
+    with pytest.raises(LimitExceededError, match=r"shop\.visits: 1 of 2 limits are exceeded") as failed:
+        executor.process(shop, tmp_path.as_uri(), RunOptions("run", publish=True))
+    assert "shop.hourly" not in str(failed.value), "whose own limit counts"
+    assert {*published_of(catalog_of(tmp_path).head().refs)} == {"hourly", "daily"}
+    with pytest.raises(PipelineError, match="ages are of input that all outputs read"):
+        replace(HOURLY, limits=hr.Limits(newest_file="1h"))
 
 
 def test_readers_name_an_output(executor: Executed, tmp_path: Path) -> None:
@@ -180,25 +277,20 @@ def test_a_dead_letter_says_which_output_could_not_take_it(executor: Executed, t
     assert head.counts["rejected"] == len(letters)
 
 
-CHANGES: dict[str, tuple[dict[str, Output], str]] = {
-    "one more": ({**SHOP.outputs, "more": HOURLY}, "has other outputs since"),
-    "one less": ({"hourly": HOURLY}, "has other outputs since"),
-    "another meaning": (
-        {**SHOP.outputs, "daily": replace(DAILY, filter=col("price") > 4)},
-        "output daily of pipeline shop has changed",
-    ),
+CHANGES: dict[str, dict[str, Output]] = {
+    "one more": {**SHOP.outputs, "more": HOURLY},
+    "one less": {"hourly": HOURLY},
+    "another meaning": {**SHOP.outputs, "daily": replace(DAILY, filter=col("price") > 4)},
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_output_is_computed_again_by_a_backfill(executor: Executed, change: str, tmp_path: Path) -> None:
+def test_changed_outputs_are_computed_again_by_a_backfill(executor: Executed, change: str, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
-    outputs, why = CHANGES[change]
+    outputs = CHANGES[change]
     changed = replace(SHOP, outputs=outputs)
     land(tmp_path, 2, 3)
-    with pytest.raises(ChangedPipelineError, match=why):
-        executor.process(changed, tmp_path.as_uri(), RunOptions("changed"))
     result = executor.backfill(changed, tmp_path.as_uri(), RunOptions("again", branch="again"))
     cut_over(changed.name, tmp_path.as_uri(), result.branch, run_id="promoted")
     shop = hr.open(tmp_path.as_uri())["shop"]
@@ -247,10 +339,6 @@ def test_what_is_of_one_output_is_refused_where_there_are_several(executor: Exec
     executor.backfill(SHOP, tmp_path.as_uri(), RunOptions("again", branch="again"))
     shop = hr.open(tmp_path.as_uri())[SHOP]
     refused: dict[str, Any] = {
-        "several outputs": shop.replay_late,
-        "one that one could not|that one could not": shop.replay_rejected,
-        "a patch is of a pipeline with one output": lambda: shop.promote("again", patch=True),
-        "compare each by itself": lambda: shop.promote("again", dry_run=True),
         "name one of them": shop.plot,
     }
     for why, call in refused.items():
@@ -260,40 +348,91 @@ def test_what_is_of_one_output_is_refused_where_there_are_several(executor: Exec
         SHOP.stages  # noqa: B018
 
 
-KILLS_ITSELF = """
-import os, signal, sys
-from headrace.runs import process as processing
-from headrace.runs.options import RunOptions
-from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import FaultyStore
-from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS, catalog_of, digests, expecting, line
-
-left = int(sys.argv[2])
-
-def die(operation):
-    global left
-    if operation.kind in ("put", "create"):
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-processing.open_store = lambda uri: FaultyStore(open_store(uri), die)
-processing.process(SHOP, sys.argv[1], RunOptions("killed", executor="local", publish=True))
-"""
+def test_a_rehearsal_shows_what_readers_of_each_output_would_see_change(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path, 0, 2)
+    executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
+    twice = Output(key="user", what={"clicks": count(), "spent": (col("price") * 2).sum()}, where=HOURLY.where)
+    changed = replace(SHOP, outputs={**SHOP.outputs, "hourly": replace(twice, when=HOURLY.when, how=HOURLY.how)})
+    executor.backfill(changed, tmp_path.as_uri(), RunOptions("again", branch="again"))
+    rehearsal = hr.open(tmp_path.as_uri())[SHOP].promote("again", dry_run=True)
+    assert rehearsal.refusals == ()
+    assert {output: bool(diff.output.rows.changed) for output, diff in rehearsal.diffs.items()} == {
+        "hourly": True,
+        "visits": False,
+        "daily": False,
+    }
+    assert {*rehearsal.to_json()["outputs"]} == {*SHOP.outputs}
+    seen = rehearse_for_readers(catalog_of(tmp_path), "again")
+    assert seen.outputs == {output: diff.output for output, diff in rehearsal.diffs.items()}
 
 
-@pytest.mark.parametrize("after", [1, 7, 12, 17, 25])
-def test_killed_anywhere_no_output_is_ahead_of_another(executor: Executed, after: int, tmp_path: Path) -> None:
-    root, whole = tmp_path / "killed", tmp_path / "whole"
-    land(root)
-    land(whole)
-    killed = driver(KILLS_ITSELF, root, str(after))
-    assert killed.wait() == -signal.SIGKILL, (root / "driver.log").read_text()
-    for at in (root, whole):
-        executor.process(SHOP, at.as_uri(), RunOptions("again", publish=True))
-    for output in SHOP.outputs:
-        assert digests(catalog_of(root), f"{output}/panes") == digests(catalog_of(whole), f"{output}/panes")
-    check_catalog(open_store(root.as_uri()), SHOP.name)
+def test_an_output_that_only_a_branch_has_is_read_there(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path, 0, 2)
+    executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
+    more = replace(SHOP, outputs={**SHOP.outputs, "often": HOURLY})
+    executor.backfill(more, tmp_path.as_uri(), RunOptions("again", branch="again"))
+    shop = hr.open(tmp_path.as_uri())["shop"]
+    assert shop["often"].current(at="again").to_arrow() == shop["hourly"].current(at="again").to_arrow()
+    with pytest.raises(UnknownOutputError, match="often"):
+        shop["often"].current()
+    with pytest.raises(UnknownOutputError, match="ofen"):
+        shop["ofen"]
+
+
+def test_what_is_computed_of_an_output_is_published_with_it(executor: Executed, tmp_path: Path) -> None:
+    """Never before it: a day would have sums of hours whose audit failed."""
+    of_hours = Output(of="hourly", what={"spent": col("spent").sum()}, where=CalendarWindows("day"), when=HOURLY.when)
+    outputs = {"visits": VISITS, "days": of_hours, "hourly": HOURLY}
+    shop = replace(SHOP, outputs=outputs)
+    refused = [expect("column_values_to_be_between", column="spent", max_value=1)]
+    strict = replace(shop, outputs={**outputs, "hourly": replace(HOURLY, expectations=refused)})
+    catalog = catalog_of(tmp_path)
+    land(tmp_path, 0, 1)
+    executor.process(shop, tmp_path.as_uri(), RunOptions("first", publish=True))
+    first = catalog.head().refs["main"]
+    land(tmp_path, 1, 2)
+    with pytest.raises(AuditFailedError, match=r"pipeline shop\.hourly: ") as failed:
+        executor.process(strict, tmp_path.as_uri(), RunOptions("second", publish=True))
+    assert "shop.days" not in str(failed.value)
+    second = catalog.head().refs["main"]
+    assert published_of(catalog.head().refs) == {"visits": second, "days": first, "hourly": first}
+    handle = hr.open(tmp_path.as_uri())[strict]
+    with pytest.raises(UpstreamUnpublishedError, match=r"computed of hourly.*headrace release shop\.hourly"):
+        handle.release(second, message="ada", output="days")
+    with pytest.raises(UpstreamUnpublishedError, match="output days of shop is computed of hourly"):
+        handle.publish("days")
+    handle.release(second, message="ada: it was a sale", output="hourly")
+    assert published_of(catalog.head().refs)["days"] == first
+    land(tmp_path, 2, 3)
+    with pytest.raises(AuditFailedError):
+        executor.process(strict, tmp_path.as_uri(), RunOptions("third", publish=True))
+    third = catalog.head().refs["main"]
+    assert published_of(catalog.head().refs) == {"visits": third, "days": second, "hourly": second}, "as far as hours"
+    (entry,) = catalog.log(limit=1)
+    assert entry.detail["audits"]["days"] == f"shop/audits/days/{first}--{second}"
+    assert handle.fsck().problems == ()
+    entry = handle.release(third, message="ada: all of it")
+    assert {*entry.moves} == {"published/days", "published/hourly"}
+    assert handle.publish().published == third
+
+
+def test_recovered_and_forked_all_outputs_go_together(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path, 0, 4)
+    executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
+    catalog = catalog_of(tmp_path)
+    snapshots = [manifest.snapshot_id for manifest in line(catalog)]
+    before = {output: digests(catalog, f"{output}/panes") for output in SHOP.outputs}
+    handle = hr.open(tmp_path.as_uri())[SHOP]
+    entry = handle.fork(snapshots[1], "mine")
+    assert entry.refs["mine"] == snapshots[1]
+    result = handle.run(branch="mine", executor="local")
+    assert (len(result.epochs), {one.published for one in result.outputs.values()}) == (2, {snapshots[3]})
+    given_up = with_epochs(catalog, handle.rollback(to=snapshots[1], dry_run=True))
+    assert all(re.search(rf"2 epochs with \d+ panes of {output}", given_up.told[1]) for output in SHOP.outputs)
+    recovered = handle.recover(snapshots[1], executor="local")
+    assert recovered.published == recovered.snapshot != snapshots[3]
+    assert {output: digests(catalog, f"{output}/panes") for output in SHOP.outputs} == before
+    check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
 
 
 def test_a_manifest_seen_by_an_output_names_no_other(executor: Executed, tmp_path: Path) -> None:

@@ -13,16 +13,17 @@ from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace.pipeline.sources import OWN
 from headrace.read.snapshots.progress import progress_of
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
+from headrace.runs.publishing.planned_publish import AuditMissingError
 from headrace.runs.publishing.promotion import (
     BranchBehindError,
     ClockAheadError,
     ForkGivenUpError,
     cut_over,
     promote,
-    rehearse,
 )
-from headrace.runs.publishing.publish import AuditMissingError, publish_audited
-from headrace.sources.file_planning import Offsets
+from headrace.runs.publishing.publish import publish_audited
+from headrace.runs.publishing.rehearsal import rehearse
+from headrace.sources.connector import Offsets
 from headrace.sources.progress import InputProgress, PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from headrace.distribute.spark.types import SparkSession
-from tests.process.random_runs import SCHEDULES, Schedule, check
-from tests.process.several import several_outputs
+from tests.process.random_runs import SCHEDULES, Schedule, check, check_cut
+from tests.process.several import LAST, cut_chains, several_outputs
 from tests.process.wider import wider_scenarios
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples
@@ -26,6 +26,22 @@ def test_runs_without_a_jvm_give_what_the_reference_gives(scenario: Scenario, sc
 @settings(examples(20), suppress_health_check=list(HealthCheck))
 def test_outputs_side_by_side_give_what_the_reference_gives(scenario: Scenario, schedule: Schedule) -> None:
     check(scenario, schedule, ["local"])
+
+
+@pytest.mark.slow
+@given(several_outputs(wider_scenarios(), below=1), SCHEDULES)
+@settings(examples(12), suppress_health_check=list(HealthCheck))
+def test_outputs_that_read_others_give_what_the_reference_gives(scenario: Scenario, schedule: Schedule) -> None:
+    check(scenario, schedule, ["local"])
+
+
+@pytest.mark.slow
+@given(cut_chains(), SCHEDULES)
+@settings(examples(20), suppress_health_check=list(HealthCheck))
+def test_a_chain_cut_into_outputs_gives_what_it_gives_whole(
+    scenarios: tuple[Scenario, Scenario], schedule: Schedule
+) -> None:
+    check_cut(*scenarios, schedule, LAST)
 
 
 @pytest.mark.spark

@@ -1,16 +1,18 @@
 """When a recovery moves the branch back, and when it leaves it: on a catalog whose snapshots are empty. No Spark."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from headrace import FixedWindows
 from headrace.audit.store import AuditOutcome, write_audit
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.runs.continuation import ChangedPipelineError
 from headrace.runs.options import RunOptions
 from headrace.runs.recover import recover
+from headrace.runs.restore import InputGoneError
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import FileLog
@@ -76,3 +78,22 @@ def test_nothing_moves_for_a_pipeline_that_could_not_go_on(tmp_path: Path) -> No
             RunOptions("changed", executor="local", snapshot=back),
         )
     assert empty.catalog.head().refs == {"main": head, "published": head}
+
+
+def test_nothing_moves_where_input_that_would_be_read_again_is_gone(tmp_path: Path) -> None:
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    source = hr.json("landing", {"user": str, "at": datetime}).event_time("at", bound="0s")
+    what, where = {"n": hr.count()}, hr.FixedWindows("1h")
+    handle = hr.open(tmp_path.as_uri())[hr.Pipeline("visits", source, key="user", what=what, where=where)]
+    snapshots = []
+    for number in range(3):
+        (landing / f"{number}.json").write_text('{"user": "ann", "at": "2026-05-01T00:00:00Z"}\n')
+        snapshots.append(str(handle.run(executor="local").snapshot))
+    (landing / "1.json").unlink()
+    with pytest.raises(InputGoneError, match=r"1 of these files are gone: landing/1\.json.*headrace rollback visits"):
+        handle.recover(snapshots[0], executor="local")
+    assert str(handle.show("main").snapshot_id) == snapshots[2]
+    handle.recover(snapshots[1], executor="local")  # which has it
+    (row,) = handle.read("state", at="main").to_json()
+    assert row["n"] == 3

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import AfterCount, Aggregation, GlobalWindows, Pipeline, Repeatedly, col, count, retracting
-from headrace.model.expressions.expr import if_else
+from headrace.model.expressions.functions import if_else
 from headrace.model.time import instant
 from headrace.reference import Epoch, run_pipeline
 from headrace.runs.options import RunOptions

@@ -100,6 +100,18 @@ def test_other_values_of_the_same_key_and_window_are_not_released(executor: Exec
         released.recover()
 
 
+@on_both
+def test_a_release_whose_rows_are_lost_asks_again(executor: Executed, tmp_path: Path) -> None:
+    released = Released(executor, tmp_path)
+    manifest = released.catalog.manifest(released.refs["published"])
+    *_, newest = released.catalog.files(manifest.logs["panes"])
+    for file in newest.files:
+        (tmp_path / file.path).unlink()
+    with pytest.raises(AuditFailedError, match="1 of 1 values are unexpected"):
+        released.recover()
+    assert released.refs["published"] == released.good
+
+
 def test_a_person_who_rolls_back_takes_the_release_back(executor: Executed, tmp_path: Path) -> None:
     released = Released(executor, tmp_path)
     history = PipelineHandle(released.catalog)

@@ -10,7 +10,7 @@ from headrace.pipeline.event_time import arrival_time
 from headrace.pipeline.sources import OWN
 from headrace.read.snapshots.epoch_history import RecordedEpoch
 from headrace.runs.backfill.backfill_plan import Begun, Rereading, reread
-from headrace.sources.file_planning import LandedFile
+from headrace.sources.connector import SourceSplit
 from headrace.sources.progress import WatermarkHold
 from tests.building import changed
 from tests.process.clicks import CLICKS
@@ -18,8 +18,8 @@ from tests.process.clicks import CLICKS
 Summary = list[tuple[str, int, int]]
 
 
-def file(name: str, size: int = 1) -> LandedFile:
-    return LandedFile(name, size, f"etag of {name}")
+def file(name: str, size: int = 1) -> SourceSplit:
+    return SourceSplit(name, size, f"etag of {name}")
 
 
 def epoch(names: str, clock: int, *signals: str) -> RecordedEpoch:
@@ -34,7 +34,7 @@ def summary(found: Rereading) -> Summary:
     return [*epochs, ("".join(f.path for f in found.rest.get(OWN, ())), -1, 0)]
 
 
-def unread(names: str) -> dict[str, Sequence[LandedFile]]:
+def unread(names: str) -> dict[str, Sequence[SourceSplit]]:
     return {OWN: [file(name) for name in names]}
 
 
@@ -60,6 +60,18 @@ def test_bytes_are_bounded_too_and_an_epoch_that_is_larger_stays_alone() -> None
     ]  # fmt: skip
 
 
+def test_an_epoch_that_takes_back_what_was_counted_stays_alone() -> None:
+    recorded = [epoch("a", 10), epoch("b", 20), epoch("c", 30), epoch("d", 40), epoch("e", 50)]
+    found = reread(
+        CLICKS,
+        recorded,
+        unread("abcde"),
+        max_files=9,
+        counts_again=lambda files: any(f.path == "c" for f in files[OWN]),
+    )
+    assert summary(found) == [("ab", 20, 0), ("c", 30, 0), ("de", 50, 0), ("", -1, 0)]
+
+
 def test_signals_end_an_epoch() -> None:
     recorded = [epoch("a", 10), epoch("b", 20, "go"), epoch("", 25, "go", "stop"), epoch("c", 30)]
     assert summary(reread(CLICKS, recorded, unread("abc"), max_files=9)) == [
@@ -68,7 +80,7 @@ def test_signals_end_an_epoch() -> None:
 
 
 def test_what_was_read_already_is_left_out_and_content_is_that_of_now() -> None:
-    corrected = LandedFile("b", 7, "another")
+    corrected = SourceSplit("b", 7, "another")
     found = reread(CLICKS, [epoch("a", 10), epoch("b", 20)], {OWN: [corrected]})
     assert summary(found) == [("b", 20, 0), ("", -1, 0)]
     assert found.epochs[0].files[OWN] == [corrected]

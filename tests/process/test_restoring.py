@@ -9,7 +9,7 @@ from headrace.errors import FixConfigError
 from headrace.model.triggers import Signal
 from headrace.pipeline.sources import OWN
 from headrace.runs.restore import BelowPublishedError, InputGoneError, RestoredRun, Verify, restore
-from headrace.sources.file_planning import LandedFile
+from headrace.sources.connector import SourceSplit
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.datafiles import verify
@@ -38,7 +38,7 @@ class Line:
         self.claim = self.catalog.claim("main", "test")
         self.ids: list[str] = []
         self.states: list[DataFile] = []
-        self.inputs = [LandedFile(f"landing/{epoch}", 10 + epoch, f"etag-{epoch}") for epoch in range(EPOCHS)]
+        self.inputs = [SourceSplit(f"landing/{epoch}", 10 + epoch, f"etag-{epoch}") for epoch in range(EPOCHS)]
         inputs, layers = FileLog.empty(), ()
         for epoch in range(EPOCHS):
             snapshot = self.catalog.new_snapshot_id()
@@ -81,7 +81,7 @@ class Line:
 
     def gone(self, head: Manifest | None, files: Iterable[format_files.InputFile]) -> list[str]:
         there = self.inputs[0 if head is None else head.epoch + 1 :]
-        return [file.path for file in files if LandedFile(file.path, file.size, file.etag) not in there]
+        return [file.path for file in files if SourceSplit(file.path, file.size, file.etag) not in there]
 
     def restore(self) -> RestoredRun:
         catalog, claim = self.newcomer()
@@ -224,9 +224,9 @@ def test_a_branch_beside_main_has_no_readers(line: Line) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [None, LandedFile("landing/2", 12, "another etag"), LandedFile("landing/2", 1, "etag-2")]
+    "changed", [None, SourceSplit("landing/2", 12, "another etag"), SourceSplit("landing/2", 1, "etag-2")]
 )
-def test_input_that_could_not_be_read_again_is_not_given_up(line: Line, changed: LandedFile | None) -> None:
+def test_input_that_could_not_be_read_again_is_not_given_up(line: Line, changed: SourceSplit | None) -> None:
     flip(line.store, line.states[2].path)
     line.inputs[2:3] = [] if changed is None else [changed]
     with pytest.raises(InputGoneError, match="landing/2") as raised:
@@ -237,7 +237,7 @@ def test_input_that_could_not_be_read_again_is_not_given_up(line: Line, changed:
 
 def test_input_that_the_whole_snapshot_holds_may_be_gone(line: Line) -> None:
     flip(line.store, line.states[2].path)
-    line.inputs[1] = LandedFile("landing/1", 0, "gone")
+    line.inputs[1] = SourceSplit("landing/1", 0, "gone")
     assert line.restore().claim.snapshot_id == line.ids[1]
 
 

@@ -15,7 +15,7 @@ from headrace.pipeline.sources import OWN
 from headrace.read.snapshots.progress import ListingPosition, StoredProgress, progress_of, progress_to_json
 from headrace.runs.restore import restore
 from headrace.sources.chain_clocks import ChainClocks
-from headrace.sources.file_planning import LandedFile, Offsets
+from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.newest_event_time import NOT_SAID
 from headrace.sources.progress import Ahead, HeldBack, InputHold, InputProgress, PipelineProgress, WatermarkHold
 from headrace_snapshots.catalog import Catalog
@@ -25,7 +25,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store.memory import MemoryStore
 from tests.manifests import new_manifest
 
-FILE = LandedFile("landing/b.json", 7, "etag", "digest")
+FILE = SourceSplit("landing/b.json", 7, "etag", "digest")
 AT = Instant(1_772_000_000_000_000)
 PROGRESS = PipelineProgress(
     {OWN: InputProgress(Offsets("landing/a.json", (FILE,), 2, 10), {"": Split(AT, AT, AT, {3: 1})}, AT, {50.0: AT})},

@@ -12,12 +12,12 @@ import pytest
 import headrace as hr
 from headrace.audit.store import AuditFailedError, LimitExceededError, StaleDataError
 from headrace.model.time import instant
+from headrace.runs.reporting.summarize import summarize
 from headrace.runs.reporting.summary import (
     EPOCHS,
     PipelineState,
     PipelineSummary,
     read_summary,
-    summarize,
     urgent_first,
 )
 from headrace_snapshots.catalog import Catalog

@@ -236,7 +236,7 @@ REFUSED: list[tuple[Pipeline, Pipeline, str]] = [
     (
         clicks(**CHAINED),
         clicks(then=[hr.Aggregation(key=None, what={"users": count(), "n": count()}, where=hr.FixedWindows("4h"))]),
-        "panes that it has never seen may be withdrawn",
+        "what it has never seen may be withdrawn",
     ),
     (
         clicks(how=hr.accumulating("2h", keep_last=2)),

@@ -23,7 +23,7 @@ from headrace.runs.publishing.promotion import cut_over
 from headrace.runs.reporting.results import RunResult, from_json, to_json
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.layout import history_path
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.refs import MAIN, PUBLISHED, published_of
 from headrace_snapshots.store import open_store
 from headrace_snapshots.store.local import LocalStore
 from tests.process.executors import Executed, on_both
@@ -395,3 +395,58 @@ def test_checks_cost_a_read_and_a_put_and_nothing_where_there_are_none(
     history = [(name, path) for name, path in checked if (name, path) not in plain and path.endswith("history.json")]
     assert history == [("read", history_path("orders", begin)), ("write", history_path("orders", end))]
     assert len(checked) == len(plain) + 2
+
+
+def test_of_several_outputs_each_has_a_history_of_its_own(deployed: Deployed) -> None:
+    alone = orders()
+    shared = {part: getattr(alone, part) for part in ("key", "what", "where", "when", "how")}
+    checks = [hr.usual_volume(within=1.3, min_versions=2), hr.usual_nulls("amount", points=5, **EARLY)]
+    both = {"strict": hr.Output(**shared, usual=checks), "lax": hr.Output(**shared)}
+    pipeline = hr.Pipeline("orders", alone.input, outputs=both, executor="local")
+    deployed.run_hours(3, pipeline)
+    good = deployed.refs[MAIN]
+    assert len(read_history(deployed.catalog.store, "orders", good, "strict") or ()) == 3
+    assert read_history(deployed.catalog.store, "orders", good) is None
+    deployed.land(amount=None)
+    with pytest.raises(UnusualDataError, match="share of NULL in amount") as held:
+        deployed.run(pipeline)
+    assert "orders.strict" in str(held.value)
+    assert (deployed.refs["published/strict"], deployed.refs["published/lax"]) == (good, deployed.refs[MAIN])
+    assert not check(deployed.catalog).problems
+    deployed.catalog.release(deployed.refs[MAIN], "ada: a strike", ["strict"])
+    deployed.land()
+    result = deployed.run(pipeline)
+    assert known(result) == [3, 4], "the released version counts, too"
+    assert deployed.refs["published/strict"] == deployed.refs[MAIN]
+
+
+def test_an_output_that_is_computed_again_is_not_judged_by_its_volume(deployed: Deployed) -> None:
+    alone = orders()
+    shared = {part: getattr(alone, part) for part in ("key", "what", "where", "when", "how")}
+    outputs = {
+        "strict": hr.Output(**shared, usual=[hr.usual_volume(within=1.3, min_versions=2)]),
+        "lax": hr.Output(**shared),
+    }
+    pipeline = hr.Pipeline("orders", alone.input, outputs=outputs, executor="local")
+    deployed.run_hours(4, pipeline)
+    shown = deployed.refs["published/strict"]
+    outputs["strict"] = replace(outputs["strict"], filter=hr.col("amount") >= 0)
+    changed = replace(pipeline, outputs=outputs)
+    result = hr.open(deployed.root)[changed].backfill(output="strict", promote=True)
+    assert shown != deployed.refs["published/strict"] == result.snapshot
+    deployed.run_hours(1, changed)
+    assert deployed.refs["published/strict"] == deployed.refs[MAIN]
+
+
+def test_a_renamed_output_keeps_its_history(deployed: Deployed) -> None:
+    alone = orders(hr.usual_volume(within=1.3, min_versions=2))
+    parts = ("key", "what", "where", "when", "how", "usual")
+    first = hr.Output(**{part: getattr(alone, part) for part in parts})
+    deployed.run_hours(3, hr.Pipeline("orders", alone.input, outputs={"sales": first}, executor="local"))
+    renamed = {"orders": replace(first, formerly="sales"), "sales": replace(first, usual=())}
+    pipeline = hr.Pipeline("orders", alone.input, outputs=renamed, executor="local")
+    shown = published_of(deployed.refs)["sales"]
+    deployed.land(each=20)
+    with pytest.raises(UnusualDataError, match="orders"):
+        deployed.run(pipeline)
+    assert published_of(deployed.refs) == {"orders": shown, "sales": deployed.refs[MAIN]}

@@ -22,13 +22,11 @@ from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.format.codec import BrokenObjectError
 from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
+from tests.minio_bucket import BUCKET
 from tests.process.clicks import CLICKS, SESSIONS, land
-from tests.snapshots.conftest import BUCKET, minio
 
 if TYPE_CHECKING:
     from headrace.distribute.spark.types import SparkSession
-
-__all__ = ["minio"]  # a fixture
 
 
 @pytest.mark.s3

@@ -92,6 +92,24 @@ def test_what_has_become_of_windows(tmp_path: Path) -> None:
     assert "  1 element was dropped: too late for it (headrace read --view late)" in told
 
 
+def test_panes_and_late_elements_of_older_epochs_can_be_left_out(tmp_path: Path) -> None:
+    found = pipeline(EARLY)
+    ran(
+        tmp_path,
+        found,
+        [("ann", "10:10", 1), ("ann", "10:20", 1), ("bob", "12:30", 1)],
+        [("ann", "10:30", 1)],
+        [("ann", "12:40", 1), ("ann", "12:50", 1)],
+    )
+    every, newest = explained(tmp_path, found, "ann"), explained(tmp_path, found, "ann", epochs=1)
+    assert statuses(every) == [("10:00", WindowStatus.EXPIRED), ("12:00", WindowStatus.OPEN)]
+    assert (every.windows[0].late, every.since) == (1, 0)
+    assert (newest.windows, newest.since) == (every.windows[1:], 2)
+    assert "panes and late records of epochs before 2 are left out" in str(newest)
+    assert "are left out" not in str(every)
+    assert explained(tmp_path, found, "ann", epochs=3) == every
+
+
 def test_a_window_of_which_nothing_came_is_told_from_one_that_came_too_late(tmp_path: Path) -> None:
     found = pipeline(EARLY)
     ran(tmp_path, found, [("bob", "12:30", 1)], [("ann", "08:10", 1)])
@@ -249,3 +267,37 @@ def test_without_a_snapshot_there_is_nothing_to_explain(tmp_path: Path) -> None:
     Catalog(open_store(tmp_path.as_uri()), "clicks").claim(MAIN, "a run")
     with pytest.raises(NoSnapshotError, match="no snapshot yet at main"):
         hr.open(tmp_path.as_uri())["clicks"].explain("ann", pipeline=pipeline(EARLY))
+
+
+def test_a_row_that_having_withholds_is_said_to_be_and_why(tmp_path: Path) -> None:
+    what = {"clicks": hr.count(), "amount": col("amount").sum(), "each": col("amount") / col("clicks")}
+    condition, when = (col("clicks") > 1) & (col("each") < 4), hr.Repeatedly(hr.AfterCount(1))
+    found = pipeline(when, what=what, having=condition, how=hr.retracting("1h"))
+    ran(tmp_path, found, [("ann", "10:10", 3), ("bob", "08:10", 1)], [("ann", "10:20", 2)], [("ann", "10:30", 40)])
+    (ann,) = explained(tmp_path, found, "ann").windows
+    lines = [*ann.lines()]
+    why = "having ((clicks > 1) and (each < 4)) is false of clicks = 3, each = 15.0"
+    assert lines[0].endswith("open, has fired 3 panes")
+    assert lines[1] == f"  readers do not see its newest pane: {why}"
+    assert lines[3] == f"  a pane of that would not leave: {why}"
+    assert [pane["pane_index"] for pane in ann.last_panes] == [1, 1], "what left, and its withdrawal"
+    assert ann.to_json()["withheld"] == {
+        "condition": "((clicks > 1) and (each < 4))",
+        "is_null": False,
+        "values": {"clicks": 3, "each": 15.0},
+    }
+    (bob,) = explained(tmp_path, found, "bob", "08:00").windows
+    assert bob.status is WindowStatus.EXPIRED
+    assert next(iter(bob.lines())).endswith(
+        "expired, without a pane of which having ((clicks > 1) and (each < 4)) was true"
+    )
+    plain = pipeline(when, what=what, how=hr.discarding("1h"), having=col("amount") / (col("clicks") - 1) > 0)
+    ran(tmp_path / "other", plain, [("ann", "10:10", 3)], [("ann", "10:20", 3)])
+    (ann,) = explained(tmp_path / "other", plain, "ann").windows
+    assert ann.withheld is None, "a discarding window does not remember what it emitted"
+    assert ann.holding is not None
+    assert str(ann.holding.withheld).endswith("is false of amount = 0, clicks = 0")
+    nothing = pipeline(when, what=what, how=hr.retracting("1h"), having=col("amount") / (col("clicks") - 1) > 0)
+    ran(tmp_path / "nothing", nothing, [("ann", "10:10", 3)])
+    (ann,) = explained(tmp_path / "nothing", nothing, "ann").windows
+    assert str(ann.withheld).endswith("is NULL of amount = 3, clicks = 1")

@@ -1,5 +1,6 @@
 """Plans: what a run would do with a pipeline that has changed since a snapshot, and which parts of it have."""
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ SCHEMA = {"user": str, "at": hr.DataType.TIMESTAMP, "amount": int}
 SOURCE = hr.json("landing/clicks", SCHEMA)
 WIDER = hr.json("landing/clicks", {**SCHEMA, "page": str})
 THEN = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
+COUNTED = {"clicks": hr.count(), "amount": col("amount").sum()}
+RATED = {**COUNTED, "mean": col("amount") / col("clicks")}
 USERS = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("4h"))
 
 
@@ -74,6 +77,14 @@ CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
     ),
     (clicks(), clicks(where=hr.FixedWindows("2h")), ["where (windows) has changed (aggregation 1)"], ["replay"]),
     (clicks(), clicks(key=["user", "at"]), ["key has changed (aggregation 1)"], ["replay"]),
+    (
+        clicks(),
+        clicks(
+            hr.json("landing/clicks", {**SOURCE.schema, "amount": hr.field("sum", int)}).event_time("at", bound="10m")
+        ),
+        ["schema of input 'source' has changed"],
+        ["replay"],
+    ),
     (clicks(), clicks(filter=col("amount") > 1), ["filter is new (aggregation 1)"], ["replay"]),
     (
         clicks(),
@@ -105,7 +116,7 @@ CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
         clicks(
             then=[hr.Aggregation(key=None, what={"users": hr.count(), "n": hr.count()}, where=hr.FixedWindows("2h"))]
         ),
-        ["aggregate 'n' is new, and panes that it has never seen may be withdrawn (aggregation 2)"],
+        ["aggregate 'n' is new, and what it has never seen may be withdrawn (aggregation 2)"],
         ["keep", "replay"],
     ),
     (
@@ -135,6 +146,42 @@ CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
         clicks(when=hr.Repeatedly(hr.AfterBytes(100))),
         clicks(WIDER.event_time("at", bound="10m"), when=hr.Repeatedly(hr.AfterBytes(100))),
         ["column 'page' of input 'source' is new"],
+        ["replay"],
+    ),
+    (
+        clicks(what=RATED),
+        clicks(what={**RATED, "mean": col("amount") - col("clicks")}),
+        ["column 'mean' has changed, and rows that stand have what it was (aggregation 1)"],
+        ["replay"],
+    ),
+    (
+        clicks(what=RATED),
+        clicks(what={**COUNTED, "mean": col("amount").max()}),
+        ["aggregate 'mean' was a column of results (aggregation 1)"],
+        ["replay"],
+    ),
+    (
+        clicks(what={**COUNTED, "mean": col("amount").max()}),
+        clicks(what=RATED),
+        ["column 'mean' was an aggregate, and rows that stand have what it was (aggregation 1)"],
+        ["replay"],
+    ),
+    (
+        clicks(),
+        clicks(having=col("clicks") > 1),
+        ["having is new, and rows stand, or are withheld, by what it was (aggregation 1)"],
+        ["replay"],
+    ),
+    (
+        clicks(having=col("clicks") > 1, then=[THEN]),
+        clicks(having=col("clicks") > 2, then=[THEN]),
+        ["having has changed, and rows stand, or are withheld, by what it was (aggregation 1)"],
+        ["replay", "replay"],
+    ),
+    (
+        clicks(having=col("clicks") > 1),
+        clicks(),
+        ["having is gone, and rows stand, or are withheld, by what it was (aggregation 1)"],
         ["replay"],
     ),
     (clicks(), clicks(then=[THEN]), ["the aggregation is new (aggregation 2)"], ["keep", "replay"]),
@@ -185,6 +232,24 @@ MIGRATED: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
         ["column 'page' of input 'source' is new"],
         ["keep"],
     ),
+    (  # columns of results and having read what has been renamed
+        clicks(what=RATED, having=col("mean") > col("clicks"), then=[THEN]),
+        clicks(
+            what={"n": hr.count(), "amount": col("amount").sum(), "each": col("amount") / col("n")},
+            having=col("each") > col("n"),
+            renamed={"clicks": "n", "mean": "each"},
+            then=[THEN],
+        ),
+        ["aggregate 'n' was 'clicks' (aggregation 1)", "column 'each' was 'mean' (aggregation 1)"],
+        ["migrate", "keep"],
+    ),
+    (
+        clicks(what={**RATED, "late": col("clicks") > 3}),
+        clicks(what={**COUNTED, "late": col("clicks") > 3, "mean": col("amount") / col("clicks")}),
+        ["the order of the columns of results has changed (aggregation 1)"],
+        ["migrate"],
+    ),
+    (clicks(what=RATED), clicks(), ["column 'mean' is gone (aggregation 1)"], ["migrate"]),
 ]
 
 
@@ -206,6 +271,12 @@ def test_an_aggregate_that_is_new_is_for_people_to_decide() -> None:
     assert "headrace run refuses" in found.run
     assert "`headrace run clicks --allow-new-aggregates`" in found.run
     assert "`headrace backfill clicks --promote`" in found.run
+
+
+def test_a_column_of_results_that_is_new_is_too() -> None:
+    found = plan(clicks(what=RATED), made_by(clicks()))
+    assert (found.action, found.starting_empty) == (Action.MIGRATE, ["column 'mean' of aggregation 1"])
+    assert "NULL in older panes, as new columns of results are" in found.run
 
 
 @pytest.mark.parametrize(
@@ -262,3 +333,64 @@ def test_a_run_does_what_the_plan_says(tmp_path: Path) -> None:
     with pytest.raises(ChangedPipelineError, match=r"epoch 1\): where \(windows\) has changed \(aggregation 1\)\. Its"):
         deployment.run(other)
     assert reader.plan(before).action is Action.KEEP
+
+
+HOURLY = hr.Output(key="user", what=COUNTED, where=hr.FixedWindows("1h"), how=hr.retracting("1h"))
+PER_DAY = hr.Output(of="hourly", what={"all": col("amount").sum()}, where=hr.FixedWindows("1d"))
+
+
+def below(hourly: hr.Output, daily: hr.Output = PER_DAY, name: str = "hourly") -> Pipeline:
+    outputs = {name: hourly, "daily": replace(daily, of=(name, *daily.of[1:]))}
+    return Pipeline("clicks", SOURCE.event_time("at", bound="10m"), outputs=outputs).by_output["daily"]
+
+
+BELOW: dict[str, tuple[Pipeline, str, str]] = {
+    "its output has another name": (below(HOURLY, name="per_hour"), "keep", ""),
+    "one more column": (
+        below(replace(HOURLY, what={**COUNTED, "most": col("amount").max()})),
+        "keep",
+        "output 'hourly' has changed: aggregate 'most' is new (aggregation 1)",
+    ),
+    "one that it does not read is gone": (
+        below(replace(HOURLY, what={"amount": col("amount").sum()})),
+        "keep",
+        "output 'hourly' has changed: aggregate 'clicks' is gone (aggregation 1)",
+    ),
+    "the column that it reads has another name": (
+        below(
+            replace(HOURLY, what={"clicks": hr.count(), "sum": col("amount").sum()}, renamed={"amount": "sum"}),
+            replace(PER_DAY, what={"all": col("sum").sum()}),
+        ),
+        "keep",
+        "output 'hourly' has changed: aggregate 'sum' was 'amount' (aggregation 1)",
+    ),
+    "other windows above": (
+        below(replace(HOURLY, where=hr.FixedWindows("2h"))),
+        "replay",
+        "output 'hourly' has changed: where (windows) has changed (aggregation 1)",
+    ),
+    "other columns": (
+        below(HOURLY, replace(PER_DAY, columns={"hourly": {"amount": -col("amount")}})),
+        "replay",
+        "columns of output 'hourly' has changed",
+    ),
+    "records in place of panes": (
+        clicks(key=None, what={"all": col("amount").sum()}, where=hr.FixedWindows("1d")),
+        "replay",
+        "of (the outputs that it reads) has changed",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", BELOW)
+def test_an_output_that_reads_another_keeps_its_state_while_the_panes_mean_the_same(change: str) -> None:
+    pipeline, action, why = BELOW[change]
+    found = plan(pipeline, made_by(below(HOURLY)))
+    assert found.action.value == action
+    assert why in named(found.changes)
+
+
+def test_what_looks_at_whole_panes_is_computed_again_if_they_get_a_column() -> None:
+    whole = replace(PER_DAY, when=hr.Repeatedly(hr.AfterBytes(100)))
+    wider = below(replace(HOURLY, what={**COUNTED, "most": col("amount").max()}), whole)
+    assert plan(wider, made_by(below(HOURLY, whole))).action is Action.REPLAY

@@ -18,13 +18,12 @@ from headrace.runs.process import process
 from headrace.testing.deployment import TemporaryDeployment
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import open_store
+from tests.minio_bucket import BUCKET
 from tests.process.clicks import CLICKS, FILES, SESSIONS, land
 from tests.reading import read
-from tests.snapshots.conftest import BUCKET, minio
 
 pytestmark = pytest.mark.slow  # whole runs
 
-__all__ = ["minio"]  # a fixture
 
 NOON = "2026-03-01T12:00:00Z"
 Element = tuple[str, str, int]

@@ -17,6 +17,7 @@ from headrace.model.calendar import CalendarWindows
 from headrace.model.combiners import Aggregate, Outer
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, col
+from headrace.model.expressions.functions import coalesce
 from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, ShiftedOutputTime, SlidingWindows, WindowFn
@@ -118,6 +119,25 @@ def aggregates(
     )
 
 
+RESULTS: Sequence[Mapping[str, Expr]] = [
+    {},
+    {},
+    {"rate": col("total") / col("n")},
+    {"over": col("rate") > col("share"), "rate": col("total") / (col("n") - 1)},
+    {"since": col("window_start").plus(seconds=col("n")), "later": coalesce(col("window_end"), col("window_start"))},
+]
+"""Columns of results over what ``aggregates`` gives."""
+
+HAVING = [None, None, col("n") > 1, col("total") % 2 == 0, col("total") / col("n") < 2, col("share") > 0]
+
+
+def with_results(what: st.SearchStrategy[Mapping[str, Aggregate]]) -> st.SearchStrategy[Mapping[str, Aggregate | Expr]]:
+    """``what``, and perhaps columns of results before, and after."""
+    return st.builds(
+        lambda made, of_rows: {**dict([*of_rows.items()][:1]), **made, **of_rows}, what, st.sampled_from(RESULTS)
+    )
+
+
 OF_OTHER_TYPES = (
     *[each for name in ("day", "octets", "price") for each in of_any_type(col(name))],
     col("price").sum(),
@@ -143,18 +163,20 @@ _PARTS: dict[str, st.SearchStrategy[Any]] = {
     "when": triggers(col("end"), col("x")),
     "how": HOWS,
     "key": st.sampled_from(KEYS),
-    "what": aggregates(col("x"), col("word"), col("part"), *OF_OTHER_TYPES),
+    "what": with_results(aggregates(col("x"), col("word"), col("part"), *OF_OTHER_TYPES)),
+    "having": st.sampled_from(HAVING),
     "filter": st.sampled_from([None, col("x") != 0, col("day").plus(days=col("x")) > date(2013, 1, 1)]),
     "deduplicate": st.none() | st.builds(Deduplicate, st.just(col("id")), lengths(0, 40)),
 }
 
 SECOND = st.builds(
     Aggregation,
-    key=st.sampled_from([{"total": col("total")}, {"n": col("n"), "low": col("total") % 2}]),
+    key=st.sampled_from([{"sum": col("total")}, {"number": col("n"), "low": col("total") % 2}, {"user": col("user")}]),
     where=WINDOWS,
     when=st.none() | triggers(col("n") > 1, col("total")),
     how=HOWS,
-    what=aggregates(col("total"), col("user"), col("share")),
+    what=with_results(aggregates(col("total"), col("user"), col("share"))),
+    having=st.sampled_from(HAVING),
     filter=st.none() | st.just(col("n") < 5),
 )
 

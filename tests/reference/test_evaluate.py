@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Expr, Literal, coalesce, col, concat, greatest, if_else, least, lit
+from headrace.model.expressions.expr import Expr, Literal, col, lit
+from headrace.model.expressions.functions import coalesce, concat, greatest, if_else, least
 from headrace.model.time import instant
 from headrace.reference import IntegerOverflowError, evaluate
 

@@ -54,6 +54,10 @@ class Live:
             assert place not in self.panes, "I1: one live pane per (key, window)"
             self.panes[place] = record
 
+    def replace(self, record: Pane) -> None:
+        """A pane that takes the place of another without withdrawing it."""
+        self.panes[record.key, record.window] = record
+
 
 @examples(90)
 @given(FIXED_LIKE | SESSIONS, TRIGGERS, st.sampled_from(Accumulation), BEHAVIOURS, scripts())

@@ -5,8 +5,10 @@ from headrace_snapshots.format.manifest import Manifest
 from tests.manifests import new_manifest
 
 
-def manifest_for(catalog: Catalog, claim: Claim, parent: str | None, snapshot_id: str | None = None) -> Manifest:
-    """A manifest of the epoch after ``parent``, under ``claim``, with nothing in it."""
+def manifest_for(
+    catalog: Catalog, claim: Claim, parent: str | None, snapshot_id: str | None = None, outputs: tuple[str, ...] = ()
+) -> Manifest:
+    """A manifest of the epoch after ``parent``, under ``claim``, with nothing in it but the names of ``outputs``."""
     return new_manifest(
         snapshot_id=snapshot_id or catalog.new_snapshot_id(),
         pipeline=catalog.pipeline,
@@ -16,16 +18,18 @@ def manifest_for(catalog: Catalog, claim: Claim, parent: str | None, snapshot_id
         parent=parent,
         generation=claim.generation,
         created_at="2026-01-01T00:00:00Z",
-        progress={"watermark": None},
+        progress={"watermark": None, **({"outputs": {}} if outputs else {})},
+        schema={"outputs": {output: {"fingerprint": "f"} for output in outputs}} if outputs else {},
+        definition={"outputs": {}} if outputs else {},
     )
 
 
-def commit_some(catalog: Catalog, claim: Claim, count: int) -> list[str]:
+def commit_some(catalog: Catalog, claim: Claim, count: int, outputs: tuple[str, ...] = ()) -> list[str]:
     """Commit ``count`` empty epochs after the claim's head; the ids of their snapshots."""
     ids: list[str] = []
     parent = catalog.head().refs.get(claim.branch)
     for _ in range(count):
-        manifest = manifest_for(catalog, claim, parent)
+        manifest = manifest_for(catalog, claim, parent, outputs=outputs)
         catalog.commit(claim, manifest)
         parent = manifest.snapshot_id
         ids.append(parent)

@@ -1,50 +1,13 @@
-"""Stores for these tests: memory, local files, and a real MinIO server that lives as long as the session."""
+"""Stores for these tests: memory, local files, and a real MinIO."""
 
-import importlib.util
-import os
-import sys
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.store.memory import MemoryStore
-
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "minio_server.py"
-BUCKET = "tests"
-
-
-def _minio_server() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("headrace_scripts_minio_server", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The endpoint of a MinIO server with a bucket ``tests``, its keys in the environment; stopped by pid."""
-    script = _minio_server()
-    if script.find() is None:
-        message = "there is no MinIO server: run `make minio`, or put minio on PATH"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    server = script.start(tmp_path_factory.mktemp("minio") / "data")
-    try:
-        script.client(server).make_bucket(BUCKET)
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in server.environment().items():
-                patch.setenv(name, value)
-            yield server.endpoint
-    finally:
-        script.stop(server)
+from tests.minio_bucket import BUCKET
 
 
 @pytest.fixture(params=["memory", "local", pytest.param("s3", marks=pytest.mark.s3)])

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from itertools import count
+from itertools import combinations, count
 
 from catalog_helpers import commit_some, manifest_for
 from exploring import Explorer, Objects, Program, stored
@@ -26,7 +26,8 @@ from headrace_snapshots.gc.expiry import expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.gc.snapshot_facts import files_of
 from headrace_snapshots.layout import data_path, manifest_path
-from headrace_snapshots.protocol import Horizon, Kind
+from headrace_snapshots.protocol import BeginDelivery, EndDelivery, Horizon, Kind
+from headrace_snapshots.refs import is_published, output_of, published_ref
 from headrace_snapshots.store import ObjectStore, StoreUnavailableError, UnknownOutcomeError
 from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.testing import violations
@@ -63,7 +64,14 @@ def action_of(entry: Entry) -> str:
         return TAKEN_BACK
     if entry.kind is Kind.FORK:
         return f"fork {entry.branch}"
-    return f"published {entry.refs['published']}" if entry.kind is Kind.PUBLISH else entry.kind.value
+    return published_name({**entry.moves}) if entry.kind is Kind.PUBLISH else entry.kind.value
+
+
+def published_name(moves: Mapping[str, tuple[str | None, str | None]]) -> str:
+    """What a publish is called, by what it shows and the refs that it moved."""
+    shown = sorted({str(after) for _, after in moves.values()})
+    outputs = sorted(name for ref in moves if (name := output_of(ref)))
+    return " ".join(("published", *shown, *outputs))
 
 
 def catalog_over(store: ObjectStore, writer: str) -> Catalog:
@@ -96,8 +104,10 @@ def attempt(say: Say, what: str, action: Callable[[], Entry]) -> bool:
 # Programs
 
 
-def committer(writer: str, epochs: int, *, publishes: bool = False, files: bool = False) -> Program:
-    """A run: it claims main, commits so many epochs, and publishes what it committed.
+def committer(
+    writer: str, epochs: int, *, publishes: bool = False, files: bool = False, outputs: tuple[str, ...] = ()
+) -> Program:
+    """A run: it claims main, commits so many epochs (``outputs``: their names), and publishes what it committed.
 
     With ``files`` each epoch stores a data file, and its snapshot names those of the snapshot before it too.
     """
@@ -110,7 +120,7 @@ def committer(writer: str, epochs: int, *, publishes: bool = False, files: bool 
             return
         parent, published = claim.snapshot_id, catalog.head().refs.get("published") if publishes else None
         for number in range(epochs):
-            manifest = manifest_for(catalog, claim, parent, snapshot(f"{writer}-{number}"))
+            manifest = manifest_for(catalog, claim, parent, snapshot(f"{writer}-{number}"), outputs)
             if files:
                 manifest = with_file(catalog, manifest)
             if not attempt(say, manifest.snapshot_id, lambda made=manifest: catalog.commit(claim, made)):
@@ -183,6 +193,18 @@ def publishes(name: str) -> Program:
     return lambda store, say: _at_once(store, say, f"published {target}", publish)
 
 
+def publishes_outputs(name: str, expected: Mapping[str, str | None]) -> Program:
+    """Somebody who publishes a snapshot of some outputs. ``expected``: what is published of each, None: nothing yet."""
+    target = snapshot(name)
+    seen = {output: None if before is None else snapshot(before) for output, before in expected.items()}
+
+    def publish(catalog: Catalog) -> Entry:
+        return catalog.publish_outputs(dict.fromkeys(seen, target), seen)
+
+    what = published_name({published_ref(output): (None, target) for output in seen})
+    return lambda store, say: _at_once(store, say, what, publish)
+
+
 def forks(name: str) -> Program:
     """A person who makes a branch."""
     target = snapshot(name)
@@ -192,6 +214,21 @@ def forks(name: str) -> Program:
 def drops(branch: str) -> Program:
     """A person who drops a branch."""
     return lambda store, say: _at_once(store, say, "drop", lambda catalog: catalog.drop(branch))
+
+
+HANDED_OVER = "handed over"
+
+
+def hands_over(store: ObjectStore, say: Say) -> None:
+    """A delivery of what readers see to a sink that cannot take back: the entry before it, the rows, the one after."""
+    catalog = catalog_over(store, HANDED_OVER)
+    try:
+        seen = catalog.head().refs["published"]
+    except _UNSETTLED:
+        return
+    if attempt(say, Kind.DELIVERING.value, lambda: catalog.deliver(BeginDelivery("", "mail", seen))):
+        say((HANDED_OVER, seen))
+        attempt(say, Kind.DELIVERED.value, lambda: catalog.deliver(EndDelivery("", "mail", seen)))
 
 
 def promoter(store: ObjectStore, say: Say) -> None:
@@ -248,20 +285,41 @@ def published(epochs: int) -> Objects:
     """Epochs with files on main, ``first-0`` and so on, all published but the last; one more on the branch ``other``,
     which was forked from what is published. So an expiry lets ``first-0`` go, if there are three.
     """
+    seen = f"first-{epochs - 2}"
+    return _main_and_other(epochs, seen, {"": seen})
+
+
+@cache
+def published_since(epochs: int) -> Objects:
+    """As ``published``, but that ``other`` was forked before what readers see."""
+    return _main_and_other(epochs, f"first-{epochs - 3}", {"": f"first-{epochs - 2}"})
+
+
+@cache
+def published_outputs(epochs: int, new: tuple[str, ...] = ()) -> Objects:
+    """As ``published``, with two outputs: readers of x see the last epoch but one, those of y the one before; those of
+    ``new`` ones nothing.
+    """
+    seen = f"first-{epochs - 2}"
+    return _main_and_other(epochs, seen, {"x": seen, "y": f"first-{epochs - 3}"}, new)
+
+
+def _main_and_other(epochs: int, forked: str, seen: Mapping[str, str], new: tuple[str, ...] = ()) -> Objects:
     store = MemoryStore()
     catalog = catalog_over(store, "first")
+    outputs = (*(output for output in seen if output), *new)
 
     def commit(claim: Claim, parent: str | None, name: str) -> str:
-        catalog.commit(claim, with_file(catalog, manifest_for(catalog, claim, parent, snapshot(name))))
+        manifest = manifest_for(catalog, claim, parent, snapshot(name), outputs)
+        catalog.commit(claim, with_file(catalog, manifest))
         return snapshot(name)
 
     claim, parent = catalog.claim("main", "first"), None
     for number in range(epochs):
         parent = commit(claim, parent, f"first-{number}")
-    seen = snapshot(f"first-{epochs - 2}")
-    catalog.publish(seen, None)
-    catalog.fork("other", seen)
-    commit(catalog.claim("other", "first"), seen, "other-0")
+    catalog.publish_outputs({output: snapshot(name) for output, name in seen.items()}, dict.fromkeys(seen))
+    catalog.fork("other", snapshot(forked))
+    commit(catalog.claim("other", "first"), snapshot(forked), "other-0")
     return contents(store)
 
 
@@ -311,14 +369,22 @@ class Found:
             assert {file.path for file in files_of(manifest)} <= there, f"{manifest.snapshot_id} lacks files"
         counting = [entry for entry in catalog.entries() if entry.number >= head.base]
         main = frozenset(manifest.snapshot_id for manifest in lines.get("main", ()))
-        seen = {manifest.snapshot_id for manifest in lines.get("published", ())}
+        seen = {ref: {manifest.snapshot_id for manifest in line} for ref, line in lines.items() if is_published(ref)}
+        published = [
+            published_name(dict.fromkeys(refs, (None, each)))
+            for number in range(len(seen))
+            for refs in combinations(seen, number + 1)
+            for each in set.intersection(*(seen[ref] for ref in refs))
+        ]
         so = {
-            **{f"published {each}": True for each in seen},
+            **dict.fromkeys(published, True),
             "rollback": manifest_path("p", snapshot("first-2")) in there and snapshot("first-2") not in main,
             "fork fix": "fix" in head.generations,
             "promote": snapshot("other-0") in main,
             TAKEN_BACK: snapshot("first-2") in main and bool(head.past.given_up),
             "tag": "tags/t" in head.refs,
+            Kind.DELIVERING.value: "delivering/mail" in head.refs,
+            Kind.DELIVERED.value: "delivered/mail" in head.refs,
             "drop": not {"other", "tags/t"} <= {*head.generations, *head.refs} and "other" not in head.generations,
         }
         is_so = frozenset(what for what, holds in so.items() if holds)
@@ -350,7 +416,8 @@ def check(explorer: Explorer) -> int:
     """What holds in each state; how many there are.
 
     Nobody was told of what is not there, or that something failed which is there, also of a writer that stood still
-    while its entry was folded away. No number was given twice. Nothing that a ref leads to is gone.
+    while its entry was folded away. No number was given twice. Nothing that a ref leads to is gone. What was handed
+    over and cannot be taken back stays on main.
     """
     known: dict[Objects, Found] = {}
     states = 0
@@ -368,4 +435,6 @@ def check(explorer: Explorer) -> int:
         there = {*found.numbers, *found.main, *found.is_so}
         assert not [one for one in said if one.outcome == "failed" and one.what in there]
         assert len({one.number for one in done}) == len(done)
+        handed = {one[1] for asked in explorer.asked(state) for one in asked.said if isinstance(one, tuple)}
+        assert handed <= found.main, (handed, found)
     return states

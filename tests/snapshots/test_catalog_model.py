@@ -13,6 +13,7 @@ from headrace.errors import HeadraceError
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, PublishConflictError, RefusedError
 from headrace_snapshots.format.codec import encode
+from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import StoreUnavailableError
 from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, LandLate, Operation, Plan, check_catalog, seeded
@@ -26,13 +27,15 @@ BACK = st.integers(0, 4)
 class Model:
     """Refs, who owns each branch (a claim's own number, 0 for nobody), and who is whose parent.
 
-    ``replaced``: what main and published were before each promotion that stands. ``mains``: all that main ever had.
+    ``replaced``: what main was and what was published before each promotion that stands. ``mains``: all that main ever
+    had. ``published``: the refs of what readers see.
     """
 
+    published: tuple[str, ...] = ("published",)
     refs: dict[str, str] = field(default_factory=dict)
     owners: dict[str, int] = field(default_factory=dict)
     parents: dict[str, str | None] = field(default_factory=dict)
-    replaced: list[tuple[str, str | None]] = field(default_factory=list)
+    replaced: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
     mains: set[str] = field(default_factory=set)
 
     def chain(self, snapshot: str | None) -> list[str]:
@@ -54,22 +57,29 @@ class Model:
         return bool(chain) and to != chain[0] and (to is None or to in lines)
 
     def move_back(self, branch: str, to: str | None) -> None:
-        """Move the branch to ``to``; and ``published`` with main: to ``to`` if it has come after that, to what it was
-        if promotions are taken back.
+        """Move the branch to ``to``; and what is published with main: to ``to`` if it has come after that, to what it
+        was if promotions are taken back.
         """
-        published = self.refs.get("published")
+        moves = {branch: to}
         if branch == "main":
             undone = [pair for pair in self.replaced if to is None or to in self.chain(pair[0])][:1]
-            if published is not None and (to is None or to in self.chain(published)):
-                published = to
-            elif undone:
-                before = undone[0][1]
-                published = before if before is None or before in self.chain(to) else to
+            for ref in self.published:
+                published = self.refs.get(ref)
+                if published is not None and (to is None or to in self.chain(published)):
+                    published = to
+                elif undone:
+                    before = undone[0][1][ref]
+                    published = before if before is None or before in self.chain(to) else to
+                moves[ref] = published
             self.replaced = self.replaced[: self.replaced.index(undone[0])] if undone else self.replaced
-        for ref, at in ((branch, to), ("published", published)):
+        for ref, at in moves.items():
             self.refs.pop(ref, None)
             if at is not None:
                 self.refs[ref] = at
+
+    def seen(self) -> dict[str, str | None]:
+        """What readers see."""
+        return {ref: self.refs.get(ref) for ref in self.published}
 
     def brings_back(self, snapshot: str) -> list[str]:
         """What main has had, and not any more, of what ``snapshot`` continues from; newest first."""
@@ -90,13 +100,20 @@ class CatalogMachine(RuleBasedStateMachine):
     claims = Bundle("claims")
     snapshots = Bundle("snapshots")
 
-    @initialize(seed=st.integers(0, 2**32), rate=st.sampled_from([0.0, 0.2, 0.6]))
-    def begin(self, seed: int, rate: float) -> None:
+    @initialize(
+        seed=st.integers(0, 2**32), rate=st.sampled_from([0.0, 0.2, 0.6]), outputs=st.sampled_from([(), ("x", "y")])
+    )
+    def begin(self, seed: int, rate: float, outputs: tuple[str, ...] = ()) -> None:
+        self.outputs = outputs
         self.store = MemoryStore()
         self.interrupt: Callable[[], None] | None = None
         self.writers = [Catalog(FaultyStore(self.store, self.plan(seed + n, rate)), "p") for n in range(3)]
-        self.model = Model()
+        self.model = Model(tuple(f"published/{output}" for output in outputs) or ("published",))
         self.claimed = 0
+
+    def manifest_after(self, catalog: Catalog, held: "Held") -> Manifest:
+        """The next epoch of a writer."""
+        return manifest_for(catalog, held.claim, held.head, outputs=self.outputs)
 
     def plan(self, seed: int, rate: float) -> Plan:
         """Random faults; and ``interrupt``, if set, is done once before a create, in the middle of the operation."""
@@ -162,7 +179,7 @@ class CatalogMachine(RuleBasedStateMachine):
             Catalog(self.store, "p").claim(branch, "intruder")
 
         self.interrupt = claim
-        self.outcome(lambda: catalog.commit(held.claim, manifest_for(catalog, held.claim, held.head)), FencedError)
+        self.outcome(lambda: catalog.commit(held.claim, self.manifest_after(catalog, held)), FencedError)
         self.interrupt = None
 
     @rule(writer=WRITERS, name=st.sampled_from(["a", "b"]), snapshot=snapshots)
@@ -181,7 +198,7 @@ class CatalogMachine(RuleBasedStateMachine):
         if newest:
             held = self.newest
         catalog, branch = self.writers[writer], held.claim.branch
-        manifest = manifest_for(catalog, held.claim, held.head)
+        manifest = self.manifest_after(catalog, held)
         mine = self.model.owners.get(branch) == held.number and self.model.refs.get(branch) == held.head
         if not self.outcome(lambda: catalog.commit(held.claim, manifest), None if mine else FencedError):
             return multiple()
@@ -190,21 +207,48 @@ class CatalogMachine(RuleBasedStateMachine):
         return manifest.snapshot_id
 
     @precondition(lambda self: "main" in self.model.refs)
-    @rule(writer=WRITERS, back=BACK, snapshot=st.none() | snapshots, informed=st.booleans(), release=st.booleans())
-    def publish(self, writer: int, back: int, snapshot: str | None, informed: bool, release: bool) -> None:
+    @rule(
+        writer=WRITERS,
+        back=BACK,
+        snapshot=st.none() | snapshots,
+        informed=st.booleans(),
+        release=st.booleans(),
+        of=st.sampled_from([(0,), (1,), (0, 1)]),
+    )
+    def publish(
+        self,
+        writer: int,
+        back: int,
+        *,
+        snapshot: str | None,
+        informed: bool,
+        release: bool,
+        of: tuple[int, ...] = (0, 1),
+    ) -> None:
+        """Of one output or of all; what is expected is all that readers see."""
         catalog, model = self.writers[writer], self.model
-        published, main = model.refs.get("published"), model.refs["main"]
-        snapshot = snapshot or model.behind("main", back) or main
-        on_main, ahead = snapshot in model.chain(main), published in [None, *model.chain(snapshot)[1:]]
+        names = self.outputs or ("",)
+        outputs = list(dict.fromkeys(names[number % len(names)] for number in of))
+        refs = [model.published[names.index(output)] for output in outputs]
+        main = model.refs["main"]
+        target = snapshot or model.behind("main", back) or main
+        on_main = target in model.chain(main)
+        ahead = all(model.refs.get(ref) in [None, *model.chain(target)[1:]] for ref in refs)
         expected: type[HeadraceError] | None = None if on_main and ahead else RefusedError
-        if not informed and not release and published is not None:
+        if not informed and not release and any(model.seen().values()):
             expected = PublishConflictError
-        belief = published if informed else None
+        seen = dict(zip(names, model.seen().values(), strict=True))
+        belief = seen if informed else dict.fromkeys(names)
         done = self.outcome(
-            lambda: catalog.release(snapshot, "why") if release else catalog.publish(snapshot, belief), expected
+            lambda: (
+                catalog.release(target, "why", outputs)
+                if release
+                else catalog.publish_outputs(dict.fromkeys(outputs, target), belief)
+            ),
+            expected,
         )
         if done:
-            model.refs["published"] = snapshot
+            model.refs |= dict.fromkeys(refs, target)
 
     @precondition(lambda self: bool(self.model.refs))
     @rule(writer=WRITERS, branch=BRANCHES, back=BACK, elsewhere=st.none() | snapshots)
@@ -254,7 +298,7 @@ class CatalogMachine(RuleBasedStateMachine):
             if snapshot is not None:
                 model.refs[branch] = snapshot
 
-    @precondition(lambda self: bool(set(self.model.refs) - {"main", "published"}))
+    @precondition(lambda self: bool({*self.model.refs} & {"backfill", "other"}))
     @rule(writer=WRITERS, branch=st.sampled_from(["backfill", "other", "main"]), informed=st.booleans())
     def promote(self, writer: int, branch: str, informed: bool) -> None:
         catalog, model = self.writers[writer], self.model
@@ -268,8 +312,8 @@ class CatalogMachine(RuleBasedStateMachine):
         if self.outcome(lambda: catalog.promote(branch, expected_main=belief), expected):
             snapshot = model.refs.pop(branch)
             if main is not None:
-                model.replaced.append((main, model.refs.get("published")))
-            model.refs |= {"main": snapshot, "published": snapshot}
+                model.replaced.append((main, model.seen()))
+            model.refs |= {"main": snapshot, **dict.fromkeys(model.published, snapshot)}
             model.owners["main"] = 0
             del model.owners[branch]
 
@@ -280,7 +324,7 @@ class CatalogMachine(RuleBasedStateMachine):
         if self.outcome(lambda: self.writers[writer].tag(name, snapshot), expected):
             self.model.refs[ref] = snapshot
 
-    @rule(writer=WRITERS, ref=st.sampled_from(["tags/a", "backfill", "main", "published", "nothing"]))
+    @rule(writer=WRITERS, ref=st.sampled_from(["tags/a", "backfill", "main", "published", "published/x", "nothing"]))
     def drop(self, writer: int, ref: str) -> None:
         there = ref in {"tags/a", "backfill"} and (ref in self.model.refs or ref in self.model.owners)
         if self.outcome(lambda: self.writers[writer].drop(ref), None if there else RefusedError):
@@ -319,10 +363,11 @@ TestCatalog.settings = settings(max_examples=60, stateful_step_count=50, deadlin
 
 
 @pytest.mark.slow
-def test_a_rollback_over_a_promotion_and_a_name_that_is_used_again() -> None:
+@pytest.mark.parametrize("outputs", [(), ("x", "y")])
+def test_a_rollback_over_a_promotion_and_a_name_that_is_used_again(outputs: tuple[str, ...]) -> None:
     """The history that the machine must be able to come to, in one piece."""
     machine = CatalogMachine()
-    machine.begin(seed=0, rate=0.0)
+    machine.begin(seed=0, rate=0.0, outputs=outputs)
 
     def settled() -> None:
         machine.a_newcomer_sees_what_the_model_says()
@@ -341,5 +386,5 @@ def test_a_rollback_over_a_promotion_and_a_name_that_is_used_again() -> None:
         machine.rollback(writer=2, branch="main", back=0, elsewhere=before)
         settled()
         assert machine.model.refs["main"] == before
-        assert machine.model.refs["published"] == machine.model.behind("main", 1)
+        assert {*machine.model.seen().values()} == {machine.model.behind("main", 1)}
     machine.teardown()

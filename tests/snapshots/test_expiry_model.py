@@ -34,14 +34,15 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 class Model:
     """Who is whose parent, what each snapshot names, what is gone, and who owns which branch.
 
-    ``replaced``: what main and published were before each promotion that stands, and what was promoted. ``mains``: all
-    that main ever had.
+    ``replaced``: what main was and readers saw before each promotion that stands, and what was promoted. ``mains``: all
+    that main ever had. ``published``: the refs of what readers see.
     """
 
+    published: tuple[str, ...] = ("published",)
     refs: dict[str, str] = field(default_factory=dict)
     owners: dict[str, int] = field(default_factory=dict)
     parents: dict[str, str | None] = field(default_factory=dict)
-    replaced: list[tuple[str, str | None, str]] = field(default_factory=list)
+    replaced: list[tuple[str, dict[str, str | None], str]] = field(default_factory=list)
     mains: set[str] = field(default_factory=set)
     named: dict[str, set[str]] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
@@ -59,10 +60,21 @@ class Model:
             at = self.parents[at]
         return found
 
+    def seen(self) -> dict[str, str | None]:
+        """What readers see."""
+        return {ref: self.refs.get(ref) for ref in self.published}
+
+    @staticmethod
+    def oldest(line: list[str], seen: dict[str, str | None]) -> int | None:
+        """How many snapshots of ``line`` are newer than what all readers see; None if some see nothing."""
+        ages = [None if snapshot is None else line.index(snapshot) for snapshot in seen.values()]
+        return None if None in ages else max(age for age in ages if age is not None)
+
     def kept(self, last: int) -> set[str]:
         """The rule, said once more."""
-        main, published = self.line("main"), self.refs.get("published")
-        end = len(main) if published is None else main.index(published) + last
+        main = self.line("main")
+        published = self.oldest(main, self.seen())
+        end = len(main) if published is None else published + last
         found = {*main[:end], *self.refs.values()}
         for _, _, some in self.returns(last):
             found |= {*some}
@@ -77,28 +89,31 @@ class Model:
         was, and what is kept of that.
         """
         found = []
-        newer, line, published = 0, self.line("main"), self.refs.get("published")
+        newer, line = 0, self.line("main")
+        published = self.oldest(line, self.seen())
         for number, (main, then, by) in reversed([*enumerate(self.replaced)]):
-            if by in line and published in line:
-                newer += line.index(by) - line.index(published) + 1
-            line, published = self.behind(main), then
-            seen = len(line) if then is None else line.index(then) + 1
+            if by in line and published is not None:
+                newer += line.index(by) - published + 1
+            line = self.behind(main)
+            published = self.oldest(line, then)
+            seen = len(line) if published is None else published + 1
             if newer < last and main not in self.line("main"):
                 found.append((number, main, line[: max(seen, seen - 1 + last - newer)]))
         return found
 
     def go_back(self, to: str) -> None:
-        """Move main to ``to``, and published with it."""
-        published = self.refs.get("published")
+        """Move main to ``to``, and what is published with it."""
         undone = [each for each in self.replaced if to in self.behind(each[0])][:1]
-        if published is not None and to in self.behind(published):
-            published = to
-        elif undone:
-            then = undone[0][1]
-            published = then if then is None or then in self.behind(to) else to
+        for ref, published in self.seen().items():
+            if published is not None and to in self.behind(published):
+                self.refs[ref] = to
+            elif undone:
+                then = undone[0][1][ref]
+                self.refs.pop(ref, None)
+                if then is not None:
+                    self.refs[ref] = then if then in self.behind(to) else to
         self.replaced = self.replaced[: self.replaced.index(undone[0])] if undone else self.replaced
-        self.refs = {ref: at for ref, at in self.refs.items() if ref not in {"main", "published"}}
-        self.refs |= {"main": to} | ({} if published is None else {"published": published})
+        self.refs["main"] = to
         self.owners["main"] = 0
 
 
@@ -116,12 +131,13 @@ class Held:
 class ExpiryMachine(RuleBasedStateMachine):
     claims = Bundle("claims")
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(outputs=st.sampled_from([(), ("x", "y")]))
+    def begin(self, outputs: tuple[str, ...] = ()) -> None:
+        self.outputs = outputs
         self.store = MemoryStore()
         self.ids = count()
         self.catalogs = [self.catalog() for _ in range(2)]
-        self.model = Model()
+        self.model = Model(tuple(f"published/{output}" for output in outputs) or ("published",))
         self.claimed = 0
         self.in_flight = set[str]()
 
@@ -141,7 +157,7 @@ class ExpiryMachine(RuleBasedStateMachine):
 
     def prepared(self, catalog: Catalog, held: Held) -> Manifest:
         """The next epoch, all of it stored but for the log entry."""
-        manifest = manifest_for(catalog, held.claim, held.head)
+        manifest = manifest_for(catalog, held.claim, held.head, outputs=self.outputs)
         epoch, path = manifest.epoch, f"p/data/{manifest.epoch:08d}-{manifest.snapshot_id}/panes.parquet"
         self.store.write(path, b"rows")
         file = DataFile(path, 1, 4, "0" * 64)
@@ -191,16 +207,33 @@ class ExpiryMachine(RuleBasedStateMachine):
             if model.parents[each] in model.gone:
                 break
 
-    @rule(which=st.integers(0, 1), held=claims, epochs=st.integers(1, 5), publish=st.booleans())
-    def run(self, which: int, held: Held, epochs: int, publish: bool) -> None:
+    @rule(
+        which=st.integers(0, 1),
+        held=claims,
+        epochs=st.integers(1, 5),
+        publish=st.sampled_from([(), (0,), (1,), (0, 1)]),
+    )
+    def run(self, which: int, held: Held, epochs: int, publish: tuple[int, ...]) -> None:
+        """``publish``: which outputs it publishes."""
         catalog = self.catalogs[which]
         for _ in range(epochs):
             if held.head is None or held.head not in self.model.gone:
                 self.commit(catalog, held, self.prepared(catalog, held))
         main = self.model.refs.get("main")
-        if publish and main is not None and self.model.refs.get("published") != main:
-            catalog.publish(main, self.model.refs.get("published"))
-            self.model.refs["published"] = main
+        outputs = {self.output(number) for number in publish}
+        behind = [ref for ref in self.model.published if ref in outputs and self.model.refs.get(ref) != main]
+        if behind and main is not None:
+            self.publish(catalog, behind, main)
+
+    def output(self, number: int) -> str:
+        """The ref of what readers of an output see."""
+        return self.model.published[number % len(self.model.published)]
+
+    def publish(self, catalog: Catalog, refs: list[str], snapshot: str) -> None:
+        name = dict(zip(self.model.published, self.outputs or ("",), strict=True))
+        expected = {name[ref]: seen for ref, seen in self.model.seen().items()}
+        catalog.publish_outputs({name[ref]: snapshot for ref in refs}, expected)
+        self.model.refs |= dict.fromkeys(refs, snapshot)
 
     @rule(held=claims)
     def stop_before_the_entry(self, held: Held) -> None:
@@ -276,7 +309,7 @@ class ExpiryMachine(RuleBasedStateMachine):
         def meanwhile() -> None:
             self.note_who_is_fenced(before)  # what it stands still before may be deleting of what it has marked
             self.expire(last=last, times=2)
-            self.run(which=0, held=held, epochs=2, publish=True)
+            self.run(which=0, held=held, epochs=2, publish=(0, 1))
             self.expire(last=last, times=2)
 
         before = dict(self.catalogs[0].head().generations)
@@ -303,9 +336,9 @@ class ExpiryMachine(RuleBasedStateMachine):
         """To any snapshot that ever was. What is gone gets none."""
         model, catalog = self.model, self.catalogs[0]
         snapshot = [*model.parents][number % len(model.parents)]
-        ref = {"tag": "tags/t", "fork": "backfill", "rollback": "main", "publish": "published"}[what]
+        ref = {"tag": "tags/t", "fork": "backfill", "rollback": "main", "publish": self.output(number)}[what]
         main = model.line("main")
-        published = model.refs.get("published")
+        published = model.refs.get(self.output(number))
         is_possible = {
             "tag": ref not in model.refs,
             "fork": "backfill" not in model.owners,
@@ -317,7 +350,7 @@ class ExpiryMachine(RuleBasedStateMachine):
             "tag": lambda: catalog.tag("t", snapshot),
             "fork": lambda: catalog.fork("backfill", snapshot),
             "rollback": lambda: catalog.rollback("main", snapshot, "back"),
-            "publish": lambda: catalog.publish(snapshot, published),
+            "publish": lambda: self.publish(catalog, [ref], snapshot),
         }
         if snapshot in model.gone or not is_possible or (what != "publish" and self.was_marked_in_flight(snapshot)):
             with pytest.raises((RefusedError, MissingSnapshotError)):
@@ -354,8 +387,8 @@ class ExpiryMachine(RuleBasedStateMachine):
         self.catalogs[0].promote("backfill", expected_main=main, expected=snapshot)
         del model.refs["backfill"]
         if main is not None:
-            model.replaced.append((main, model.refs.get("published"), snapshot))
-        model.refs |= {"main": snapshot, "published": snapshot}
+            model.replaced.append((main, model.seen(), snapshot))
+        model.refs |= {"main": snapshot, **dict.fromkeys(model.published, snapshot)}
         model.mains |= {*model.line("main")}
         del model.owners["backfill"]
         model.owners["main"] = 0

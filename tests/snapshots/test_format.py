@@ -66,8 +66,8 @@ def test_a_cut_off_object_is_broken(length: int) -> None:
 def test_an_object_of_another_kind_or_a_newer_format() -> None:
     with pytest.raises(BrokenObjectError, match="it is a entry, not a manifest"):
         Manifest.from_bytes(ENTRY.to_bytes(), "x")
-    newer = json.loads(SAMPLE.to_bytes()) | {"format": 4}
-    with pytest.raises(NewerFormatError, match="x has format 4"):
+    newer = json.loads(SAMPLE.to_bytes()) | {"format": 5}
+    with pytest.raises(NewerFormatError, match="x has format 5"):
         Manifest.from_bytes(json.dumps(newer).encode(), "x")
 
 

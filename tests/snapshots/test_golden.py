@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format import codec
+from headrace_snapshots.format.codec import NewerFormatError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.filelog import IndexNode
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.record import StoredObject
+from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import LocalStore
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -65,3 +68,15 @@ def test_skips_are_read() -> None:
         (63, "000000000000003f"),
         (0, "0000000000000000"),
     ]
+
+
+def test_an_entry_after_a_delivery_is_read_and_refused_by_what_does_not_know_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = GOLDEN / "format-4" / "objects" / "entry-after-a-delivery.json"
+    entry = Entry.from_bytes(path.read_bytes(), path.name)
+    assert (entry.format, entry.kind) == (4, Kind.DELIVERED)
+    assert entry.refs["delivering/bills"] == entry.refs["delivered/bills"] == entry.refs["published"]
+    monkeypatch.setattr(codec, "FORMAT", 3)
+    with pytest.raises(NewerFormatError, match="has format 4, this Headrace reads up to 3: upgrade it"):
+        Entry.from_bytes(path.read_bytes(), path.name)

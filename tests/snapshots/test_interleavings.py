@@ -19,11 +19,15 @@ from interleaved import (
     expirer,
     folds,
     forks,
+    hands_over,
     marked,
     promoted,
     promoter,
     published,
+    published_outputs,
+    published_since,
     publishes,
+    publishes_outputs,
     rolls_back,
     tagger,
     takes_back,
@@ -34,6 +38,7 @@ from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.gc import expiry, snapshot_facts
 from headrace_snapshots.gc.deletion_list import Marks
 from headrace_snapshots.log import CatalogLog
+from headrace_snapshots.protocol import transitions
 from headrace_snapshots.store import ObjectExistsError
 
 ALL = os.environ.get("HEADRACE_INTERLEAVINGS") == "all"
@@ -66,6 +71,12 @@ Case = tuple[tuple[Program, ...], Objects, int, int]
 
 RUN = committer("a", 1, files=True)
 BACK = rolls_back("first-0")
+BACK_1 = rolls_back("first-1")
+BOTH = publishes_outputs("first-3", {"x": "first-2", "y": "first-1"})
+ONE = publishes_outputs("first-3", {"x": "first-2"})
+OTHER = publishes_outputs("first-2", {"y": "first-1"})
+FIRST = publishes_outputs("first-0", {"z": None})
+OF_BOTH = committer("a", 1, outputs=("x", "y"))
 CASES: dict[str, Case] = {
     "two first claims, a fault": ((committer("a", 0), committer("b", 0)), EMPTY, 1, 4_000),
     "two runs, a fault": ((committer("a", 2), committer("b", 1)), begun(), 1, 44_000),
@@ -90,10 +101,31 @@ CASES: dict[str, Case] = {
         0,
         100,
     ),
+    "a publish of two outputs and a rollback, a fault": ((BOTH, BACK_1), published_outputs(4), 1, 2_000),
+    "a publish of two outputs and a promotion, a fault": ((BOTH, promoter), published_outputs(4), 1, 2_000),
+    "a publish of two outputs and two expiries": ((BOTH, expirer("e")), published_outputs(4), 0, 11_000),
+    "a rollback of two outputs and two expiries": (
+        (BACK_1, expirer("e")),
+        published_outputs(4),
+        0,
+        9_000,
+    ),
+    "a publish of two outputs, and a run that folds": (
+        (BOTH, folds("main", 1)),
+        published_outputs(4),
+        0,
+        30_000,
+    ),
+    "two publishes, each of an output, and a rollback": ((ONE, OTHER, BACK_1), published_outputs(4), 0, 44_000),
+    "a first publish of an output, and an expiry": ((FIRST, expirer("e", 1)), published_outputs(3, ("z",)), 0, 1_000),
+    "final rows and a rollback, a fault": ((hands_over, BACK), published(3), 1, 2_000),
+    "final rows and a promotion, a fault": ((hands_over, promoter), published_since(3), 1, 1_500),
     "a tag, its end, and two expiries": ((tagger("first-0"), expirer("e")), published(3), 0, 7_000),
 }
 LARGER: dict[str, Case] = {
     "a tag, and a run that folds the log": ((tagger("first-2"), folds("main", 1)), published(3), 0, 10_000),
+    "final rows and two expiries": ((hands_over, expirer("e")), published(3), 0, 1_500),
+    "final rows, and a run that folds": ((hands_over, folds("main", 1)), published(3), 0, 5_000),
     "two first claims, two faults": ((committer("a", 0), committer("b", 0)), EMPTY, 2, 60_000),
     "a run, and one that begins and folds, a fault": ((committer("a", 1), folds("main")), begun(1), 1, 100_000),
     "a run, and one that goes on and folds, a fault": ((committer("a", 1), folds("main", 1)), begun(1), 1, 400_000),
@@ -103,6 +135,26 @@ LARGER: dict[str, Case] = {
     "a run and a tag, a fault": ((RUN, tagger("first-0")), published(3), 1, 40_000),
     "a run and two expiries": ((RUN, expirer("e")), published(3), 0, 23_000),
     "a run, another one, and two expiries": ((RUN, committer("b", 0), expirer("e")), marked(3), 0, 20_000),
+    "a publish of two outputs, a rollback and a promotion": (
+        (BOTH, BACK_1, promoter),
+        published_outputs(4),
+        0,
+        4_000,
+    ),
+    "a publish of two outputs, a rollback and an expiry": (
+        (BOTH, BACK_1, expirer("e", 1)),
+        published_outputs(4),
+        0,
+        30_000,
+    ),
+    "two publishes, each of an output, and a rollback, a fault": (
+        (ONE, OTHER, BACK_1),
+        published_outputs(4),
+        1,
+        640_000,
+    ),
+    "a run, a publish of two outputs and a rollback": ((OF_BOTH, BOTH, BACK_1), published_outputs(4), 0, 350_000),
+    "a first publish of an output, and two expiries": ((FIRST, expirer("e")), published_outputs(3, ("z",)), 0, 2_800),
     "two pairs of expiries": ((expirer("e"), expirer("f")), published(3), 0, 50_000),
     "a rollback and two expiries, a fault": ((BACK, expirer("e")), published(3), 1, 5_000),
 }
@@ -160,6 +212,16 @@ def test_a_person_who_is_told_of_a_conflict_though_it_counted_is_found(
     monkeypatch.setattr(catalog, "counts", lambda *_: False)
     with pytest.raises(AssertionError):
         check(Explorer(programs, objects, faults))
+
+
+@pytest.mark.parametrize("person", [BACK, promoter])
+def test_a_person_who_goes_below_what_was_handed_over_is_found(
+    monkeypatch: pytest.MonkeyPatch, person: Program
+) -> None:
+    """Without the look at what was handed over."""
+    monkeypatch.setattr(transitions, "with_deliveries", lambda head, decided, *_: decided)
+    with pytest.raises(AssertionError):
+        check(Explorer((hands_over, person), published_since(3), 0))
 
 
 @pytest.mark.parametrize("person", [tagger("first-0"), BACK])

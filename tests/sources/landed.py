@@ -21,7 +21,7 @@ from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import OWN, OnMissing, OnUnreadable
 from headrace.runs.commits import attempts_of
 from headrace.sources import landing
-from headrace.sources.file_planning import LandedFile
+from headrace.sources.connector import SourceSplit
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.table_names import REJECTED
@@ -71,17 +71,17 @@ class Landed:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         return file
 
-    def files(self, tested: Pipeline) -> list[LandedFile]:
+    def files(self, tested: Pipeline) -> list[SourceSplit]:
         """What has landed."""
         return landing.Landing(tested, self.store).new_files({}).get(OWN, [])
 
-    def compute(self, tested: Pipeline, files: Sequence[LandedFile] | None = None) -> ComputedEpoch:
+    def compute(self, tested: Pipeline, files: Sequence[SourceSplit] | None = None) -> ComputedEpoch:
         """A first epoch over ``files`` (None: over all that has landed)."""
         attempts = attempts_of(Catalog(self.store, tested.name))
         engine = LocalEngine(tested, self.store, landing.Landing(tested, self.store), attempts)
         return engine.compute({OWN: self.files(tested) if files is None else files}, NOW)
 
-    def read(self, tested: Pipeline, files: Sequence[LandedFile] | None = None) -> list[dict[str, Any]]:
+    def read(self, tested: Pipeline, files: Sequence[SourceSplit] | None = None) -> list[dict[str, Any]]:
         """Judged records in order of file, with their ``file``; ``_in_0`` and ``_in_1`` are n and x."""
         place = landing.Landing(tested, self.store)
         pieces = in_arrival_order(tested, {OWN: self.files(tested) if files is None else files})

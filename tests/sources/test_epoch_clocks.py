@@ -36,7 +36,7 @@ from headrace.pipeline.sources import OWN
 from headrace.reference.intake import Intake, Taken
 from headrace.reference.source_clock import SourceClock as ReferenceClock
 from headrace.runs.commits import attempts_of
-from headrace.sources.file_planning import LandedFile
+from headrace.sources.connector import SourceSplit
 from headrace.sources.landing import Landing
 from headrace.sources.progress import PipelineProgress
 from headrace.sources.source_clock import SourceClock
@@ -253,7 +253,7 @@ def test_these_epochs_move_the_clock_as_the_reference_does(name: str) -> None:
     check({"splits": SPLITS, "controls": CONTROLS, "long lags": LONG_LAGS, "ahead": AHEAD}[name])
 
 
-def land(store: MemoryStore, epoch: Epoch, number: int) -> list[LandedFile]:
+def land(store: MemoryStore, epoch: Epoch, number: int) -> list[SourceSplit]:
     def written(record: Record) -> Record:
         times = {name: render(record[name]) for name in ("at", "until") if record.get(name) is not None}
         return {**record, **times}
@@ -262,5 +262,5 @@ def land(store: MemoryStore, epoch: Epoch, number: int) -> list[LandedFile]:
     for part, records in enumerate(epoch.files):
         text = "".join(json.dumps(written(record)) + "\n" for record in records)
         info = store.write(f"landing/{number}-{part}.jsonl", text.encode())
-        found.append(LandedFile(info.path, info.size, info.etag))
+        found.append(SourceSplit(info.path, info.size, info.etag))
     return found

@@ -12,7 +12,8 @@ import pytest
 
 from headrace import Pipeline
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import coalesce, col, concat, lit
+from headrace.model.expressions.expr import col, lit
+from headrace.model.expressions.functions import coalesce, concat
 from headrace.pipeline.sources import OnUnreadable
 from headrace.sources.file_planning import VanishedFileError
 from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError

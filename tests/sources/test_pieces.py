@@ -16,12 +16,14 @@ from headrace.distribute.records import Piece
 from headrace.distribute.tasks.plan import LEAST_OF_A_FILE, MOST_OF_A_SHARE, Share, shares
 from headrace.model.expressions.data_types import DataType
 from headrace.pipeline.sources import OWN, OnUnreadable
-from headrace.sources.file_planning import LandedFile
+from headrace.sources.connector import SourceSplit
 from headrace.sources.formats.errors import UnreadableFileError
 from headrace.sources.formats.reader import read_file
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.formats.spans import Span
+from headrace.sources.landing import Landing
 from headrace.sources.required_columns import Required
+from headrace_snapshots.store.memory import MemoryStore
 from tests.process.clicks import CLICKS
 from tests.sources.landed import NOW, Landed, pipeline
 
@@ -98,8 +100,8 @@ SIZES = st.lists(
 
 @given(SIZES, st.integers(1, 5))
 def test_shares_hold_every_piece_once_in_the_order_of_arrival(sizes: list[int], number: int) -> None:
-    files = [LandedFile(f"landing/{place:03}", size, "e") for place, size in enumerate(sizes)]
-    found = shares(CLICKS, {OWN: files}, number)
+    files = [SourceSplit(f"landing/{place:03}", size, "e") for place, size in enumerate(sizes)]
+    found = shares(CLICKS, Landing(CLICKS, MemoryStore()), {OWN: files}, number)
     total = sum(sizes)
     assert 1 <= len(found) <= max(number, total // MOST_OF_A_SHARE)
     left: list[Piece] = [piece for share in found for piece in share]

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from headrace import FileSource
 from headrace.model.expressions.data_types import DataType
+from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.file_planning import (
     ChangedFileError,
-    LandedFile,
-    Offsets,
     VanishedFileError,
     advance,
     discover,
@@ -36,7 +35,7 @@ def land(store: ObjectStore, *names: str) -> None:
         store.write(f"landing/{name}", name.encode())
 
 
-def names(files: list[LandedFile]) -> list[str]:
+def names(files: list[SourceSplit]) -> list[str]:
     return [file.path.removeprefix("landing/") for file in files]
 
 
@@ -148,10 +147,19 @@ def test_hidden_names_other_folders_and_other_suffixes_are_left_out() -> None:
 
 
 def test_offsets_survive_json() -> None:
-    offsets = advance(Offsets(), [LandedFile("landing/ü [1]", 3, "e1"), LandedFile("landing/b", 0, "")], look_back=1)
+    offsets = advance(Offsets(), [SourceSplit("landing/ü [1]", 3, "e1"), SourceSplit("landing/b", 0, "")], look_back=1)
     stored = json.loads(json.dumps(offsets.to_json()))
-    assert stored == {"mark": "landing/b", "recent": 1, "files": 2, "bytes": 3}
-    assert Offsets.from_json(Fields(stored, "offsets"), offsets.recent) == offsets
+    assert stored == {"offsets": {"mark": "landing/b", "recent": 1, "files": 2, "bytes": 3}}
+    assert Offsets.from_json(Fields(stored, "input"), offsets.recent) == offsets
+
+
+@pytest.mark.parametrize("mark", ["some text", '{"a":{"b":[1,2]},"c":"d"}'])
+def test_a_position_of_another_kind_says_of_which(mark: str) -> None:
+    offsets = Offsets(mark, (), 2, 3, "tables", 4)
+    stored = json.loads(json.dumps(offsets.to_json()))
+    at = json.loads(mark) if mark.startswith("{") else mark
+    assert stored["position"] == {"kind": "tables", "format": 4, "at": at}
+    assert Offsets.from_json(Fields(stored, "input")) == offsets
 
 
 def test_a_source_is_under_the_root_or_elsewhere(tmp_path: Path) -> None:
@@ -164,7 +172,7 @@ def test_a_source_is_under_the_root_or_elsewhere(tmp_path: Path) -> None:
 
 @given(sizes=st.lists(st.integers(0, 50)), max_files=st.integers(1, 5), max_bytes=st.integers(1, 60))
 def test_batches_are_bounded_and_lose_nothing(sizes: list[int], max_files: int, max_bytes: int) -> None:
-    files = [LandedFile(f"{n:04}", size, "") for n, size in enumerate(sizes)]
+    files = [SourceSplit(f"{n:04}", size, "") for n, size in enumerate(sizes)]
     rest, batches = files, []
     while rest:
         batches.append(next_batch(rest, max_files, max_bytes))

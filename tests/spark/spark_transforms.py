@@ -31,3 +31,7 @@ def failing(rows: DataFrame) -> DataFrame:
 
 def nothing(rows: DataFrame) -> None:
     del rows
+
+
+def tags(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("word", f.explode("tags"))

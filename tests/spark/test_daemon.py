@@ -1,6 +1,7 @@
 """Workers are forked from a daemon that has imported what tasks need."""
 
 import gc
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -40,3 +41,14 @@ def test_workers_share_what_the_daemon_has(spark: SparkSession) -> None:
 
     found = spark.range(0, 1, 1, 1).mapInArrow(frozen, "objects long").collect()
     assert found[0]["objects"] > 50_000
+
+
+def test_plain_jobs_and_those_of_sql_have_one_daemon(spark: SparkSession) -> None:
+    """The plain job that every session begins with starts it beside the rest."""
+
+    def parents(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"pid": [os.getppid()]})
+
+    plain = spark.sparkContext.parallelize([0], 1).map(lambda _: os.getppid()).collect()
+    assert plain == [row["pid"] for row in spark.range(0, 1, 1, 1).mapInArrow(parents, "pid long").collect()]

@@ -21,6 +21,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, FILES, land, truth
 from tests.process.test_local import current
+from tests.process.test_outputs_below import GRAPH
 
 pytestmark = pytest.mark.spark
 
@@ -107,6 +108,27 @@ def test_between_all_levels_of_tasks_only_blobs_cross(spark: SparkSession, tmp_p
         assert plan.exchanged == [BLOBS, BLOBS, BLOBS]
         # no row is looked at between the tasks: neither joined nor grouped nor sorted
         assert set(plan.operators) - {"MapInArrow", "Exchange"} <= {"Project", "Range", "WholeStageCodegen (1)"}
+
+
+def test_an_epoch_is_one_job_for_each_step_from_outputs_to_those_that_read_them(
+    spark: SparkSession, tmp_path: Path, plans: list[Plan]
+) -> None:
+    """However many outputs there are, and however many an output unites: GRAPH has five, in three steps."""
+    land(tmp_path, 0, 2)
+    assert run(tmp_path, spark, "outputs", GRAPH) == 2 * 3
+    assert [len(plan.exchanged) for plan in plans] == [2, 1, 1] * 2, "daily has two aggregations, in the first job"
+    assert {*(kind for plan in plans for kind in map(str, plan.exchanged))} == {str(BLOBS)}
+
+
+def test_each_output_has_tasks_of_its_own_in_the_steps_of_an_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    """One part of keys each while there is little state: as many tasks as outputs, not as outputs times cores."""
+    land(tmp_path, 0, 1)
+    assert run(tmp_path, spark, "tasks", GRAPH) == 3
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in sorted(tracker.getJobIdsForGroup("tasks"))]
+    stages = [[tracker.getStageInfo(stage) for stage in sorted(job.stageIds)] for job in jobs if job is not None]
+    tasks = [[stage.numTasks for stage in of_job if stage is not None] for of_job in stages]
+    assert tasks == [[1, 3, 1], [1, 1], [2, 1]], "shares of files; hourly, visits, daily; its second aggregation; ..."
 
 
 def test_layers_merge_in_jobs_beside_the_epochs(

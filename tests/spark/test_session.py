@@ -1,13 +1,16 @@
 """The session: its settings, what it listens on, its pools."""
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+import headrace as hr
 from headrace.distribute.spark.application import BACKGROUND_POOL, in_background_pool, tasks_of
 from headrace.distribute.spark.types import SparkSession
+from tests.process.clicks import CLICKS, land
 
 
 @pytest.mark.spark
@@ -42,3 +45,10 @@ def test_jobs_of_the_background_run_in_a_pool_of_their_own(spark: SparkSession) 
     thread.join()
     assert (seen, results) == ([BACKGROUND_POOL], [5])
     assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None
+
+
+@pytest.mark.spark
+def test_a_run_leaves_an_application_that_was_there_before(spark: SparkSession, tmp_path: Path) -> None:
+    land(tmp_path, 0, 1)
+    assert hr.open(tmp_path.as_uri(), create=True)[CLICKS].run(executor="spark").epochs == (0,)
+    assert spark.range(5).count() == 5

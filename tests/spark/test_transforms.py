@@ -16,11 +16,13 @@ from headrace import (
     FileSource,
     FixedWindows,
     GlobalWindows,
+    Output,
     Pipeline,
     SparkFunction,
     col,
     count,
     discarding,
+    field,
     retracting,
 )
 from headrace.distribute.spark.functions import SparkFunctionError
@@ -88,6 +90,26 @@ def test_a_flat_map_counts_words_and_loses_no_dead_letter(spark: SparkSession, t
 
 
 @pytest.mark.spark
+def test_a_list_in_an_object_is_exploded(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {"tags": field("about.tags", list[str]), "at": field("_at", datetime)}
+    source = FileSource("landing", "json", columns, transform=replace(WORDS, name=f"{MODULE}:tags"))
+    tagged = build(source.transform, source=source, how=discarding(), when=AfterWatermark())
+    at = {"_at": "2026-01-01T00:00:01Z"}
+    lines = [{"about": {"tags": tags}, **at} for tags in (["a", "b"], ["a", None], [], None)]
+    land(tmp_path, 0, *map(json.dumps, [*lines, {"about": {"tags": ["a", 1]}, **at}, {"about": 3, **at}]))
+    land(tmp_path, 1, json.dumps({"about": {"tags": ["z"]}, "_at": "2026-01-01T01:00:00Z"}))
+    run(spark, tagged, tmp_path)
+    rows = read(tagged, tmp_path.as_uri(), "current", "main").to_pylist()
+    assert sorted((row["word"], row["n"]) for row in rows) == [("a", 2), ("b", 1)]
+    rejected = read(tagged, tmp_path.as_uri(), "rejected", "main").to_pylist()
+    assert sorted(row["reason"] for row in rejected) == [
+        "column tags (about.tags): about is not an object",
+        "column tags (about.tags): not a list of string",
+        "key is null: word",
+    ]
+
+
+@pytest.mark.spark
 def test_what_comes_out_otherwise_every_time_is_kept_as_it_came_out_first(spark: SparkSession, tmp_path: Path) -> None:
     returns = {"word": STRING, "mark": STRING, "at": DataType.TIMESTAMP}
     marked = SparkFunction(f"{MODULE}:marked", returns, deterministic=False)
@@ -128,6 +150,46 @@ def test_panes_go_through_a_function_and_are_withdrawn_from_what_it_gave(spark: 
         "once": (["be", "to"], 3),
         "again": (["be", "to"], 3),
     }
+
+
+@pytest.mark.spark
+def test_panes_of_several_outputs_go_through_functions_side_by_side(spark: SparkSession, tmp_path: Path) -> None:
+    """As they do in pipelines with a chain of aggregations alone."""
+    counted: dict[str, Any] = {"key": "word", "what": {"n": count()}, "where": FixedWindows("10s")}
+    counted |= {"when": EARLY_AND_LATE, "how": retracting()}
+    totals: dict[str, Any] = {"key": "word", "what": {"n": col("n").sum()}, "where": FixedWindows("20s"), "when": None}
+    returns = {"word": STRING, "n": DataType.INT, "times": STRING}
+    behind = Aggregation(
+        key="times",
+        where=GlobalWindows(),
+        when=EARLY_AND_LATE,
+        how=retracting(),
+        what={"words": col("word").collect(), "total": col("n").sum()},
+        transform=SparkFunction(f"{MODULE}:doubled", returns, deterministic=True),
+    )
+    source = FileSource("landing", "json", {"word": STRING, "at": DataType.TIMESTAMP}).event_time("at", bound="0s")
+    outputs = {
+        "below": Output(of="plain", **totals, how=retracting(), then=(behind,)),  # the third job, and the second
+        "words": Output(**counted, then=(behind,)),
+        "plain": Output(**counted),
+        "last": Output(of=("words", "below"), key="times", what={"total": col("total").sum()}, where=GlobalWindows(),
+                       when=EARLY_AND_LATE, how=retracting()),
+    }  # fmt: skip
+    whole = Pipeline("whole", source, outputs=outputs)
+    words = Pipeline("words", source, **counted, then=(behind,))
+    below = Pipeline("below", source, **counted, then=(Aggregation(**totals, how=retracting()), behind))
+    for second, word in enumerate(("a", "b", "a", None)):
+        land(tmp_path, second, *[json.dumps({"word": word, "at": f"2026-01-01T00:00:{8 * second:02}Z"})] * 2)
+    for made in (whole, words, below):
+        run(spark, made, tmp_path)
+
+    def panes(made: Pipeline, output: str = "") -> list[str]:
+        return sorted(map(str, read(made, tmp_path.as_uri(), "panes", "main", output).to_pylist()))
+
+    assert len(panes(words)) > 6
+    assert (panes(whole, "words"), panes(whole, "below")) == (panes(words), panes(below))
+    last = read(whole, tmp_path.as_uri(), "current", "main", "last").to_pylist()
+    assert {row["times"]: row["total"] for row in last} == {"once": 12, "again": 12}
 
 
 @pytest.mark.spark

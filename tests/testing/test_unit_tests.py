@@ -468,3 +468,30 @@ def test_the_shipped_pipelines_pass_their_tests(executor: Any) -> None:
     assert {tested.verdict for tested in done} == {Verdict.PASSED}, done
     files = {Path(tested.file).stem for tested in done}
     assert files >= {file.stem for file in SHIPPED.glob("[!_]*.py")}
+
+
+def test_columns_of_results_and_rows_that_having_withholds(folder: Path) -> None:
+    text = PIPELINE.replace(
+        '"worst": col("delay").max()}', '"worst": col("delay").max(), "each": col("worst") / col("flights")}'
+    )
+    (folder / "delays.py").write_text(text.replace("union=", 'having=col("each") > 4,\n    union='))
+    file = written(
+        folder,
+        """
+        tests:
+          - name: withheld, then shown, then withdrawn
+            given:
+              - rows: [{origin: NO, at: 13:05, delay: 4}, {origin: NO, at: 13:06}, {origin: NO, at: 13:07}]
+                expect:
+                  panes: []
+              - rows: [{origin: NO, at: 13:08, delay: 60}, {origin: NO, at: 13:09}, {origin: NO, at: 13:10}]
+                expect:
+                  panes: [{origin: NO, window: [13:00, 14:00], each: 10.0, pane_index: 1}]
+              - rows: [{origin: NO, at: 13:11}, {origin: NO, at: 13:12}, {origin: NO, at: 13:13}]
+                expect:
+                  current: [{origin: NO, window: [13:00, 14:00], flights: 9, worst: 60}]
+        """,
+    )
+    (test,) = read_tests(file)
+    assert test.failures() == []
+    assert test.failures("reference") == []

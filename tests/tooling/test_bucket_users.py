@@ -14,6 +14,7 @@ from minio.error import S3Error
 
 from scripts import minio_server
 from scripts.minio_server import Server
+from tests.minio_bucket import need_minio
 from tests.tooling.test_compose import DOCKER
 
 pytestmark = pytest.mark.s3
@@ -34,11 +35,7 @@ def make_bucket(server: Server, **variables: str) -> "subprocess.CompletedProces
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A MinIO on which the service has run twice, as after a second start."""
-    if minio_server.find() is None:
-        message = "there is no MinIO server: run `make minio`, or put minio on PATH"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+    need_minio()
     server = minio_server.start(tmp_path_factory.mktemp("bucket") / "minio")
     try:
         for said in ("made bucket headrace", "bucket headrace is there"):

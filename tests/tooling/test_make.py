@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import LONGEST_FIRST
+from tests.schedule import LONGEST_FIRST
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = ["bash", "dirname", "sed", "head"]

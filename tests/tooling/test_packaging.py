@@ -138,12 +138,33 @@ def test_a_new_pipeline_runs_without_extras(installed: Installed) -> None:
     }
 
 
+TOPIC = """
+import headrace as hr
+
+clicks = hr.Pipeline(
+    "clicks",
+    hr.kafka("clicks", {"user": str}, connection="events").arrival_time(),
+    key="user",
+    what={"clicks": hr.count()},
+    where=hr.FixedWindows("1h"),
+    executor="local",
+)
+"""
+
+
 def test_each_extra_that_is_missing_is_named_with_the_command(installed: Installed, tmp_path: Path) -> None:
     root = (installed.folder / "shop/data").as_uri()
     expecting = tmp_path / "shop.py"
     text = (installed.folder / "shop" / "shop.py").read_text()
     expects = 'expectations=[hr.expect("column_values_to_not_be_null", column="orders")],\n    description='
     expecting.write_text(text.replace("description=", expects))
+    delivering = tmp_path / "delivering.py"
+    sinks = {"postgres": "postgresql://x:y@127.0.0.1:1/z", "delta": "file:///x", "iceberg": "sqlite:///x"}
+    called = ", ".join(f'hr.{kind}("shop.sales", connection="{kind}", name="{kind}")' for kind in sinks)
+    delivering.write_text(text.replace("description=", f"sinks=[{called}],\n    description="))
+    connections = {f"HEADRACE_CONN_{kind.upper()}": uri for kind, uri in sinks.items()}
+    streaming = tmp_path / "streaming.py"
+    streaming.write_text(TOPIC)
     in_python = tmp_path / "test_shop.py"
     in_python.write_text("def test_nothing():\n    pass\n")
     keys = {"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
@@ -152,6 +173,11 @@ def test_each_extra_that_is_missing_is_named_with_the_command(installed: Install
         "quality": installed.refused("run", str(expecting), "--root", root, "--executor", "local"),
         "s3": installed.refused("log", "shop/shop.py", "--root", "s3://bucket/root", **keys),
         "plots": installed.refused("plot", "shop/shop.py", "--root", root, "--out", "lateness.png"),
+        **{
+            kind: installed.refused("deliver", str(delivering), "--root", root, "--sink", kind, **connections)
+            for kind in sinks
+        },
+        "kafka": installed.refused("run", str(streaming), "--root", root, HEADRACE_CONN_EVENTS="kafka://127.0.0.1:1"),
         "test": installed.refused("test", str(in_python)),
         "airflow": airflow_error(installed),
     }

@@ -6,7 +6,7 @@ main alone: a branch is computed again, or compared, and nobody waits for it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import Final
@@ -21,6 +21,7 @@ from headrace.read.snapshots.progress import StoredProgress
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.refs import MAIN
 
 _LOOKED_AT: Final = 100
@@ -28,49 +29,51 @@ _LOOKED_AT: Final = 100
 
 
 def check_limits(
-    pipeline: Pipeline, catalog: Catalog, branch: str, unpublished: UnpublishedRange | None, now: Callable[[], datetime]
-) -> tuple[LimitFinding, ...]:
-    """What a run on ``branch`` shows beside each limit; of records only if something is ``unpublished``.
+    pipeline: Pipeline,
+    catalog: Catalog,
+    branch: str,
+    unpublished: Mapping[str, UnpublishedRange | None],
+    now: Callable[[], datetime],
+) -> dict[str, tuple[LimitFinding, ...]]:
+    """What a run on ``branch`` shows beside each limit, by output; of records only if something is ``unpublished``.
 
     ``now`` is asked for ages alone: a replay has no wall clock. Raises BrokenObjectError, MissingSnapshotError, and
     what listing the landing prefix raises.
     """
-    if pipeline.limits is None:
-        return ()
-    shares = [] if unpublished is None else _shares(pipeline, catalog, unpublished)
-    ages = [*_ages(pipeline, catalog, instant(now()))] if branch == MAIN else []
-    return (*shares, *ages)
+    ages = tuple(_ages(pipeline, catalog, now)) if branch == MAIN and pipeline.limits is not None else ()
+    limits = {output: alone.limits for output, alone in pipeline.by_output.items()}
+    return {
+        output: (*_shares(limits[output], seen_catalog(catalog, output), epochs), *ages)
+        for output, epochs in unpublished.items()
+    }
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-def _shares(pipeline: Pipeline, catalog: Catalog, unpublished: UnpublishedRange) -> list[LimitFinding]:
-    assert pipeline.limits is not None
-    by_output = [_of_output(pipeline.limits, catalog, unpublished, output) for output in pipeline.by_output]
-    return [max(same, key=lambda finding: finding.observed or 0.0) for same in zip(*by_output, strict=True)]
-
-
-def _of_output(limits: Limits, catalog: Catalog, unpublished: UnpublishedRange, output: str) -> list[LimitFinding]:
-    """What became of records in an ``output``, beside each limit."""
-    counts = counts_of(catalog, unpublished, output)
-    findings = share_findings(limits, counts, output=output)
+def _shares(limits: Limits | None, catalog: Catalog, unpublished: UnpublishedRange | None) -> list[LimitFinding]:
+    """What became of records, beside each limit."""
+    if limits is None or unpublished is None:
+        return []
+    counts = counts_of(catalog, unpublished)
+    findings = share_findings(limits, counts)
     if all(finding.severity is None for finding in findings):
         return findings
-    released = [*released_again(catalog, unpublished, output)]
+    released = [*released_again(catalog, unpublished)]
     if not released:
         return findings
     for epochs in released:
         counts.subtract(epochs.counts)
     left = Counter({name: max(0, count) for name, count in counts.items()})
-    return share_findings(limits, left, [epochs.entry for epochs in released], output=output)
+    return share_findings(limits, left, [epochs.entry for epochs in released])
 
 
 # --- ages -------------------------------------------------------------------------------------------------------------
 
 
-def _ages(pipeline: Pipeline, catalog: Catalog, now: Instant) -> Iterator[LimitFinding]:
+def _ages(pipeline: Pipeline, catalog: Catalog, clock: Callable[[], datetime]) -> Iterator[LimitFinding]:
     assert pipeline.limits is not None
+    now = instant(clock())
     head = catalog.head().refs.get(MAIN)
     manifest = None if head is None else catalog.manifest(head)
     if (limit := pipeline.limits.watermark_age) is not None:

@@ -1,7 +1,7 @@
 """What was found beside each limit of a pipeline: pure values, kept with the audit and in the result of the run."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from headrace.model.time import (
@@ -84,19 +84,14 @@ _COUNTS: Final = {"rejected": "rejected", "late": "late_dropped"}
 """What an epoch calls the count that a limit is about."""
 
 
-def share_findings(
-    limits: Limits, counts: Mapping[str, int], released: Iterable[int] = (), *, output: str = ""
-) -> list[LimitFinding]:
-    """What ``counts`` of epochs together say beside the limits of records. ``output``: whose counts they are, where
-    outputs have names.
-    """
-    records, of = counts.get("records", 0), f" in output {output}" if output else ""
-    findings = [
+def share_findings(limits: Limits, counts: Mapping[str, int], released: Iterable[int] = ()) -> list[LimitFinding]:
+    """What ``counts`` of epochs together say beside the limits of records."""
+    records = counts.get("records", 0)
+    return [
         _share_finding(name, limit, counts.get(_COUNTS[name], 0), records, tuple(released))
         for name, limit in limits.given()
         if name in _COUNTS
     ]
-    return [replace(finding, said=f"{finding.said}{of}") for finding in findings]
 
 
 def _share_finding(name: str, limit: Limit[Any], count: int, records: int, released: tuple[int, ...]) -> LimitFinding:

@@ -1,6 +1,6 @@
 """What an audit is about: the snapshots that readers have not seen, and the files that their epochs wrote."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,8 +8,10 @@ from headrace.pipeline.expectations import ExpectationView
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import news_since, output_names, parked_in
 from headrace_snapshots.format.table_names import UNNAMED
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.output_catalog import seen_catalog
+from headrace_snapshots.refs import MAIN, PUBLISHED, published_ref
 
 if TYPE_CHECKING:
     from headrace.kernel.renamed_columns import Names
@@ -33,12 +35,35 @@ def unpublished_range(catalog: Catalog, branch: str) -> UnpublishedRange | None:
     Of main, all beyond ``published``; of another branch, all beyond what it and ``published`` have in common, which was
     audited when it was published.
     """
+    return _unpublished(catalog, branch, catalog.head().refs, PUBLISHED)
+
+
+def unpublished_ranges(catalog: Catalog, branch: str, outputs: Iterable[str]) -> dict[str, UnpublishedRange | None]:
+    """``unpublished_range`` of each of the ``outputs``, as the catalog has all of them now."""
     refs = catalog.head().refs
-    head, published = refs.get(branch), refs.get(PUBLISHED)
+    return {
+        output: _unpublished(seen_catalog(catalog, output), branch, refs, published_ref(output)) for output in outputs
+    }
+
+
+def _unpublished(catalog: Catalog, branch: str, refs: Mapping[str, str], published_by: str) -> UnpublishedRange | None:
+    head, published = refs.get(branch), refs.get(published_by)
     if head is None:
         return None
     after = published if branch == MAIN else last_published(catalog, head, published)
     return None if after == head else UnpublishedRange(after, head)
+
+
+def going_on(catalog: Catalog, branch: str, outputs: Iterable[str]) -> list[str]:
+    """The ``outputs`` that the head of ``branch`` has and that are not parked there: what others have is not new. All
+    where it has no snapshot.
+    """
+    head = catalog.head().refs.get(branch)
+    if head is None:
+        return [*outputs]
+    manifest = catalog.manifest(head)
+    there = {*output_names(manifest)} - {*parked_in(manifest)}
+    return [output for output in outputs if output in there]
 
 
 def last_published(catalog: Catalog, head: str, published: str | None) -> str | None:
@@ -65,8 +90,11 @@ class AuditedFiles:
 
 
 def audited_files(catalog: Catalog, published: str | None, head: Manifest) -> AuditedFiles:
-    """What an audit of (``published``, ``head``] may look at."""
-    since = -1 if published is None else catalog.manifest(published).epoch
+    """What an audit of (``published``, ``head``] may look at. What an output missed while it was parked, and caught up
+    with since, is new to readers though it is of epochs that they have seen; and all of one that was computed again.
+    """
+    before = None if published is None else catalog.manifest(published)
+    since = news_since(before, head, head.schema.get("output", ""))
     records = catalog.files(head.logs[UNNAMED.panes], since_epoch=since)
     panes = [(file, record.epoch) for record in records for file in record.files if isinstance(file, DataFile)]
     layers = [layer for layer in head.tables[UNNAMED.current] if layer.last_epoch > since]

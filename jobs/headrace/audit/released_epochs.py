@@ -16,7 +16,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import InputFile
-from headrace_snapshots.format.output_view import UnknownOutputError, seen_by
+from headrace_snapshots.format.output_view import UnknownOutputError
 from headrace_snapshots.format.table_names import INPUTS
 
 
@@ -31,28 +31,26 @@ class ReleasedEpochs:
     passed: int | None
 
 
-def released_again(catalog: Catalog, unpublished: UnpublishedRange, output: str = "") -> Iterator[ReleasedEpochs]:
-    """The releases that hold and whose files the ``unpublished`` epochs have all read again, with the counts of an
-    ``output``.
-    """
+def released_again(catalog: Catalog, unpublished: UnpublishedRange) -> Iterator[ReleasedEpochs]:
+    """The releases that hold and whose files the ``unpublished`` epochs have all read again."""
     taken: set[tuple[str, str]] = set()
     audited: frozenset[tuple[str, str]] | None = None
     for release in releases_that_hold(catalog):
         released = UnpublishedRange(release.after, release.snapshot)
         # it has expired, or is lost, or had other outputs: nobody knows its records
         with suppress(MissingSnapshotError, BrokenObjectError, UnknownOutputError):
-            counts, files = counts_of(catalog, released, output), _files(catalog, released)
+            counts, files = counts_of(catalog, released), _files(catalog, released)
             audited = _files(catalog, unpublished) if audited is None else audited
             if files and files <= audited - taken:
                 taken |= files
                 yield ReleasedEpochs(release.entry, counts, passed(catalog, released))
 
 
-def counts_of(catalog: Catalog, epochs: UnpublishedRange, output: str = "") -> Counter[str]:
-    """The counts of an ``output`` in ``epochs`` together. Raises UnknownOutputError."""
+def counts_of(catalog: Catalog, epochs: UnpublishedRange) -> Counter[str]:
+    """The counts of ``epochs`` together."""
     counts: Counter[str] = Counter()
     for manifest in catalog.whole_ancestry(epochs.until, until=epochs.after):
-        counts.update(seen_by(manifest, output).counts)
+        counts.update(manifest.counts)
     return counts
 
 

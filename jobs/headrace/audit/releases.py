@@ -16,12 +16,14 @@ from functools import partial
 from typing import Final
 
 from headrace.audit.range import AuditedFiles, audited_files
+from headrace.pipeline.expectations import ExpectationView
 from headrace.read.views.columns import ViewColumns
+from headrace.read.views.row_files import check_files
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.format.output_view import UnknownOutputError, seen_by
+from headrace_snapshots.format.output_view import UnknownOutputError
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.refs import PUBLISHED
 
@@ -102,13 +104,14 @@ def _is_below_all(catalog: Catalog, snapshot: str, heads: Iterable[str | None]) 
         return False
 
 
-def released_panes(catalog: Catalog, columns: ViewColumns, output: str = "") -> Iterator[ReleasedPanes]:
-    """The panes of an ``output`` of each release that holds, if it can still be read and its panes have ``columns``."""
+def released_panes(catalog: Catalog, columns: ViewColumns) -> Iterator[ReleasedPanes]:
+    """The panes of each release that holds, if it can still be read and its panes have ``columns``."""
     for release in releases_that_hold(catalog):
         try:
-            manifest = seen_by(catalog.manifest(release.snapshot), output)
+            manifest = catalog.manifest(release.snapshot)
             files = audited_files(catalog, release.after, manifest)
-        except (MissingSnapshotError, BrokenObjectError, UnknownOutputError):  # nobody knows its rows: it has expired
+            check_files(catalog.store, files.files[ExpectationView.PANES])
+        except (MissingSnapshotError, BrokenObjectError, UnknownOutputError):  # nobody knows its rows any more
             continue
         own = ViewColumns.from_json(manifest.schema)
         if (own.keys, own.values) == (columns.keys, columns.values):

@@ -21,7 +21,6 @@ from headrace.pipeline.expectations import Expectation, ExpectationView
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.views.columns import View as ReadersView
 from headrace.read.views.columns import ViewColumns
-from headrace_snapshots.format.table_names import OutputTables, file_stem
 from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import ObjectStore
 
@@ -48,7 +47,7 @@ def _check(pipeline: Pipeline) -> None:
 
 @dataclass(frozen=True)
 class Audited:
-    """What an audit looks at of an output, and what is expected of it.
+    """What an audit looks at, and what is expected of it.
 
     ``frame`` gives the rows of a view: panes of the range's epochs, and the ``current`` rows that they change, without
     those of released panes, which ``find_released`` finds. ``identity``: the columns by which failing rows are named.
@@ -71,53 +70,51 @@ def run_audit(
     pipeline: str,
     from_snapshot: str | None,
     to_snapshot: str,
-    audited: Mapping[str, Audited],
+    audited: Audited,
     limits: tuple[LimitFinding, ...] = (),
     usual: UsualAudit | None = None,
+    output: str = "",
 ) -> AuditOutcome:
-    """Audit the range (``from_snapshot``, ``to_snapshot``] of ``pipeline``, keep data docs and then the result, and
-    return the outcome. ``audited``: by output. ``limits``: what was found beside the pipeline's limits. ``usual``: what
-    to hold against history, of an output without a name.
+    """Audit the range (``from_snapshot``, ``to_snapshot``] of an ``output`` of ``pipeline``, keep data docs and then
+    the result, and return the outcome. ``limits``: what was found beside the limits. ``usual``: what to hold against
+    history.
 
     A view of which nothing is expected is not asked for. What fails is looked at again without the rows that a person
     has released. A failed expectation is an outcome, no error.
     Raises PipelineError or ExpectationNotEvaluatedError (then nothing is kept).
     """
-    docs = f"{audit_folder(pipeline, from_snapshot, to_snapshot)}/docs"
-    audits = [_OutputAudit.of(store, docs, output, own, usual) for output, own in audited.items()]
-    findings = tuple(finding for audit in audits for finding in audit.findings)
-    beside_history = {view: findings for audit in audits for view, findings in audit.beside_history.items()}
-    compared = None if usual is None else usual.outcome(beside_history)
+    docs = f"{audit_folder(pipeline, from_snapshot, to_snapshot, output)}/docs"
+    looked_at = _LookedAt.of(store, docs, audited, usual)
+    compared = None if usual is None else usual.outcome(looked_at.beside_history)
     outcome = AuditOutcome(
         pipeline=pipeline,
         from_snapshot=from_snapshot,
         to_snapshot=to_snapshot,
-        success=succeeds(findings, limits, compared),
-        findings=findings,
+        success=succeeds(looked_at.findings, limits, compared),
+        findings=looked_at.findings,
         finished_at=render(instant(datetime.now(UTC))),
-        rows={view: rows for audit in audits for view, rows in audit.rows.items()},
+        rows=looked_at.rows,
         limits=limits,
         usual=compared,
+        output=output,
     )
     if usual is not None and compared is not None:
-        usual.keep(store, pipeline, compared)
+        usual.keep(store, pipeline, compared, output)
     write_audit(store, outcome)
     return outcome
 
 
 @dataclass(frozen=True)
-class _OutputAudit:
-    """What was found of one output: by its expectations, beside history; ``rows`` of each view that was looked at."""
+class _LookedAt:
+    """What was found: by expectations, beside history; ``rows`` of each view that was looked at."""
 
     findings: tuple[Finding, ...]
     beside_history: Mapping[ExpectationView, ViewFindings]
     rows: Mapping[str, int]
 
     @classmethod
-    def of(
-        cls, store: ObjectStore, docs: str, output: str, audited: Audited, usual: UsualAudit | None
-    ) -> "_OutputAudit":
-        """Audits an ``output``, and keeps pages of what was found in the folder ``docs``."""
+    def of(cls, store: ObjectStore, docs: str, audited: Audited, usual: UsualAudit | None) -> "_LookedAt":
+        """Audits each view, and keeps pages of what was found in the folder ``docs``."""
         by_view: dict[ExpectationView, tuple[Finding, ...]] = {}
         beside_history: dict[ExpectationView, ViewFindings] = {}
         rows: dict[str, int] = {}
@@ -126,22 +123,20 @@ class _OutputAudit:
             checked = usual if usual is not None and view in usual.views else None
             if not expected and checked is None:
                 continue
-            name = OutputTables(output).named(view)
             with _held(audited.frame(view, ())) as looked_at:
-                rows[name] = looked_at.count()
+                rows[view] = looked_at.count()
                 if checked is not None:
-                    beside_history[view] = checked.look_at(view, looked_at, rows[name], audited.identity)
+                    beside_history[view] = checked.look_at(view, looked_at, rows[view], audited.identity)
                 if expected:
                     from headrace.audit.gx_runner import evaluate
 
                     report = evaluate(view, expected, looked_at, audited.identity)
             if checked is not None:
                 with_all_rows = beside_history[view]
-                beside_history[view] = _usual_without_released(view, checked, with_all_rows, rows[name], audited)
+                beside_history[view] = _usual_without_released(view, checked, with_all_rows, rows[view], audited)
             if expected:
-                left = _without_released(view, report.findings, rows[name], audited)
-                by_view[view] = tuple(replace(finding, output=output) for finding in left)
-                store.write(f"{docs}/{file_stem(name)}.html", report.page)
+                by_view[view] = _without_released(view, report.findings, rows[view], audited)
+                store.write(f"{docs}/{view}.html", report.page)
         return cls(_as_declared(audited.expectations, by_view), beside_history, rows)
 
 

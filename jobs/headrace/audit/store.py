@@ -70,7 +70,6 @@ class Finding:
     ``unexpected_count`` says how many values (of ``element_count``, where that is counted) are not as expected, None
     when it looks at an aggregate. ``failing``: the first rows that are not, by key, window and the columns looked at.
     ``released``: the log entries whose released rows were left out, since with them the expectation failed.
-    ``output``: whose rows they are, where outputs have names.
     """
 
     name: str
@@ -82,7 +81,6 @@ class Finding:
     element_count: int | None = None
     failing: tuple[Row, ...] = ()
     released: tuple[int, ...] = ()
-    output: str = ""
 
     @property
     def expectation(self) -> Expectation:
@@ -103,11 +101,7 @@ class Finding:
             outcome = f"observed {self.observed!r}"
         entries = " and ".join(map(str, self.released))
         apart = f" (without the rows that log entry {entries} released)" if entries else ""
-        return f"{self.expected()}: {outcome}{apart}"
-
-    def expected(self) -> str:
-        """For people: what was expected, and of which output."""
-        return f"{self.expectation.describe()}{f' of {self.output}' if self.output else ''}"
+        return f"{self.expectation.describe()}: {outcome}{apart}"
 
     def lines(self) -> Iterator[str]:
         """For people: whether it holds, and the first rows that are to blame, a line each."""
@@ -120,12 +114,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class AuditOutcome:
-    """The audit of one range. ``findings`` are in the order in which the pipeline declares its expectations, output by
-    output.
+    """The audit of one range of an ``output`` ("": the one without a name). ``findings`` are in the order in which it
+    declares its expectations.
 
-    ``rows`` counts the rows of each view that was audited (``current``, or ``hourly/current`` where outputs have
-    names); a view without expectations is not read. ``limits`` is what was found beside the pipeline's limits, when
-    they were last looked at. ``usual`` is what was found beside earlier versions, None if nothing was looked for.
+    ``rows`` counts the rows of each view that was audited; a view without expectations is not read. ``limits`` is what
+    was found beside the limits, when they were last looked at. ``usual`` is what was found beside earlier versions,
+    None if nothing was looked for.
     """
 
     pipeline: str
@@ -137,11 +131,17 @@ class AuditOutcome:
     rows: Mapping[str, int] = field(default_factory=dict)
     limits: tuple[LimitFinding, ...] = ()
     usual: UsualOutcome | None = None
+    output: str = ""
 
     @property
     def path(self) -> str:
         """Where the audit is kept: the folder of ``result.json`` and ``docs/``, relative to the root."""
-        return audit_folder(self.pipeline, self.from_snapshot, self.to_snapshot)
+        return audit_folder(self.pipeline, self.from_snapshot, self.to_snapshot, self.output)
+
+    @property
+    def subject(self) -> str:
+        """What people call what was audited: ``shop``, or ``shop.hourly``."""
+        return f"{self.pipeline}.{self.output}" if self.output else self.pipeline
 
     @property
     def failed(self) -> tuple[Finding, ...]:
@@ -162,33 +162,34 @@ class AuditOutcome:
         """For people: what was looked at, what each expectation found, and what was found beside history."""
         rows = ", ".join(f"{count:,} rows of {view}" for view, count in self.rows.items())
         nothing = "nothing is expected" if self.usual is None else "of no row"
-        yield f"audit of ({self.from_snapshot or 'the beginning'}, {self.to_snapshot}]: {rows or nothing}"
+        of = f" of output {self.output}" if self.output else ""
+        yield f"audit of ({self.from_snapshot or 'the beginning'}, {self.to_snapshot}]{of}: {rows or nothing}"
         for finding in self.findings:
             yield from finding.lines()
         for compared in () if self.usual is None else self.usual.findings:
             yield from compared.lines()
 
-    def covers(self, expectations: Mapping[str, Iterable[Expectation]], usual: Iterable[UsualCheck] = ()) -> bool:
-        """Whether exactly these expectations, by output, were audited, and these checks against history: no longer so
-        after a person has changed them.
+    def covers(self, expectations: Iterable[Expectation], usual: Iterable[UsualCheck] = ()) -> bool:
+        """Whether exactly these expectations were audited, and these checks against history: no longer so after a
+        person has changed them.
         """
         compared = () if self.usual is None else self.usual.findings
-        return [(finding.output, finding.expectation) for finding in self.findings] == [
-            (output, Expectation(expectation.name, dict(expectation.arguments), expectation.view))
-            for output, of_output in expectations.items()
-            for expectation in of_output
+        return [finding.expectation for finding in self.findings] == [
+            Expectation(expectation.name, dict(expectation.arguments), expectation.view) for expectation in expectations
         ] and [finding.check for finding in compared] == [*usual]
 
 
-def read_audit(store: ObjectStore, pipeline: str, from_snapshot: str | None, to_snapshot: str) -> AuditOutcome | None:
-    """The stored audit of exactly that range, or None. Raises AuditFormatError, AuditDamagedError."""
-    path = f"{audit_folder(pipeline, from_snapshot, to_snapshot)}/result.json"
+def read_audit(
+    store: ObjectStore, pipeline: str, from_snapshot: str | None, to_snapshot: str, output: str = ""
+) -> AuditOutcome | None:
+    """The stored audit of exactly that range of an ``output``, or None. Raises AuditFormatError, AuditDamagedError."""
+    path = f"{audit_folder(pipeline, from_snapshot, to_snapshot, output)}/result.json"
     try:
         data = store.read(path)
     except ObjectNotFoundError:
         return None
     outcome = _from_json(data, pipeline, path)
-    if (outcome.from_snapshot, outcome.to_snapshot) != (from_snapshot, to_snapshot):
+    if (outcome.from_snapshot, outcome.to_snapshot, outcome.output) != (from_snapshot, to_snapshot, output):
         raise AuditDamagedError(f"{path} is the audit of another range: {_ANEW}")
     return outcome
 
@@ -218,12 +219,12 @@ def failing(limits: Iterable[LimitFinding]) -> tuple[LimitFinding, ...]:
     return tuple(finding for finding in limits if finding.severity is Severity.FAIL)
 
 
-def audit_error(outcome: AuditOutcome) -> AuditFailedError:
-    """The error of an audit that failed."""
-    if outcome.failed:
-        return AuditFailedError(failure_message(outcome))
-    kind = UnusualDataError if outcome.unusual else LimitExceededError
-    return kind(failure_message(outcome))
+def audit_error(*outcomes: AuditOutcome) -> AuditFailedError:
+    """The error of audits that failed, of one output or of several: as grave as the gravest."""
+    message = "\n".join(map(failure_message, outcomes))
+    if any(outcome.failed for outcome in outcomes):
+        return AuditFailedError(message)
+    return (UnusualDataError if any(outcome.unusual for outcome in outcomes) else LimitExceededError)(message)
 
 
 def failure_message(outcome: AuditOutcome) -> str:
@@ -243,10 +244,10 @@ def failure_message(outcome: AuditOutcome) -> str:
         what.append(f"{len(outcome.exceeded)} of {len(outcome.limits)} limits are exceeded")
     docs = f" Data docs: {outcome.path}/docs" if outcome.failed else ""
     return (
-        f"pipeline {outcome.pipeline}: {' and '.join(what)} on "
+        f"pipeline {outcome.subject}: {' and '.join(what)} on "
         f"({outcome.from_snapshot or 'the beginning'}, {outcome.to_snapshot}], which stays unpublished:\n{failures}\n"
         "Land a correction and run again; or roll back; or let readers see these rows: "
-        f"`headrace release {outcome.pipeline} {outcome.to_snapshot} --message WHY`.{docs}"
+        f"`headrace release {outcome.subject} {outcome.to_snapshot} --message WHY`.{docs}"
     )
 
 
@@ -273,6 +274,8 @@ def _to_json(outcome: AuditOutcome) -> bytes:
         document["limits"] = [limit.to_json() for limit in outcome.limits]
     if outcome.usual is not None:
         document["usual"] = outcome.usual.to_json()
+    if outcome.output:
+        document["output"] = outcome.output
     return sealed(document)
 
 
@@ -294,13 +297,14 @@ def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
             rows={str(view): rows for view, rows in document["rows"].items()},
             limits=tuple(LimitFinding.from_json(limit) for limit in document.get("limits", ())),
             usual=UsualOutcome.from_json(document["usual"]) if "usual" in document else None,
+            output=document.get("output", ""),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise AuditDamagedError(f"{path} is not what was written ({error!r}): {_ANEW}") from error
 
 
 def _finding_to_json(finding: Finding) -> dict[str, Any]:
-    return {name: value for name, value in asdict(finding).items() if name != "output" or value}
+    return asdict(finding)
 
 
 def _finding(entry: dict[str, Any]) -> Finding:

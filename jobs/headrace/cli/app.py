@@ -94,6 +94,9 @@ ExecutorOption = Annotated[
 ]
 FilesPerEpoch = Annotated[int | None, Option(min=1, help="Files in one epoch, at most.")]
 BytesPerEpoch = Annotated[int | None, Option(min=1, help="Bytes in one epoch, at most.")]
+GiveUpDelivered = Annotated[
+    bool, Option(help="Go also without rows that were handed over to a sink which cannot take them back.")
+]
 
 
 def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:

@@ -54,6 +54,12 @@ def reader_of(pipeline: str, root: str) -> PipelineReader:
     return handle[output] if output else handle
 
 
+def handle_and_output(pipeline: str, root: str) -> tuple[PipelineHandle, str | None]:
+    """A pipeline as ``handle_of`` has it, and the output that is named with it; None: none is."""
+    reference, output = output_named(pipeline)
+    return handle_of(reference, root), output or None
+
+
 def handle_to_run(pipeline: str, root: str, *, create: bool = False) -> PipelineHandle:
     """A pipeline by its definition, under a root that a run may make. Raises UnknownPipelineError and
     WholePipelineError.

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from headrace.describe.pipeline import Section, describe, graph, notes
 from headrace.errors import HeadraceError
@@ -145,11 +145,10 @@ def checked(pipeline: Pipeline, file: Path | None = None, root: str = "") -> Che
 
 def _described(pipeline: Pipeline, file: Path | None, root: str) -> CheckedPipeline:
     backfill = None if pipeline.backfill is None else pipeline.backfill.schedule
-    schedules = {
-        family: str(schedule)
-        for family, schedule in {"process": pipeline.schedule, "backfill": backfill}.items()
-        if schedule is not None
-    }
+    has_sinks = any(alone.sinks for alone in pipeline.by_output.values())
+    regular = {"process": pipeline.schedule, "backfill": backfill, "deliver": _MOVED if has_sinks else None}
+    schedules = {family: str(schedule) for family, schedule in regular.items() if schedule is not None}
+    families = [family for family in DAG_FAMILIES.names() if family != "deliver" or has_sinks]
     retention = None if pipeline.retention is None else pipeline.retention.schedule
     of_all = {} if retention is None else {retention_dag_id(retention, root): str(retention)}
     return CheckedPipeline(
@@ -159,10 +158,13 @@ def _described(pipeline: Pipeline, file: Path | None, root: str) -> CheckedPipel
         pipeline.executor,
         describe(pipeline),
         graph(pipeline),
-        {**{dag_id(pipeline.name, family, root): schedules.get(family) for family in DAG_FAMILIES.names()}, **of_all},
+        {**{dag_id(pipeline.name, family, root): schedules.get(family) for family in families}, **of_all},
         [*_problems(pipeline)],
         [*notes(pipeline)],
     )
+
+
+_MOVED: Final = "whenever what readers see moves"
 
 
 def _problems(pipeline: Pipeline) -> Iterator[str]:

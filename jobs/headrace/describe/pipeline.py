@@ -1,23 +1,36 @@
 """A pipeline in words: its inputs, and of each aggregation what, where, when and how."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 
+from headrace.describe.loops import loop_lines, loop_step
 from headrace.describe.windows import life
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.combiners import render_aggregate
-from headrace.model.expressions.expr import Expr, is_decided, render, walk
+from headrace.model.expressions.expr import Binary, Expr, Literal, render
+from headrace.model.expressions.fields import ColumnType, SourceField
+from headrace.model.expressions.traversal import walk
+from headrace.model.expressions.value_types import in_words
 from headrace.model.time import render_duration
 from headrace.model.triggers.leaves import AfterProcessingTime
 from headrace.model.triggers.words import panes
-from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic, Punctuated, SplitStrategy
+from headrace.model.watermarks import (
+    BoundedOutOfOrderness,
+    FromSource,
+    Ingestion,
+    Monotonic,
+    Punctuated,
+    SplitStrategy,
+)
 from headrace.model.windows import GlobalWindows, SlidingWindows, describe_windows
 from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.checks.trigger_checks import nodes
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import Input
+from headrace.pipeline.sinks import Sink
+from headrace.pipeline.sources import FileSource, Input
+from headrace.pipeline.upstream import upstream_first
 
 _HOW = {
     Accumulation.DISCARDING: "discarding: a pane holds what came since the one before it",
@@ -47,17 +60,39 @@ def describe(pipeline: Pipeline) -> list[Section]:
         parts += _of_output(alone, f" of output {output}" if output else "")
     if pipeline.limits is not None:
         parts.append(Section("limits", [*pipeline.limits.lines()]))
-    if pipeline.usual:
-        parts.append(Section("usual", [check.line() for check in pipeline.usual]))
+    for output, alone in pipeline.by_output.items():
+        if alone.usual:
+            of_output = f" of output {output}" if output else ""
+            parts.append(Section(f"usual{of_output}", [check.line() for check in alone.usual]))
     return parts
 
 
 def _of_output(pipeline: Pipeline, of_output: str) -> Iterator[Section]:
+    if pipeline.upstream:
+        yield Section(f"reads{of_output}", [*_upstream(pipeline)])
+    if pipeline.loop is not None:
+        yield Section(f"loop{of_output}", [*loop_lines(pipeline, pipeline.loop)])
     several = len(pipeline.stages) > 1
     for number, stage in enumerate(pipeline.stages, start=1):
         where = f" of aggregation {number}" if several else ""
         for part in _stage(pipeline, stage, number):
             yield Section(f"{part.heading}{where}{of_output}", part.lines)
+    if pipeline.sinks:
+        yield Section(f"sinks{of_output}", [_sink(sink) for sink in pipeline.sinks])
+
+
+def _sink(sink: Sink) -> str:
+    """A sink's name, kind and connection; of what else it is given what its name does not say."""
+    given = {field.name: getattr(sink, field.name) for field in fields(sink)}
+    for unsaid in ("name", "connection", "package"):
+        given.pop(unsaid, None)
+    arguments = [name if value is True else f"{name} {value}" for name, value in given.items() if _is_news(value, sink)]
+    reached = f", by connection {sink.connection}" if sink.connection else ""
+    return f"{sink.name}: {', '.join([sink.kind, *arguments])}{reached}"
+
+
+def _is_news(value: object, sink: Sink) -> bool:
+    return value is not None and value is not False and value != sink.name
 
 
 MANY_WINDOWS = 1_000
@@ -82,12 +117,15 @@ def notes(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _output_notes(pipeline: Pipeline) -> Iterator[str]:
-    for upper, lower in pairwise(pipeline.stages):
+    above = [(upstream.stage, pipeline.stages[0]) for upstream in pipeline.upstream]
+    for upper, lower in [*above, *pairwise(pipeline.stages)]:
         if _is_of_all_time(upper) and not _is_of_all_time(lower):
             yield (
                 "panes of the global window are dated at the end of time, so windows downstream of it do not end "
                 "before the input does: give them another timestamp (timestamp= of how=)"
             )
+    if pipeline.edges is not None:
+        yield from _of_expressions(pipeline.edges)
     for stage in pipeline.stages:
         yield from _of_stage(stage)
         if stage.aggregation.how.allowed_lateness is None and not isinstance(stage.aggregation.where, GlobalWindows):
@@ -109,14 +147,36 @@ def _of_stage(stage: Stage) -> Iterator[str]:
             f"every record is in {number:,} sliding windows, each with a row of state and panes: is the period as you "
             "mean it?"
         )
-    for purpose, expr in stage.aggregation.expressions():
-        for part in walk(expr):
-            if (always := is_decided(part)) is not None:
-                often = "always" if always else "never"
-                yield f"{render(part)} in {purpose} is {often} true: NaN is above every number"
-    for name, made in stage.aggregation.what.items():
+    yield from _of_expressions(stage)
+    for name, made in stage.aggregation.aggregates.items():
         if made.k is not None and made.k > MANY_VALUES:
             yield f"aggregate {name} keeps up to {made.k:,} values for each key and window: top is for a few"
+
+
+def _of_expressions(stage: Stage) -> Iterator[str]:
+    """Comparisons that no value decides."""
+    for purpose, expr in (*stage.aggregation.expressions(), *stage.aggregation.result_expressions()):
+        for part in walk(expr):
+            if (always := _is_decided(part)) is not None:
+                often = "always" if always else "never"
+                yield f"{render(part)} in {purpose} is {often} true: NaN is above every number"
+
+
+def _is_nan(expr: Expr) -> bool:
+    """Whether ``expr`` is the constant NaN."""
+    return isinstance(expr, Literal) and isinstance(expr.value, float) and expr.value != expr.value
+
+
+def _is_decided(expr: Expr) -> bool | None:
+    """Whether ``expr`` is a comparison with the constant NaN that is TRUE (FALSE) of every value that is not NULL: NaN
+    is above every number. None if values decide.
+    """
+    match expr:
+        case Binary(">", _, constant) | Binary("<", constant, _) if _is_nan(constant):
+            return False
+        case Binary("<=", _, constant) | Binary(">=", constant, _) if _is_nan(constant):
+            return True
+    return None
 
 
 def _is_of_all_time(stage: Stage) -> bool:
@@ -127,7 +187,7 @@ def _is_of_all_time(stage: Stage) -> bool:
 
 def graph(pipeline: Pipeline) -> list[str]:
     """The pipeline as a column of steps, from its inputs to what readers see."""
-    steps = [[f"{given.name}: {given.source.path} ({given.source.format})" for given in pipeline.inputs]]
+    steps = [[f"{given.name}: {_source(given)}" for given in pipeline.inputs]]
     if pipeline.filter is not None:
         steps.append([f"filter {render(pipeline.filter)}"])
     if pipeline.deduplicate is not None:
@@ -135,17 +195,34 @@ def graph(pipeline: Pipeline) -> list[str]:
     if not pipeline.has_names:
         return _drawn([*steps, *_steps(pipeline)])
     lines = _drawn(steps)
-    for output, alone in pipeline.by_output.items():
-        own = pipeline.outputs[output].filter
-        filtered = [] if own is None else [[f"filter {render(own)}"]]
-        first, *others = _drawn([*filtered, *_steps(alone)])
-        lines += ["  │", f"  ├─▶ {output}", f"  │     {first}", *(f"  │     {line}" for line in others)]
+    by_upstream: dict[tuple[str, ...], list[str]] = {}
+    for output in sorted(upstream_first(pipeline.outputs), key=lambda name: bool(pipeline.outputs[name].of)):
+        by_upstream.setdefault(pipeline.outputs[output].of, []).append(output)
+    for upstream, outputs in by_upstream.items():
+        lines += ["", f"panes of {' and '.join(upstream)}"] if upstream else []
+        for output in outputs:
+            own = pipeline.outputs[output].filter
+            filtered = [] if own is None else [[f"filter {render(own)}"]]
+            first, *others = _drawn([*filtered, *_steps(pipeline.by_output[output])])
+            lines += ["  │", f"  ├─▶ {output}", f"  │     {first}", *(f"  │     {line}" for line in others)]
     return lines
+
+
+def _upstream(pipeline: Pipeline) -> Iterator[str]:
+    """What its only output reads of others."""
+    names = [above.output for above in pipeline.upstream]
+    yield f"panes of {' and '.join(names)}"
+    for above in pipeline.upstream:
+        if above.columns:
+            columns = ", ".join(f"{name} = {render(expr)}" for name, expr in above.columns.items())
+            yield f"of {above.output} as: {columns}"
+    which = "the output watermark of" if len(names) == 1 else "the least of the output watermarks of"
+    yield f"watermark: {which} {', '.join(names)}"
 
 
 def _steps(pipeline: Pipeline) -> list[list[str]]:
     """What happens to records that pass the filters of the pipeline's first aggregation."""
-    steps: list[list[str]] = []
+    steps: list[list[str]] = [] if pipeline.loop is None else [[loop_step(pipeline, pipeline.loop)]]
     for number, stage in enumerate(pipeline.stages):
         made = stage.aggregation
         if number and made.transform is not None:
@@ -153,7 +230,10 @@ def _steps(pipeline: Pipeline) -> list[list[str]]:
         if number and made.filter is not None:
             steps.append([f"filter {render(made.filter)}"])
         keys = ", ".join(made.key) or "window alone"
-        steps.append([f"{', '.join(made.what)} per {keys}: {describe_windows(made.where).partition(';')[0]}"])
+        columns = ", ".join((*made.aggregates, *made.results))
+        steps.append([f"{columns} per {keys}: {describe_windows(made.where).partition(';')[0]}"])
+        if made.having is not None:
+            steps.append([f"having {render(made.having)}"])
     steps.append(["panes, current   (beside them: late, rejected)"])
     return steps
 
@@ -165,10 +245,19 @@ def _drawn(steps: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
+def _source(given: Input) -> str:
+    source = given.source
+    return f"{source.path} ({source.format})" if isinstance(source, FileSource) else f"{source.place} ({source.kind})"
+
+
 def _input(given: Input) -> Iterator[str]:
     source, event_time = given.source, given.event_time
-    yield f"{source.format} files under {source.path}, read in the order of their names"
-    yield f"columns: {', '.join(f'{name} {kind}' for name, kind in source.schema.items())}"
+    yield f"{source}, read in the order of their names" if isinstance(source, FileSource) else str(source)
+    if not source.is_durable:
+        yield "landed first: each run writes what is new to the folder of the pipeline, and reads it from there"
+    yield f"columns: {', '.join(_source_column(*column) for column in source.schema.items())}"
+    if source.changelog is not None:
+        yield f"changes: {source.changelog.in_words}"
     if source.transform is not None:
         yield f"through Spark code {source.transform.name}, to {_columns(source.transform.returns)}"
     if given.columns:
@@ -188,6 +277,10 @@ def _input(given: Input) -> Iterator[str]:
         yield f"an epoch with more than {source.max_rejected:,} dead letters fails"
 
 
+def _source_column(name: str, column: ColumnType | SourceField) -> str:
+    return f"{name} {column if isinstance(column, SourceField) else in_words(column)}"
+
+
 def _watermark(event_time: EventTime) -> str:
     match event_time.watermark:
         case Ingestion():
@@ -198,6 +291,8 @@ def _watermark(event_time: EventTime) -> str:
             return "the latest event time"
         case Punctuated(asserted=asserted):
             return f"as records assert it by {render(asserted)}"
+        case FromSource():
+            return "as the source knows it"
     return f"by a strategy of your own: {event_time.watermark!r}"
 
 
@@ -209,14 +304,25 @@ def _idle(event_time: EventTime) -> str | None:
 
 def _stage(pipeline: Pipeline, stage: Stage, number: int) -> Iterator[Section]:
     made = stage.aggregation
-    what = [f"{name} = {render_aggregate(aggregate)}" for name, aggregate in made.what.items()]
+    what = [f"{name} = {render_aggregate(aggregate)}" for name, aggregate in made.aggregates.items()]
+    what += [f"{name} = {render(expr)}, of each row of these" for name, expr in made.results.items()]
     if made.filter is not None:
         what.append(f"of what passes {render(made.filter)}")
+    if made.having is not None:
+        what.append(f"only rows leave of which {render(made.having)} is true{_withdrawn(stage)}")
     yield Section("what", [*what, f"per {_keys(made.key)}"])
-    watermarks = [given.event_time.watermark for given in pipeline.inputs] if number == 1 else []
+    reads_records = number == 1 and not pipeline.upstream
+    watermarks = [given.event_time.watermark for given in pipeline.inputs] if reads_records else []
     yield Section("where", [describe_windows(made.where), *life(made.where, made.how, watermarks)])
     yield Section("when", panes(stage.when))
     yield Section("how", [*_how(made.how)])
+
+
+def _withdrawn(stage: Stage) -> str:
+    """What becomes of a row that fulfilled ``having`` and does not any more."""
+    if stage.aggregation.how.accumulation is Accumulation.DISCARDING:
+        return ""
+    return "" if stage.fires_once else "; one that no longer is so is withdrawn"
 
 
 def _keys(key: Mapping[str, Expr]) -> str:

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from headrace.errors import FixConfigError
 from headrace.kernel.delta import Accounting, Disposition
 from headrace.kernel.step import Counts
 from headrace.model.triggers import Signal
 from headrace.sources.landing import ByInput, counted
 from headrace.sources.progress import PipelineProgress
 from headrace.state.datafiles.epoch_files import Written
+from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.table_names import REJECTED, UNNAMED, OutputTables
 
 
@@ -25,14 +27,35 @@ Attempts = Callable[[int], Attempt]
 
 
 @dataclass(frozen=True)
+class Again:
+    """An epoch that is computed again for some ``outputs``, which were parked when it was computed for the others.
+    ``ids``: the layers that were remembered before it, ``told`` those after it. ``letters``: its dead letters; what no
+    output could take, those that were ``asked`` then must not take now.
+    """
+
+    outputs: frozenset[str]
+    ids: tuple[Layer, ...] = ()
+    told: tuple[Layer, ...] = ()
+    letters: tuple[DataFile, ...] = ()
+    asked: frozenset[str] = frozenset()
+
+
+class DivergedError(FixConfigError):
+    """An epoch that is computed again takes other records than it did when it was recorded."""
+
+    code = "config.output_diverged"
+
+
+@dataclass(frozen=True)
 class StageOutcome:
-    """What an epoch did to a stage: what became of the elements that came to it, and of its windows (None: none was
-    looked at); how many rows of state it changed.
+    """What an epoch did to a stage: what became of the elements that came to it, which may be panes, and of its windows
+    (None: none was looked at); how many rows of state it changed.
     """
 
     accounting: Accounting
     counts: Counts | None
     changed: int
+    takes_panes: bool = False
 
     @property
     def closed(self) -> int:
@@ -40,8 +63,13 @@ class StageOutcome:
         return 0 if self.counts is None else self.counts.dropped - self.counts.dropped_retractions
 
     @property
+    def late(self) -> int:
+        """Elements whose window was expired: records of either sign, of panes those that are no retraction."""
+        return self.accounting.late + (0 if self.takes_panes else self.accounting.late_retractions)
+
+    @property
     def dropped_retractions(self) -> int:
-        """Retractions whose window was expired or closed (9.1)."""
+        """Retractions, and records that withdraw others, whose window was expired or closed (9.1)."""
         return self.accounting.late_retractions + (0 if self.counts is None else self.counts.dropped_retractions)
 
 
@@ -50,7 +78,7 @@ class ComputedEpoch:
     """One epoch, computed: what it read, where it has come, what it found, of the ``chains`` by output and stage.
     ``written``: its files, which are stored already. ``signals`` are those that it received. ``acknowledged``: the
     levels (of the engine's) all of whose tasks have stored their part. ``wait_for_merges``: no epoch may come after it
-    soon, so its commit waits for what is being merged beside it.
+    soon, so its commit waits for what is being merged beside it. ``parked`` outputs are as they were.
     """
 
     attempt: Attempt
@@ -63,6 +91,7 @@ class ComputedEpoch:
     signals: tuple[Signal, ...] = ()
     acknowledged: frozenset[int] = frozenset()
     wait_for_merges: bool = True
+    parked: tuple[str, ...] = ()
 
     @property
     def stages(self) -> tuple[StageOutcome, ...]:
@@ -73,18 +102,33 @@ class ComputedEpoch:
     @property
     def counts(self) -> dict[str, int]:
         """Rows by what became of them: records at the source, drops at any stage, panes of the last one. Where outputs
-        have names each has its own (``hourly/panes``). Beside them is what was read; each dead letter once; and what
-        outputs dropped and gave, added up.
+        have names each has its own (``hourly/panes``); ``records`` of one that reads others are their panes. Beside
+        them is what was read; each dead letter once; and what outputs dropped and gave, added up.
         """
         own = {output: _counts(self.files, stages) for output, stages in self.chains.items()}
         if [*own] == [UNNAMED.output]:
             return own[UNNAMED.output]
-        first, *_ = own.values()
+        of_records = (own[output] for output, stages in self.chains.items() if not stages[0].takes_panes)
+        first = next(of_records, next(iter(own.values())))
         summed = {name: sum(counts[name] for counts in own.values()) for name in SUMMED}
         letters = sum(file.rows for file in self.written.logs[REJECTED])
         summed |= {"rejected": letters - summed["rejected_panes"]}
+        own |= {output: dict.fromkeys(first, 0) for output in self.parked}
         named = {OutputTables(output).named(name): n for output, counts in own.items() for name, n in counts.items()}
         return {**{name: first[name] for name in READ}, **summed, **named}
+
+
+def counts_with(epoch: ComputedEpoch, past: Sequence[ComputedEpoch]) -> dict[str, int]:
+    """The counts of ``epoch`` with those of ``past`` epochs that its commit brings, which were computed again for some
+    outputs. What was read counts again for these outputs alone.
+    """
+    counts = epoch.counts
+    for again in past:
+        own = again.counts
+        names = {name for output in again.chains for name in own if name.startswith(OutputTables(output).named(""))}
+        for name in {*names, *SUMMED, "rejected"}:
+            counts[name] += own[name]
+    return counts
 
 
 READ = ("input_files", "input_bytes", "records")
@@ -110,20 +154,23 @@ def _counts(files: ByInput, stages: Sequence[StageOutcome]) -> dict[str, int]:
     fates = stages[0].accounting.rows
     last = stages[-1].counts or Counts()
     panes = {f"panes_{name}": getattr(last, name) for name in ("early", "on_time", "late")}
+    of_records = [stage for stage in stages if not stage.takes_panes]
+    of_panes = [stage for stage in stages if stage.takes_panes]
+    late_withdrawals = sum(stage.accounting.late_retractions for stage in of_records)  # which are late records
     return {
         "input_files": counted(files),
         "input_bytes": sum(file.size for landed in files.values() for file in landed),
         "records": sum(fates.values()),
         "accepted": fates.get(Disposition.ACCEPTED, 0),
-        "rejected": fates.get(Disposition.REJECTED, 0),
+        "rejected": sum(stage.accounting.rows.get(Disposition.REJECTED, 0) for stage in of_records),
         "filtered": fates.get(Disposition.FILTERED, 0),
         "in_no_window": fates.get(Disposition.NOWHERE, 0),
         "duplicates": fates.get(Disposition.DUPLICATE, 0),
-        "late_dropped": stages[0].accounting.late + fates.get(Disposition.FORGOTTEN, 0),
-        "late_panes_dropped": sum(stage.accounting.late for stage in stages[1:]),
-        "rejected_panes": sum(stage.accounting.rows.get(Disposition.REJECTED, 0) for stage in stages[1:]),
+        "late_dropped": sum(stage.late for stage in of_records) + fates.get(Disposition.FORGOTTEN, 0),
+        "late_panes_dropped": sum(stage.late for stage in of_panes),
+        "rejected_panes": sum(stage.accounting.rows.get(Disposition.REJECTED, 0) for stage in of_panes),
         "closed_dropped": sum(stage.closed for stage in stages),
-        "retractions_dropped": sum(stage.dropped_retractions for stage in stages),
+        "retractions_dropped": sum(stage.dropped_retractions for stage in stages) - late_withdrawals,
         "panes": sum(panes.values()),
         **panes,
         "retractions": last.retractions,

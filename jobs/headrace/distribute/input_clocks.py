@@ -7,8 +7,7 @@ from headrace.distribute.watermark_inputs import InputObservations
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources import source_clock as sources
-from headrace.sources.file_planning import advance
-from headrace.sources.landing import ByInput
+from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import InputProgress, WatermarkHold
 from headrace.sources.source_clock import SourceClock, slowest_of
 
@@ -58,12 +57,12 @@ def source_clocks(pipeline: Pipeline, inputs: Mapping[str, InputProgress]) -> di
 
 
 def inputs_after(
-    pipeline: Pipeline, inputs: Mapping[str, InputProgress], files: ByInput, clocks: WatermarkUpdate
+    landing: Landing, inputs: Mapping[str, InputProgress], files: ByInput, clocks: WatermarkUpdate
 ) -> dict[str, InputProgress]:
     """How far ``inputs`` have come after an epoch that read ``files`` and moved their clocks."""
     progress = {}
-    for input_ in pipeline.inputs:
-        name, clock = input_.name, clocks.inputs[input_.name]
-        offsets = advance(inputs[name].offsets, files.get(name, ()), input_.source.look_back)
+    for name in landing.enumerators:
+        clock = clocks.inputs[name]
+        offsets = landing.after(name, inputs[name].offsets, files.get(name, ()))
         progress[name] = InputProgress(offsets, clock.splits, clock.watermark, clock.percentiles)
     return progress

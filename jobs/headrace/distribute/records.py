@@ -10,24 +10,25 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.errors import HeadraceError
 from headrace.kernel.elements import Columns
 from headrace.kernel.grouping import Ints, valid
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.types import ARROW_TYPES
+from headrace.kernel.types import arrow_type
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Input, OnUnreadable
 from headrace.program import columns as c
-from headrace.sources.file_planning import LandedFile
+from headrace.sources.changelogs.changes import as_changes
+from headrace.sources.connector import SourceSplit
 from headrace.sources.formats.errors import DividedFileError, UnreadableFileError
-from headrace.sources.formats.reader import is_divisible, read_file
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.formats.spans import WHOLE_FILE, Span
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.newest_event_time import newest_handed_on
 from headrace.sources.progress import later_of
 from headrace.sources.required_columns import required_by
-from headrace.sources.validation import JudgedRecords, judged
+from headrace.sources.validation import NOT_APART, Apart, JudgedRecords, judged
 
 MOST_OF_A_FILE = 2**30
 """How many bytes one piece of a file has at most."""
@@ -38,7 +39,7 @@ class Piece:
     """A file of an input, or the part of it that ``span`` says."""
 
     input: str
-    file: LandedFile
+    file: SourceSplit
     span: Span = WHOLE_FILE
 
 
@@ -57,6 +58,10 @@ class Records(Protocol):
     @property
     def chains(self) -> tuple[Mapping[str, pa.Array], ...]:
         """What it gives of them for each chain."""
+
+    @property
+    def errors(self) -> Mapping[int, HeadraceError]:
+        """Why some chains, by number, cannot take them."""
 
     @property
     def lacks(self) -> Lacks:
@@ -105,6 +110,11 @@ class FileRecords:
     def chains(self) -> tuple[Columns, ...]:
         """Judged for each chain."""
         return self.judged.chains
+
+    @property
+    def errors(self) -> Mapping[int, HeadraceError]:
+        """Why some chains, by number, cannot take them."""
+        return self.judged.errors
 
     @property
     def lacks(self) -> Lacks:
@@ -183,9 +193,11 @@ def read_records(
     landing: Landing,
     pieces: Sequence[Piece],
     processing_time: Instant,
+    *,
+    apart: Apart = NOT_APART,
 ) -> ReadShare:
-    """The records of ``pieces``, judged for the first ``stages`` of chains. Of an input that goes through a user's own
-    code only those that do not parse. Raises UnreadableFileError where a source says FAIL.
+    """The records of ``pieces``, judged for the first ``stages`` of chains, some of them ``apart``. Of an input that
+    goes through a user's own code only those that do not parse. Raises UnreadableFileError where a source says FAIL.
     """
     inputs = {input_.name: input_ for input_ in pipeline.inputs}
     read: list[ReadFile] = []
@@ -199,20 +211,23 @@ def read_records(
             file = replace(file, records=_unparsed(file.records, input_))
         read.append(file)  # if it is empty, too: whoever says where a record is from says the number of its piece
         if len(file) or (file.records is not None and file.records.lacks is not None):
-            parts.append(_judged(pipeline, stages, input_, file, processing_time))
+            parts.append(_judged(pipeline, stages, input_, file, processing_time, apart=apart))
     if not parts:
         return ReadShare(None, handed_on)
     return ReadShare(FileRecords(tuple(read), _joined(parts)), handed_on)
 
 
 def _joined(parts: Sequence[JudgedRecords]) -> JudgedRecords:
-    """``parts``, one below the other. Chains have columns in common, which are joined once."""
+    """``parts``, one below the other, of each chain the columns that all have. Chains have columns in common, which are
+    joined once.
+    """
     if len(parts) == 1:
         return parts[0]
     known: dict[tuple[int, ...], pa.Array] = {}
 
     def joined(parts_of_chain: Sequence[Columns]) -> Columns:
-        columns = {name: [part[name] for part in parts_of_chain] for name in parts_of_chain[0]}
+        names = [name for name in parts_of_chain[0] if all(name in part for part in parts_of_chain)]
+        columns = {name: [part[name] for part in parts_of_chain] for name in names}
         places = {name: tuple(map(id, arrays)) for name, arrays in columns.items()}
         for name, place in places.items():
             if place not in known:
@@ -221,7 +236,8 @@ def _joined(parts: Sequence[JudgedRecords]) -> JudgedRecords:
 
     chains = tuple(joined(parts_of_chain) for parts_of_chain in zip(*(part.chains for part in parts), strict=True))
     common = chains[0] if len(chains) == 1 else joined([part.common for part in parts])
-    return JudgedRecords(common, chains)
+    errors = {number: error for part in reversed(parts) for number, error in part.errors.items()}
+    return JudgedRecords(common, chains, errors)
 
 
 def input_named(pipeline: Pipeline, name: str) -> Input:
@@ -229,9 +245,9 @@ def input_named(pipeline: Pipeline, name: str) -> Input:
     return next(input_ for input_ in pipeline.inputs if input_.name == name)
 
 
-def divided(pipeline: Pipeline, piece: Piece, of: int) -> list[Piece]:
+def divided(landing: Landing, piece: Piece, of: int) -> list[Piece]:
     """A file in so many pieces, or more if it is very large, where it can be read in pieces."""
-    if not is_divisible(input_named(pipeline, piece.input).source, piece.file.path):
+    if not landing.readers[piece.input].is_divisible(piece.file):
         return [piece]
     of = max(of, 1 + piece.file.size // MOST_OF_A_FILE)
     return [replace(piece, span=Span(number, number + 1, of)) for number in range(of)]
@@ -242,34 +258,39 @@ def read_one(pipeline: Pipeline, landing: Landing, input_: Input, piece: Piece) 
     DividedFileError for a piece of a file that cannot be read.
     """
     path = piece.file.path
-    content = landing.content(input_.name, piece.file)
     try:
-        scanned = read_file(content, input_.source, required_by(pipeline, input_), path, piece.span)
+        scanned = landing.readers[input_.name].read(piece.file, piece.span, required_by(pipeline, input_))
     except UnreadableFileError as error:
         if input_.source.on_unreadable is OnUnreadable.FAIL:
             raise
         if not piece.span.is_whole:  # others may be sound, and the file is one dead letter or none
             raise DividedFileError(path, error.reason) from error
         return ReadFile(input_.name, path, unreadable=error.reason)
-    return ReadFile(input_.name, path, scanned, is_whole=piece.span.is_whole)
+    return ReadFile(input_.name, path, as_changes(input_.source, scanned), is_whole=piece.span.is_whole)
 
 
 def _unparsed(records: Scanned, input_: Input) -> Scanned:
     rows = np.flatnonzero(valid(records.unparsed))
-    columns = {name: pa.nulls(len(rows), ARROW_TYPES[kind]) for name, kind in input_.source.columns.items()}
+    columns = {name: pa.nulls(len(rows), arrow_type(kind)) for name, kind in input_.source.columns.items()}
     reasons = records.unparsed.take(pa.array(rows))
     return Scanned(columns, reasons, records.position[rows], lambda chosen: records.raw(rows[chosen]), records.lacks)
 
 
 def _judged(
-    pipeline: Pipeline, stages: Sequence[CompiledStage], input_: Input, file: ReadFile, processing_time: Instant
+    pipeline: Pipeline,
+    stages: Sequence[CompiledStage],
+    input_: Input,
+    file: ReadFile,
+    processing_time: Instant,
+    *,
+    apart: Apart,
 ) -> JudgedRecords:
     if file.records is not None:
-        return judged(pipeline, stages, input_, file.records, processing_time)
+        return judged(pipeline, stages, input_, file.records, processing_time, apart=apart)
     unreadable = Scanned(
-        columns={name: pa.nulls(1, ARROW_TYPES[kind]) for name, kind in input_.source.columns.items()},
+        columns={name: pa.nulls(1, arrow_type(kind)) for name, kind in input_.source.columns.items()},
         unparsed=pa.array([f"file: {file.unreadable}"]),
         position=np.zeros(1, np.int64),
         raw=lambda _: pa.nulls(1, pa.binary()),
     )
-    return judged(pipeline, stages, input_, unreadable, processing_time)
+    return judged(pipeline, stages, input_, unreadable, processing_time, apart=apart)

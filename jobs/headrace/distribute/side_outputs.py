@@ -1,22 +1,27 @@
 """What an epoch drops, as tables that can be read: late records, and dead letters."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headrace.distribute.records import Records
 from headrace.kernel.delta import Disposition
 from headrace.kernel.elements import Columns, takes_part
 from headrace.kernel.grouping import Ints, valid
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.step import timestamps
-from headrace.kernel.types import TIMESTAMP
+from headrace.kernel.types import TIMESTAMP, timestamps
 from headrace.kernel.windows.assignment import Assigned
 from headrace.program import columns as c
 from headrace.sources.formats.json_text import as_json
+from headrace.state.datafiles.files import stored
+from headrace_snapshots.datafiles import verify
+from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.table_names import UNNAMED
+from headrace_snapshots.store import ObjectStore
 
 
 def late_rows(
@@ -37,13 +42,26 @@ def late_rows(
     no_window = np.zeros(len(forgotten), np.int64)
     windows = [pa.array(np.concatenate([ends, no_window])[order], mask=~has_window) for ends in (start, end)]
     origins = records.of(dropped[order])
-    columns = {name: judged[name].take(indices) for name in stage.keys}
+    columns = {name: judged[name].take(indices) for name in stage.record_keys}
     columns["event_time"] = judged[c.EVENT_TIME].take(indices).cast(TIMESTAMP)
     columns["window_start"], columns["window_end"] = (timestamps(granules) for granules in windows)
-    columns["reason"] = pc.if_else(pa.array(has_window), "window expired", "id beyond its horizon")
+    columns["reason"] = _why_late(judged, indices, pa.array(has_window))
     columns |= {"input": origins["input"], "file": origins["file"], "raw": _text(origins["raw"])[0]}
     columns["epoch"] = pa.repeat(pa.scalar(epoch, pa.int64()), len(order))
     return pa.RecordBatch.from_pydict(columns)
+
+
+WINDOW_EXPIRED, BEYOND_HORIZON = "window expired", "id beyond its horizon"
+OF_WITHDRAWAL = "withdrawal: "
+"""What begins the reason why a record was late that would have withdrawn a row."""
+
+
+def _why_late(judged: Columns, rows: pa.Array, has_window: pa.Array) -> pa.Array:
+    reasons = pc.if_else(has_window, WINDOW_EXPIRED, BEYOND_HORIZON)
+    if c.SIGN not in judged:
+        return reasons
+    withdraws = pc.less(judged[c.SIGN].take(rows), 0)
+    return pc.binary_join_element_wise(pc.if_else(withdraws, OF_WITHDRAWAL, ""), reasons, "")
 
 
 def _forgotten(judged: Columns) -> Ints:
@@ -53,45 +71,55 @@ def _forgotten(judged: Columns) -> Ints:
     return np.flatnonzero(forgotten.to_numpy(zero_copy_only=False) & takes_part(judged))
 
 
-def rejected_rows(records: Records, epoch: int, outputs: Sequence[str]) -> pa.RecordBatch | None:
-    """The dead letters: ``input``, ``file``, ``position``, ``reason``, ``raw``, ``raw_bytes``, ``epoch``.
+def rejected_rows(
+    records: Records,
+    epoch: int,
+    *,
+    output: str | None,
+    judged: Columns | None = None,
+    by_none: NDArray[np.bool_] | None = None,
+) -> pa.RecordBatch | None:
+    """The dead letters that nobody can take: ``input``, ``file``, ``position``, ``reason``, ``raw``, ``raw_bytes``,
+    ``epoch``; with what is ``judged`` for one ``output`` those that others can take and it cannot. ``by_none``: those
+    that nobody can take, where that is not what is judged now. None if all is well.
 
     ``position`` and ``raw`` are NULL for a file that cannot be read at all. ``raw_bytes`` are those of a record that is
-    no text; ``raw`` has U+FFFD in place of some then. Where ``outputs`` have names, ``output`` is the one that cannot
-    take the record, NULL if none can.
+    no text; ``raw`` has U+FFFD in place of some then. Where outputs have names, the column ``output`` says which, NULL:
+    nobody can take the record.
     """
-    by_none = records.is_rejected
-    is_named = [*outputs] != [UNNAMED.output]
-    nobody = None if is_named else UNNAMED.output
-    by_output = [_rejected_by(nobody, records, records.columns[c.REJECT], np.flatnonzero(by_none), epoch)]
-    if not is_named:
-        return by_output[0]
-    for output, judged in zip(outputs, records.chains, strict=True):
-        dead = np.flatnonzero(valid(judged[c.REJECT]) & ~by_none)
-        by_output.append(_rejected_by(output, records, judged[c.REJECT], dead, epoch))
-    rows = [batch for batch in by_output if batch is not None]
-    return None if not rows else rows[0] if len(rows) == 1 else pa.concat_batches(rows)
-
-
-def _rejected_by(
-    output: str | None, records: Records, reasons: pa.Array, rows: Ints, epoch: int
-) -> pa.RecordBatch | None:
+    by_none = records.is_rejected if by_none is None else by_none
+    reasons = records.columns[c.REJECT] if judged is None else judged[c.REJECT]
+    rows = np.flatnonzero(by_none if judged is None else valid(reasons) & ~by_none)
     if not len(rows):
         return None
     return _dead_letters(records.of(rows), reasons.take(pa.array(rows)), epoch, output)
 
 
+def dead_letters_of_none(store: ObjectStore, files: Iterable[DataFile]) -> dict[tuple[str, str], list[int | None]]:
+    """The positions of the dead letters in ``files`` that nobody could take, by input and file; None is a whole file.
+    Raises BrokenObjectError.
+    """
+    places: defaultdict[tuple[str, str], list[int | None]] = defaultdict(list)
+    for file in files:
+        rows = stored(verify(store, file))
+        if "output" in rows.column_names:  # else it is from before outputs had names
+            rows = rows.filter(rows["output"].is_null())
+        for row in rows.select(["input", "file", "position"]).to_pylist():
+            places[row["input"], row["file"]].append(row["position"])
+    return places
+
+
 def dead_panes(
     stage: CompiledStage,
-    above: int,
+    above: str,
     panes: Mapping[str, pa.Array],
     judged: Mapping[str, pa.Array],
     epoch: int,
     *,
     output: str,
 ) -> pa.RecordBatch | None:
-    """The ``panes`` of aggregation ``above`` of an ``output`` that ``stage`` cannot take (``judged`` says why); None if
-    it takes all.
+    """The ``panes`` of what is ``above`` ("aggregation 1") that ``stage`` of an ``output`` cannot take (``judged`` says
+    why); None if it takes all.
     """
     reasons = judged[c.REJECT]
     dead = np.flatnonzero(valid(reasons))
@@ -104,13 +132,13 @@ def dead_panes(
     return _rejected_panes(above, reasons.take(pa.array(dead)), as_json(shown, dead), epoch, output)
 
 
-def _rejected_panes(above: int, reasons: pa.Array, raw: pa.Array, epoch: int, output: str) -> pa.RecordBatch:
-    """Panes of aggregation ``above`` that the next one cannot take, as ``rejected_rows`` gives them. They have no
+def _rejected_panes(above: str, reasons: pa.Array, raw: pa.Array, epoch: int, output: str) -> pa.RecordBatch:
+    """Panes of what is ``above`` that the stage below it cannot take, as ``rejected_rows`` gives them. They have no
     file.
     """
     length = len(reasons)
     places = {
-        "input": pa.repeat(pa.scalar(f"aggregation {above}"), length),
+        "input": pa.repeat(pa.scalar(above), length),
         "file": pa.nulls(length, pa.string()),
         "position": pa.nulls(length, pa.int64()),
         "raw": raw,

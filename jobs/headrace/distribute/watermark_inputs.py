@@ -41,6 +41,18 @@ class InputObservations:
     lags: Mapping[int, int] = field(default_factory=dict)
     lacks: Lacks = field(default_factory=dict)
 
+    def and_known(self, marks: Mapping[str, Mapping[str, Instant]]) -> "InputObservations":
+        """The same beside what sources know of parts of inputs: a mark of each, by input."""
+        if not marks:
+            return self
+        facts = {name: dict(splits) for name, splits in self.facts.items()}
+        for name, parts in marks.items():
+            splits = facts.setdefault(name, {})
+            for part, mark in parts.items():
+                known = SplitFacts(mark)
+                splits[part] = _joined(splits[part], known) if part in splits else known
+        return replace(self, facts=facts)
+
     @property
     def lacking(self) -> tuple[Lacking, ...]:
         """Columns that no record of some file has, with the first such file in the order of names."""

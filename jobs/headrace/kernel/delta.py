@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from operator import is_
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from headrace.kernel.aggregates import KEPT_AT, AccumulatorPart, Elements, KeptPart
 from headrace.kernel.elements import Columns
+from headrace.kernel.expressions.string_bytes import Words
 from headrace.kernel.group_folds import extreme, fold
 from headrace.kernel.grouping import Ints, to_lists, valid
 from headrace.kernel.keys import grouped, hashes
@@ -94,6 +96,7 @@ def aggregate(
     output_watermark: Instant = MIN_INSTANT,
     *,
     place: int = 0,
+    hashed: "KeyHashes | None" = None,
 ) -> AggregatedBundle:
     """Judged rows (``elements``) as the delta of an epoch, under the watermark that the last epoch left. ``place`` is
     that of the first row in the order of arrival: an epoch may be aggregated in shares, whose deltas stand one below
@@ -101,8 +104,9 @@ def aggregate(
 
     The delta has a row for each (key, window), or for each gap-aligned part of a session, in the order of (hash,
     window): ``_h``, keys, ``_ws``, ``_we``, ``_n``, parts of accumulators, ``CompiledStage.carried``. Late is judged by
-    the own window of an element (semantics 3.1a).
+    the own window of an element (semantics 3.1a). ``hashed``: those of keys of the same rows, for other stages.
     """
+    hashed = KeyHashes() if hashed is None else hashed
     fates = _fates(judged)
     placed = _placed(stage, judged, fates)
     windows = placed.windows
@@ -113,10 +117,14 @@ def aggregate(
     if not accepted.any():
         return AggregatedBundle(None, accounting, late)
     if isinstance(placed, InSlices):
-        of_slices = _Bundle(stage, judged, placed.in_one_each(accepted), output_watermark, place).delta()
+        of_slices = _Bundle(
+            stage, judged, placed.in_one_each(accepted), output_watermark, place=place, known=hashed
+        ).delta()
         return AggregatedBundle(in_windows(stage, of_slices, watermark), accounting, late)
     taken = windows if accepted.all() else windows.where(accepted)
-    return AggregatedBundle(_Bundle(stage, judged, taken, output_watermark, place).delta(), accounting, late)
+    return AggregatedBundle(
+        _Bundle(stage, judged, taken, output_watermark, place=place, known=hashed).delta(), accounting, late
+    )
 
 
 def _fates(judged: Columns) -> NDArray[np.int8]:
@@ -185,17 +193,43 @@ def _account(
     )
 
 
+class KeyHashes:
+    """Keys of some rows, and their hashes, which outputs with the same key have in common: each is hashed once."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Sequence[pa.Array], Ints, list[pa.Array], Words]] = []
+
+    def of(self, columns: Sequence[pa.Array], rows: Ints, *, everything: bool) -> tuple[list[pa.Array], Words]:
+        """The keys that ``rows`` have in ``columns``, and their hashes; ``everything``: they are all rows in order."""
+        for known_columns, known_rows, keys, hashed in self._known:
+            is_same = len(known_columns) == len(columns) and all(map(is_, known_columns, columns))
+            if is_same and len(known_rows) == len(rows) and (known_rows == rows).all():
+                return keys, hashed
+        places = None if everything else pa.array(rows)
+        keys = [column if places is None else column.take(places) for column in columns]
+        hashed = hashes(keys, len(rows))
+        self._known.append((columns, rows, keys, hashed))
+        return keys, hashed
+
+
 class _Bundle:
     """Accepted elements in their windows, on the way to a delta."""
 
     def __init__(
-        self, stage: CompiledStage, judged: Columns, windows: Assigned, output_watermark: Instant, place: int
+        self,
+        stage: CompiledStage,
+        judged: Columns,
+        windows: Assigned,
+        output_watermark: Instant,
+        *,
+        place: int,
+        known: KeyHashes,
     ) -> None:
         self.stage, self.windows, self.behind, self.place = stage, windows, output_watermark, place
         everything = len(windows.row) == len(judged[c.EVENT_TIME]) and bool((np.diff(windows.row) == 1).all())
         rows = None if everything else pa.array(windows.row)
-        keys = {name: judged[name] if rows is None else judged[name].take(rows) for name in stage.keys}
-        hashed = hashes(list(keys.values()), len(windows.row))
+        columns, hashed = known.of([judged[name] for name in stage.keys], windows.row, everything=everything)
+        keys = dict(zip(stage.keys, columns, strict=True))
         start, end = windows.start, windows.end
         if isinstance(stage.where, Sessions):
             # elements of one gap-aligned bucket are less than one gap apart, so they are one session already

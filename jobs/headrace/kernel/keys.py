@@ -197,7 +197,7 @@ def _order(hashed: Words, numbers: list[Ints]) -> tuple[Ints, Flags]:
     A row number is packed after what it is ordered by, for numpy sorts numbers several times faster than places.
     """
     bits = np.uint64(len(hashed).bit_length())
-    order = _by_hash(hashed, bits)
+    order = in_order_of_hashes(hashed)
     begins = _changes(hashed[order])
     for column in numbers:
         arranged = column[order]
@@ -229,7 +229,9 @@ def _reordered(order: Ints, arranged: Ints, begins: Flags, falls: Ints, bits: np
     return True
 
 
-def _by_hash(hashed: Words, bits: np.uint64) -> Ints:
+def in_order_of_hashes(hashed: Words) -> Ints:
+    """The rows in ascending order of their hashes, those of one hash in their own."""
+    bits = np.uint64(len(hashed).bit_length())
     rows = np.arange(len(hashed), dtype=np.uint64)
     small = not (hashed >> (np.uint64(64) - bits)).any()
     packed = ((hashed << bits) if small else ((hashed >> bits) << bits)) | rows

@@ -23,7 +23,8 @@ from headrace.kernel.keys import hashes
 from headrace.kernel.types import ARROW_TYPES, TIMESTAMP, arrow_type, own_arrow_type
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Column, Expr, to_json
+from headrace.model.expressions.expr import Column, Expr
+from headrace.model.expressions.identity import to_json
 from headrace.model.expressions.typing import type_of
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.windows import CustomWindows, ShiftedOutputTime, SlidingWindows, WindowFn
@@ -51,9 +52,19 @@ class CompiledStage:
         """Key columns, in order."""
         return list(self.stage.key_types)
 
+    @cached_property
+    def record_keys(self) -> list[str]:
+        """Key columns that users wrote, which are all but what the step of a loop reads."""
+        terms = {term.name for term in self.stage.terms}
+        return [name for name in self.keys if name not in terms]
+
     def hashes_of(self, rows: pa.RecordBatch) -> Words:
         """The hashes of the keys of ``rows``."""
         return hashes([rows.column(name) for name in self.keys], rows.num_rows)
+
+    def record_hashes_of(self, rows: pa.RecordBatch) -> Words:
+        """The hashes of ``rows`` by those columns of the key that users wrote."""
+        return hashes([rows.column(name) for name in self.record_keys], rows.num_rows)
 
     @property
     def how(self) -> How:
@@ -136,7 +147,7 @@ class CompiledStage:
         """Accumulators by aggregate."""
         stage, all_kept = self.stage, self.how.keep_last is not None
         return compile_aggregates(
-            stage.aggregation.what, stage.schema, withdrawable=stage.withdrawable, all_kept=all_kept
+            stage.aggregation.aggregates, stage.schema, withdrawable=stage.withdrawable, all_kept=all_kept
         )
 
     @cached_property
@@ -217,8 +228,13 @@ class CompiledStage:
 
     @property
     def retracting(self) -> bool:
-        """Whether emitted panes are remembered and withdrawn."""
+        """Whether a pane withdraws those that it replaces."""
         return self.how.accumulation is Accumulation.RETRACTING
+
+    @property
+    def remembers(self) -> bool:
+        """Whether emitted panes are remembered, to be withdrawn."""
+        return self.stage.withdraws
 
     @property
     def counts_net(self) -> bool:
@@ -306,7 +322,7 @@ class CompiledStage:
         names |= dict.fromkeys((c.DUE_EVENT, c.DUE_TIME, c.NEW, c.HOLD, c.INDEX, c.NONSPECULATIVE), _LONG)
         names |= {field.name: ARROW_TYPES[field.type] for field in self.trigger.fields}
         names |= {part.name: part.type for part in self.parts}
-        return {**names, c.LIVE: pa.list_(self.pane_type)} if self.retracting else names
+        return {**names, c.LIVE: pa.list_(self.pane_type)} if self.remembers else names
 
     @cached_property
     def state_schema(self) -> pa.Schema:

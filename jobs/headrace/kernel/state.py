@@ -21,7 +21,7 @@ from headrace.kernel.keys import grouped
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import constant_to_json
+from headrace.model.expressions.identity import constant_to_json
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
 
@@ -99,11 +99,13 @@ def rows_of(layer: pa.RecordBatch, wanted: Hashes) -> pa.RecordBatch:
 
 
 def _found_one_by_one(own: Hashes, wanted: Hashes) -> Ints:
-    low = np.searchsorted(own, wanted, "left")
+    low: Ints = np.searchsorted(own, wanted, "left")
     is_there = own[np.minimum(low, len(own) - 1)] == wanted
     low, wanted = low[is_there], wanted[is_there]
     high = low + 1
     more = np.flatnonzero(own[np.minimum(high, len(own) - 1)] == wanted)  # keys with several windows
+    if not len(more):
+        return low
     high[more] = np.searchsorted(own, wanted[more], "right")
     sizes = high - low
     begins = np.cumsum(sizes) - sizes

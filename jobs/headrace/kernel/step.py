@@ -18,10 +18,10 @@ from headrace.kernel.firing.pane_values import beside_live
 from headrace.kernel.grouping import Ints
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import hearing, no_rows, together
-from headrace.kernel.types import TIMESTAMP
+from headrace.kernel.types import timestamps
 from headrace.kernel.windows.matching import Sides
 from headrace.model.panes import Timing
-from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
+from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
@@ -120,12 +120,6 @@ def in_emitted_order(emitted: Sequence[Emitted]) -> Emitted:
         name: pa.concat_arrays([part.elements[name] for part in emitted]).take(order) for name in emitted[0].elements
     }
     return Emitted(elements, {name: values.take(order) for name, values in by.items()})
-
-
-def timestamps(granules: pa.Array) -> pa.Array:
-    """Instants as timestamps, NULL where they are not finite."""
-    finite = pc.and_(pc.greater(granules, int(MIN_INSTANT)), pc.less(granules, int(GLOBAL_WINDOW_END) - 1))
-    return pc.if_else(finite, granules, None).cast(TIMESTAMP)
 
 
 def step(

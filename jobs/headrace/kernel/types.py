@@ -1,10 +1,12 @@
 """Arrow types of the kernel's columns. A TIMESTAMP is microseconds in UTC; users' own objects see an Instant."""
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.decimals import PRECISION, SCALE
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 DATE = pa.date32()
@@ -37,3 +39,9 @@ def own_arrow_type(kind: DataType | ListType) -> pa.DataType:
     if isinstance(kind, ListType):
         return pa.list_(own_arrow_type(kind.item))
     return pa.int64() if kind is DataType.TIMESTAMP else ARROW_TYPES[kind]
+
+
+def timestamps(granules: pa.Array) -> pa.Array:
+    """Instants as timestamps, NULL where they are not finite."""
+    finite = pc.and_(pc.greater(granules, int(MIN_INSTANT)), pc.less(granules, int(GLOBAL_WINDOW_END) - 1))
+    return pc.if_else(finite, granules, None).cast(TIMESTAMP)

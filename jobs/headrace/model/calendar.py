@@ -7,7 +7,7 @@ from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from headrace.model.arguments import Arguments
-from headrace.model.expressions.time_methods import TimeUnit
+from headrace.model.expressions.methods.time import TimeUnit
 from headrace.model.suggestions import keywords
 from headrace.model.time import (
     END_OF_CALENDAR,

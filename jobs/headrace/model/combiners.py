@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Combiner(StrEnum):
-    """The combiners of both executors; ``model.expressions.aggregate_methods`` says what each one means."""
+    """The combiners of both executors; ``model.expressions.methods.aggregates`` says what each one means."""
 
     COUNT = "count"
     SUM = "sum"
@@ -100,15 +100,16 @@ TRAITS: Mapping[Combiner, CombinerTraits] = {
 """All combiners; the word of each in fingerprints and conformance cases is its value."""
 
 
+NAME_IT = 'name it in what=, and write an expression over hr.col("its name") beside it, under a name of its own'
+"""What to write in place of an aggregate in an expression."""
+
+
 def _refused(operator: str) -> Callable[..., NoReturn]:
     """An operator that no aggregate can have: an error that says what to write."""
 
     def refuse(self: "Aggregate", *_: object) -> NoReturn:
         mean = "for a mean write .mean(); otherwise " if operator == "/" else ""
-        raise PipelineError(
-            f"{operator} does not work on an aggregate ({self.describe()}): {mean}name it in what=, and compute with "
-            'hr.col("its name") in a further aggregation (then=), or in the SQL of readers'
-        )
+        raise PipelineError(f"{operator} does not work on an aggregate ({self.describe()}): {mean}{NAME_IT}")
 
     return refuse
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from headrace.model.arguments import Arguments, Length
 from headrace.model.expressions.coercion import Read, read
-from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr, Literal
 from headrace.model.suggestions import keywords
 from headrace.model.time import LONGEST_WINDOW, MIN_INSTANT, NEVER, Duration, Instant
 from headrace.model.vocabulary import REQUIRED, word
@@ -220,6 +221,22 @@ class Punctuated(SplitStrategy):
 
     def mark(self, event_time: Expr) -> Expr:
         return self.asserted
+
+    def lower_bound(self, mark: Instant) -> Instant:
+        return mark
+
+
+@word("from source")
+@dataclass(frozen=True)
+class FromSource(SplitStrategy):
+    """The source knows how far it has come, and records say nothing: of a pipeline that is read (``published``) it is
+    the output watermark, which is never ahead of what may still come.
+    """
+
+    idle_timeout = None
+
+    def mark(self, event_time: Expr) -> Expr:
+        return Literal(None, DataType.TIMESTAMP)
 
     def lower_bound(self, mark: Instant) -> Instant:
         return mark

@@ -108,7 +108,7 @@ class EpochClock:
         """Reads the clocks of ``manifest``. Raises BrokenObjectError."""
         progress = StoredProgress.of(manifest)
         outputs = progress.chain.output_watermarks
-        above = (progress.watermark, *outputs)[max(0, len(outputs) - 1)]
+        above = (progress.watermark_of(progress.chain), *outputs)[max(0, len(outputs) - 1)]
         low, high = progress.min_event_time, progress.max_event_time
         return cls(manifest.epoch, progress.processing_time, above, low, high)
 

@@ -10,7 +10,8 @@ from headrace.model.arguments import Arguments
 from headrace.model.combiners import Aggregate
 from headrace.model.expressions.coercion import Key, expression, key_columns
 from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.expr import Expr, render
+from headrace.model.expressions.result_columns import check_reads, in_order, result_types
 from headrace.model.expressions.typing import output_type, readable_types, type_of
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.panes import WINDOW_END, WINDOW_START
@@ -19,6 +20,7 @@ from headrace.model.triggers import Trigger
 from headrace.model.triggers.reads import inputs
 from headrace.model.windows import WindowFn
 from headrace.pipeline.checks.trigger_checks import nodes
+from headrace.pipeline.loops.step import StepTerm
 from headrace.pipeline.sources import SparkFunction
 
 
@@ -26,6 +28,10 @@ from headrace.pipeline.sources import SparkFunction
 class Aggregation:
     """One grouping: *what* is computed of each ``key``, *where* in event time, *when* in processing time, and *how*
     refinements relate, over rows that pass ``filter``.
+
+    ``what`` names aggregates, and expressions over them: columns of results, which read the key, the aggregates, each
+    other and the window of their row (8.4). Panes have the aggregates first. Only rows of which ``having`` is TRUE
+    leave, to readers and to the aggregation below it; one that no longer is so is withdrawn (9.10).
 
     As one of ``then``, it reads the key, aggregates, ``window_start`` and ``window_end`` of the panes of the one before
     it; their event time is the panes' own timestamp (semantics 7). A pane whose key is NULL there goes to the
@@ -40,11 +46,12 @@ class Aggregation:
     """
 
     key: Mapping[str, Expr]
-    what: Mapping[str, Aggregate]
+    what: Mapping[str, Aggregate | Expr]
     where: WindowFn
     when: Trigger | None
     how: How
     filter: Expr | None
+    having: Expr | None
     transform: SparkFunction | None
     renamed: Mapping[str, str]
 
@@ -53,11 +60,12 @@ class Aggregation:
         self,
         *,
         key: Key = None,
-        what: Mapping[str, Aggregate],
+        what: Mapping[str, Aggregate | Expr],
         where: WindowFn,
         when: Trigger | None = None,
         how: How | None = None,
         filter: Expr | None = None,  # noqa: A002 (the word of the domain)
+        having: Expr | None = None,
         transform: SparkFunction | None = None,
         renamed: Mapping[str, str] | None = None,
         _owner: str = "Aggregation",
@@ -65,17 +73,48 @@ class Aggregation:
         given = Arguments(_owner)
         set_ = object.__setattr__
         set_(self, "key", key_columns(given, "key", key))
-        set_(self, "what", given.mapping("what", what, Aggregate, _WHAT))
+        set_(self, "what", given.mapping("what", what, (Aggregate, Expr), _WHAT))  # type: ignore[arg-type] # one of the two
         set_(self, "where", given.instance("where", where, WindowFn, 'windows such as FixedWindows("1h")'))
         trigger = "a trigger such as AfterWatermark(early=AfterCount(100))"
         set_(self, "when", None if when is None else given.instance("when", when, Trigger, trigger))
         relation = 'retracting("2d"), accumulating(...) or discarding(...)'
         set_(self, "how", retracting() if how is None else given.instance("how", how, How, relation))
         set_(self, "filter", None if filter is None else expression(given, "filter", filter))
+        set_(self, "having", None if having is None else expression(given, "having", having))
         function = 'SparkFunction("module:function", ...)'
         made = None if transform is None else given.instance("transform", transform, SparkFunction, function)
         set_(self, "transform", made)
         set_(self, "renamed", _renamed(given, renamed, {*self.key, *self.what}))
+        self._check_results(given)
+
+    @cached_property
+    def aggregates(self) -> Mapping[str, Aggregate]:
+        """What is computed of elements."""
+        return {name: made for name, made in self.what.items() if isinstance(made, Aggregate)}
+
+    @cached_property
+    def results(self) -> Mapping[str, Expr]:
+        """What is computed of a row of results."""
+        return {name: made for name, made in self.what.items() if isinstance(made, Expr)}
+
+    def _check_results(self, given: Arguments) -> None:
+        if not self.aggregates:
+            raise given.wrong("what", self.what, f"there is no aggregate; write {_WHAT}")
+        columns = [*self.key, *self.aggregates, *self.results, WINDOW_START, WINDOW_END]
+        place = "what"
+        try:
+            in_order(self.results)
+            for argument, expr in self.result_expressions():
+                place = f"{argument}={render(expr)}"
+                check_reads(expr, columns)
+        except PipelineError as error:
+            raise PipelineError(f"{given.owner}({place}): {error}") from None
+
+    def result_expressions(self) -> Iterator[tuple[str, Expr]]:
+        """What is computed of its rows of results, each with the argument that says so."""
+        yield from ((f"what[{name!r}]", expr) for name, expr in self.results.items())
+        if self.having is not None:
+            yield "having", self.having
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         """What is computed of rows that reach it, each with its purpose."""
@@ -83,7 +122,7 @@ class Aggregation:
             yield f"key {name}", expr
         if self.filter is not None:
             yield "the filter", self.filter
-        for name, aggregate in self.what.items():
+        for name, aggregate in self.aggregates.items():
             yield from ((f"aggregate {name}", expr) for expr in aggregate.inputs)
         for node in () if self.when is None else nodes(self.when):
             yield from ((type(node).__name__, expr) for expr in inputs(node))
@@ -105,19 +144,26 @@ def _renamed(given: Arguments, renamed: object, columns: Collection[str]) -> dic
     return renames
 
 
-_WHAT = '{"name": aggregate}, such as {"flights": count(), "worst": col("delay").max()}'
+_WHAT = (
+    '{"name": aggregate}, such as {"flights": count(), "worst": col("delay").max()}, and expressions over them by name'
+)
+
+
+_WINDOW: Schema = {WINDOW_START: DataType.TIMESTAMP, WINDOW_END: DataType.TIMESTAMP}
 
 
 @dataclass(frozen=True)
 class Stage:
     """An aggregation as it runs: its trigger and lateness settled, and the types of the rows that reach it.
 
-    ``withdrawable``: these rows can be withdrawn again.
+    ``withdrawable``: these rows can be withdrawn again. ``terms``: columns of the key that a loop's step reads, where
+    the rows are its edges.
     """
 
     aggregation: Aggregation
     schema: Schema
     withdrawable: bool = False
+    terms: tuple[StepTerm, ...] = ()
 
     @property
     def when(self) -> Trigger:
@@ -134,7 +180,22 @@ class Stage:
             aggregation, when=aggregation.when or self.when.continuation, how=behind(above, aggregation.how)
         )
         schema = self.pane_schema if aggregation.transform is None else aggregation.transform.returns
-        return Stage(settled, schema, above.accumulation is Accumulation.RETRACTING)
+        return Stage(settled, schema, self.withdraws)
+
+    @property
+    def fires_once(self) -> bool:
+        """Whether a window has at most one pane: it waits for its end, and expires there."""
+        return self.when.waits_for_the_end and self.aggregation.how.allowed_lateness == 0
+
+    @property
+    def withdraws(self) -> bool:
+        """Whether its rows can be withdrawn again: where it retracts, and where what replaces a row can be withheld by
+        ``having`` (9.10).
+        """
+        accumulation = self.aggregation.how.accumulation
+        if accumulation is not Accumulation.ACCUMULATING:
+            return accumulation is Accumulation.RETRACTING
+        return self.aggregation.having is not None and not self.fires_once
 
     @cached_property
     def key_types(self) -> Mapping[str, DataType]:
@@ -143,12 +204,20 @@ class Stage:
 
     @cached_property
     def value_types(self) -> Mapping[str, ValueType]:
-        """Aggregate columns and their types, in order."""
-        return {name: output_type(aggregate, self.schema) for name, aggregate in self.aggregation.what.items()}
+        """Aggregates, then columns of results, and their types, in order."""
+        aggregates = {name: output_type(made, self.schema) for name, made in self.aggregation.aggregates.items()}
+        return {**aggregates, **self._result_types}
 
     @cached_property
     def pane_schema(self) -> Schema:
-        """Columns of its panes that the next stage can read."""
-        values = readable_types(self.aggregation.what, self.schema)
-        window = {WINDOW_START: DataType.TIMESTAMP, WINDOW_END: DataType.TIMESTAMP}
-        return {**self.key_types, **values, **window}
+        """Columns of its panes that the next stage, columns of results and ``having`` can read."""
+        values = readable_types(self.aggregation.aggregates, self.schema)
+        return {**self.key_types, **values, **self._result_types, **_WINDOW}
+
+    @cached_property
+    def _result_types(self) -> Schema:
+        results = self.aggregation.results
+        if not results:
+            return {}
+        values = readable_types(self.aggregation.aggregates, self.schema)
+        return result_types(results, {**self.key_types, **values, **_WINDOW})

@@ -30,10 +30,14 @@ from headrace.pipeline.deployment.timetables import Schedule, scheduled
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.executors import SPARK, executor_name
 from headrace.pipeline.expectations import Expectation
+from headrace.pipeline.loops.loop import Loop, element_schema, grouping
+from headrace.pipeline.loops.step import LoopError
 from headrace.pipeline.output import AT_THE_END, Output, check_apart, named_outputs
 from headrace.pipeline.quality.limits import Limits
 from headrace.pipeline.quality.usual import UsualCheck
-from headrace.pipeline.sources import OWN, FileSource, Input, SparkFunction
+from headrace.pipeline.sinks import Sink, named_sinks
+from headrace.pipeline.sources import OWN, Input, Source, SparkFunction
+from headrace.pipeline.upstream import UnitedPanes, Upstream, upstream_first
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
@@ -50,18 +54,22 @@ class Pipeline:
 
     ``key`` is the name of a column, a list of names, expressions by name, or None for one group of all; a record whose
     event time or any key is NULL goes to the dead letter. ``what``, ``where``, ``when`` and ``how`` are the four
-    questions of the model. ``filter`` is applied after the check for NULL; what it removes still moves the watermark.
+    questions of the model; ``what`` can name expressions over aggregates, too, and only rows of results of which
+    ``having`` is TRUE leave (see ``Aggregation``). ``filter`` is applied after the check for NULL; what it removes
+    still moves the watermark.
     ``allow_finishing`` accepts a trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting``
     accumulating panes that feed another aggregation, where a pane and its refinements all count (7.6).
     ``expectations``, ``limits`` and ``usual`` say what must hold before readers see what a run computed; what is
     ``usual`` earlier versions know.
+    ``sinks`` are tables elsewhere that follow what readers see (``headrace deliver``).
     ``schedule`` is a cron expression in UTC, one of Airflow's presets, ``cron(...)`` in a time zone, a timedelta,
     ``on_files(...)`` or ``on_assets(...)``; None: runs are started by hand. ``airflow``: how its DAGs run.
     ``backfill``: what is computed again on a schedule of its own, beside those runs. ``retention``: what of its history
     is kept.
     ``executor`` is where epochs are computed unless a run is asked for another: "spark", "local", or "auto": without
     Spark while there is little to do.
-    ``renamed`` is that of its first aggregation (see ``Aggregation``).
+    ``renamed`` is that of its first aggregation (see ``Aggregation``). With a ``loop`` records are edges, ``key`` names
+    their two ends, and the first aggregation is of the values of vertices (see ``Loop``).
     ``union`` are further inputs, united with ``input`` (12.9). ``deduplicate`` applies to all inputs together, after
     the filter (12.10).
     ``outputs``, by name, are computed of the same records, each with a key, windows and all else of its own (see
@@ -85,13 +93,16 @@ class Pipeline:
     name: str
     input: Input
     key: Mapping[str, Expr]
-    what: Mapping[str, Aggregate]
+    what: Mapping[str, Aggregate | Expr]
     where: WindowFn
-    when: Trigger
+    when: Trigger | None
     how: How
     filter: Expr | None
+    having: Expr | None
     renamed: Mapping[str, str]
+    loop: Loop | None
     first: Aggregation = field(init=False, repr=False, compare=False)
+    _edges: Aggregation | None = field(init=False, repr=False, compare=False)
     deduplicate: Deduplicate | None
     union: tuple[Input, ...]
     outputs: Mapping[str, Output]
@@ -99,6 +110,7 @@ class Pipeline:
     expectations: tuple[Expectation, ...]
     limits: Limits | None
     usual: tuple[UsualCheck, ...]
+    sinks: tuple[Sink, ...]
     description: str
     schedule: Schedule | None
     backfill: Backfill | None
@@ -107,6 +119,7 @@ class Pipeline:
     executor: str
     allow_finishing: bool
     allow_double_counting: bool
+    _upstream: tuple[Upstream, ...] = field(repr=False)
 
     @keywords
     def __init__(
@@ -115,12 +128,14 @@ class Pipeline:
         input: Input,  # noqa: A002 (the word of the domain)
         *,
         key: Key = None,
-        what: Mapping[str, Aggregate] | None = None,
+        what: Mapping[str, Aggregate | Expr] | None = None,
         where: WindowFn | None = None,
-        when: Trigger = AT_THE_END,
+        when: Trigger | None = AT_THE_END,
         how: How | None = None,
         filter: Expr | None = None,  # noqa: A002 (the word of the domain)
+        having: Expr | None = None,
         renamed: Mapping[str, str] | None = None,
+        loop: Loop | None = None,
         deduplicate: Deduplicate | None = None,
         union: Sequence[Input] = (),
         outputs: Mapping[str, Output] | None = None,
@@ -128,6 +143,7 @@ class Pipeline:
         expectations: Sequence[Expectation] = (),
         limits: Limits | None = None,
         usual: Sequence[UsualCheck] = (),
+        sinks: Sequence[Sink] = (),
         description: str = "",
         schedule: Schedule | None = None,
         backfill: Backfill | None = None,
@@ -136,15 +152,17 @@ class Pipeline:
         executor: str = SPARK,
         allow_finishing: bool = False,
         allow_double_counting: bool = False,
+        _upstream: Sequence[Upstream] = (),
     ) -> None:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise Arguments("Pipeline").wrong(
                 "name", name, "write lower case letters, digits and _, at most 63, starting with a letter"
             )
         given = Arguments(f"Pipeline {name}")
-        if when is None:
-            raise given.wrong("when", when, "there is no trigger before it to continue; leave it out for Default()")
         set_ = object.__setattr__
+        set_(self, "_upstream", tuple(_upstream))
+        if when is None and not _upstream:
+            raise given.wrong("when", when, "there is no trigger before it to continue; leave it out for Default()")
         set_(self, "name", name)
         set_(self, "input", _own_input(given, input))
         several = named_outputs(given, outputs)
@@ -152,29 +170,39 @@ class Pipeline:
         if several:
             own: dict[str, object] = {"key": key, "what": what, "where": where, "how": how, "renamed": renamed}
             own |= {"then": then, "expectations": expectations, "when": None if when == AT_THE_END else when}
-            own |= {"usual": usual, "allow_finishing": allow_finishing, "allow_double_counting": allow_double_counting}
+            own |= {
+                "having": having,
+                "loop": loop,
+                "usual": usual,
+                "sinks": sinks,
+                "allow_finishing": allow_finishing,
+                "allow_double_counting": allow_double_counting,
+            }
             check_apart(given, own)
             set_(self, "filter", None if filter is None else expression(given, "filter", filter))
             nothing: dict[str, object] = {"key": {}, "what": {}, "where": None, "when": when, "how": None}
-            nothing |= {"renamed": {}, "first": None}
+            nothing |= {"having": None, "renamed": {}, "loop": None, "first": None, "_edges": None}
             for part, value in nothing.items():
                 set_(self, part, value)
         else:
-            first = Aggregation(
+            first = grouping(
+                given,
+                loop,
                 key=key,
                 what={} if what is None else what,
-                where=where,  # type: ignore[arg-type] # it says what to write
+                where=where,
                 when=when,
                 how=how,
                 filter=filter,
+                having=having,
                 renamed=renamed,
-                _owner=given.owner,
             )
-            set_(self, "first", first)
-            for part in ("key", "what", "where", "when", "how", "filter", "renamed"):
-                set_(self, part, getattr(first, part))
-        ids = 'Deduplicate("id", "1d")'
-        once = None if deduplicate is None else given.instance("deduplicate", deduplicate, Deduplicate, ids)
+            set_(self, "_edges", first.edges)
+            for part, value in first.fields.items():
+                set_(self, part, value)
+        once = None
+        if deduplicate is not None:
+            once = given.instance("deduplicate", deduplicate, Deduplicate, 'Deduplicate("id", "1d")')
         set_(self, "deduplicate", once)
         set_(self, "union", given.several("union", union, Input, 'csv(...).event_time(...).named("weather")'))
         set_(self, "then", given.several("then", then, Aggregation, "Aggregation(...)"))
@@ -182,6 +210,7 @@ class Pipeline:
         most = 'Limits(rejected="1%", newest_file="1h")'
         set_(self, "limits", None if limits is None else given.instance("limits", limits, Limits, most))
         set_(self, "usual", given.several("usual", usual, UsualCheck, "usual_volume(within=2)"))
+        set_(self, "sinks", named_sinks(given, sinks))
         set_(self, "description", given.instance("description", description, str, "text"))
         set_(self, "schedule", scheduled(given, schedule))
         example = 'Backfill("0 3 * * *", last="7d")'
@@ -201,12 +230,26 @@ class Pipeline:
     @cached_property
     def by_output(self) -> "Mapping[str, Pipeline]":
         """The pipeline as each output alone has it, by name; one without names itself, called ""."""
-        return {name: self._alone(name) for name in self.outputs} or {"": self}
+        alone: dict[str, Pipeline] = {}
+        for name in upstream_first(self.outputs):
+            alone[name] = self._alone(name, alone)
+        return {name: alone[name] for name in self.outputs} or {"": self}
 
-    def _alone(self, output: str) -> "Pipeline":
-        """The pipeline with that output alone. Raises PipelineError for a mistake in it."""
+    @property
+    def of_records(self) -> "Mapping[str, Pipeline]":
+        """Outputs of ``by_output`` that read records; the others read panes of outputs."""
+        return {name: alone for name, alone in self.by_output.items() if not alone.upstream}
+
+    @property
+    def upstream(self) -> tuple[Upstream, ...]:
+        """The outputs whose panes its only output reads; none: it reads records."""
+        return self._upstream
+
+    def _alone(self, output: str, above: "Mapping[str, Pipeline]") -> "Pipeline":
+        """The pipeline with that output alone, given those that it reads. Raises PipelineError for a mistake in it."""
         own = self.outputs[output]
-        both = [condition for condition in (self.filter, own.filter) if condition is not None]
+        of_records = [] if own.of else [self.filter]
+        both = [condition for condition in (*of_records, own.filter) if condition is not None]
         try:
             return Pipeline(
                 self.name,
@@ -217,12 +260,16 @@ class Pipeline:
                 when=own.when,
                 how=own.how,
                 filter=reduce(and_, both) if both else None,
+                having=own.having,
                 renamed=own.renamed,
+                loop=own.loop,
                 deduplicate=self.deduplicate,
                 union=self.union,
                 then=own.then,
                 expectations=own.expectations,
-                limits=self.limits,
+                usual=own.usual,
+                sinks=own.sinks,
+                limits=self.limits if own.limits is None else own.limits.over(self.limits),
                 description=own.description or self.description,
                 schedule=self.schedule,
                 retention=self.retention,
@@ -230,9 +277,11 @@ class Pipeline:
                 executor=self.executor,
                 allow_finishing=own.allow_finishing,
                 allow_double_counting=own.allow_double_counting,
+                _upstream=[Upstream(name, above[name], own.columns.get(name, {})) for name in own.of],
             )
         except PipelineError as error:
-            raise PipelineError(f"output {output} of {error}") from None
+            kind = LoopError if isinstance(error, LoopError) else PipelineError
+            raise kind(f"output {output} of {error}") from None
 
     @property
     def expected(self) -> Mapping[str, tuple[Expectation, ...]]:
@@ -245,8 +294,8 @@ class Pipeline:
         return bool(self.outputs)
 
     @property
-    def source(self) -> FileSource:
-        """The files of its own input."""
+    def source(self) -> Source:
+        """The source of its own input."""
         return self.input.source
 
     @property
@@ -264,15 +313,37 @@ class Pipeline:
                 f"pipeline {self.name} has the outputs {', '.join(self.outputs)}: name one of them, such as "
                 f"{self.name}.{next(iter(self.outputs))}"
             )
-        stages = [Stage(self.first, self.schema)]
+        united = UnitedPanes(self.upstream) if self.upstream else None
+        schema = self.schema if self.loop is None else element_schema(self.loop, self.key, self.schema)
+        first = Stage(self.first, schema, self.withdraws_records)
+        stages = [first if united is None else united.stage(self.first)]
         for aggregation in self.then:
             stages.append(stages[-1].followed_by(aggregation))
         return tuple(stages)
+
+    @property
+    def of_edges(self) -> tuple[Aggregation, ...]:
+        """The grouping of records as edges, where it has a loop."""
+        return () if self._edges is None else (self._edges,)
+
+    @cached_property
+    def edges(self) -> Stage | None:
+        """Records as the edges of its loop, grouped by their ends and what the loop's step reads of them; None without
+        a loop. What becomes of records is decided here; its first aggregation is of what the loop makes of them.
+        """
+        if self.loop is None or self._edges is None:
+            return None
+        return Stage(self._edges, self.schema, terms=self.loop.compiled_step.terms)
 
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
         """All inputs in the order in which their records arrive, its own first, under the name ``OWN``."""
         return (self.input, *self.union)
+
+    @property
+    def withdraws_records(self) -> bool:
+        """Whether records of some input can withdraw others (semantics 14)."""
+        return any(given.source.changelog is not None for given in self.inputs)
 
     @property
     def spark_functions(self) -> tuple[SparkFunction, ...]:
@@ -294,6 +365,13 @@ class Pipeline:
         return self.stages[-1].key_types
 
     @property
+    def record_key_types(self) -> Mapping[str, DataType]:
+        """Columns of the key that records have, or panes of outputs that it reads, and their types, in order."""
+        if self.edges is None:
+            return self.stages[0].key_types
+        return {name: kind for name, kind in self.edges.key_types.items() if name in self.key}
+
+    @property
     def value_types(self) -> Mapping[str, ValueType]:
         """Aggregate columns of its panes and their types, in order."""
         return self.stages[-1].value_types
@@ -305,7 +383,7 @@ class Pipeline:
 
 
 def _own_input(given: Arguments, value: object) -> Input:
-    if isinstance(value, FileSource):
+    if isinstance(value, Source):
         raise given.wrong(
             "input", value, 'it has no event time; write .event_time("at", bound="1h") after it, or .arrival_time()'
         )

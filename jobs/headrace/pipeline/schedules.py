@@ -21,6 +21,7 @@ DAG_FAMILIES: "Final[EntryPointGroup[DagFamily]]" = EntryPointGroup(
         "process": "headrace_airflow.families.own:PROCESS",
         "recover": "headrace_airflow.families.own:RECOVER",
         "backfill": "headrace_airflow.families.own:BACKFILL",
+        "deliver": "headrace_airflow.families.delivery:DELIVER",
     },
 )
 """The DAGs that each pipeline has, by name; its schedule is that of the first. Only Airflow imports them."""

@@ -3,24 +3,52 @@
 Users write ``json``, ``csv`` and ``parquet``, and give what comes of them an event time.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TypedDict, Unpack
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, Unpack
 
+from headrace.entry_points import EntryPointGroup
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, Length
+from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
 from headrace.model.expressions.coercion import Read
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Column, Expr, Literal
-from headrace.model.expressions.schemas import Columns, schema_of
+from headrace.model.expressions.fields import (
+    SourceColumns,
+    SourceField,
+    WrittenColumns,
+    columns_of_source,
+    fields_of,
+    types_of,
+)
+from headrace.model.expressions.schemas import schema_of
 from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.value_types import ListType, in_words
 from headrace.model.suggestions import keywords
 from headrace.model.vocabulary import REQUIRED, word
 from headrace.model.watermarks import WatermarkStrategy
 from headrace.pipeline.event_time import EventTime, arrival_time, event_time
 from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.loading.folders import current
+
+if TYPE_CHECKING:
+    from headrace.sources.connector import SourceConnector
+
+SOURCES: "Final[EntryPointGroup[SourceConnector]]" = EntryPointGroup(
+    "headrace.sources",
+    "kind of source",
+    provides="headrace.sources.connector:SourceConnector",
+    built_in={
+        "files": "headrace.sources.files:FILES",
+        "kafka": "headrace.sources.kafka.topic:KAFKA",
+        "published": "headrace.read.upstream.connector:CONNECTOR",
+    },
+)
+"""The code of sources by their kind; it is imported when a run, or what asks how far one has come, needs it."""
 
 OWN = "source"
 """The name of a pipeline's own input, in snapshots and counts."""
@@ -78,89 +106,80 @@ class SparkFunction:
         object.__setattr__(self, "returns", schema_of(given, "returns", self.returns))
 
 
-@keywords
-@dataclass(frozen=True, init=False)
-class FileSource:
-    """Files under ``path``, read in the order of their names, each exactly once.
+class Source(ABC):
+    """Where records come from: a frozen dataclass of what tells its data from others', without any secret.
 
-    Written as ``json(...)``, ``csv(...)`` or ``parquet(...)``, and followed by ``event_time`` or ``arrival_time``;
-    ``FileSource(path, "name", schema)`` if another package brings the ``format`` (an entry point of
-    ``headrace.formats``).
-    ``path`` is relative to the root of the run (``landing/flights``) or a whole URI; a prefix, not a pattern. Files and
-    folders whose names start with ``_`` or ``.`` are not input. With ``suffixes`` only names that end in one of them
-    are input; without, all but those that end in ``.tmp``. ``schema`` names the columns to read. Files should sort
-    after those landed before them; one that sorts up to ``look_back`` files before the newest is still found by the
-    next run, an older straggler by a full sweep. An epoch takes at most ``max_files`` files and ``max_bytes`` bytes; a
-    larger file is an epoch of its own.
-
-    Columns: one that the schema does not name is ignored; one that a record lacks is NULL; a narrower type is widened
-    (int to float); a value of any other type makes the record a dead letter. CSV files have a header, which gives the
-    order. ``missing``: a column that the pipeline reads and that the header of a CSV file, or the schema of a Parquet
-    file, lacks fails the run; "null": it is NULL in all records of the file. The run warns of a JSON file that has it
-    in no record, unless ``missing`` is "null". ``transform`` makes other rows of the records that parse; ``columns``
-    are then those that it returns. ``max_rejected`` is the budget of dead letters per epoch: None means no limit, 0
-    that one bad record fails the run.
-
-    >>> hr.json("landing/clicks", {"shop": str}, max_files=10).max_files
-    10
+    ``kind`` names the code that reads it: ``files``, or an entry point of ``headrace.sources``. ``schema`` names the
+    columns to read. An epoch takes at most ``max_files`` splits and ``max_bytes`` bytes. ``changelog``: how records say
+    whether they add a row or withdraw one (semantics 14); None: they add rows.
     """
 
-    path: str
-    format: str
-    schema: Mapping[str, DataType]
-    max_files: int
-    max_bytes: int
-    look_back: int
-    max_rejected: int | None
-    on_unreadable: OnUnreadable
-    missing: OnMissing
-    suffixes: tuple[str, ...]
-    transform: SparkFunction | None
+    kind: ClassVar[str]
+    schema: SourceColumns
+    max_files: int = 100
+    max_bytes: int = 512 * 1024 * 1024
+    max_rejected: int | None = None
+    on_unreadable: OnUnreadable = OnUnreadable.FAIL
+    missing: OnMissing = OnMissing.FAIL
+    transform: SparkFunction | None = None
+    changelog: Changelog | None = None
 
-    def __init__(
-        self,
-        path: str,
-        format: str,  # noqa: A002 (the word of the domain)
-        schema: Columns,
-        *,
-        max_files: int = 100,
-        max_bytes: int = 512 * 1024 * 1024,
-        look_back: int = 1000,
-        max_rejected: int | None = None,
-        on_unreadable: OnUnreadable | str = OnUnreadable.FAIL,
-        missing: OnMissing | str = OnMissing.FAIL,
-        suffixes: Sequence[str] = (),
-        transform: SparkFunction | None = None,
-    ) -> None:
-        kind = Arguments("FileSource").registered("format", format, FORMATS)
-        given = Arguments(kind if kind in FORMATS.built_in else "FileSource")  # the function that users write
-        set_ = object.__setattr__
-        set_(self, "path", given.text("path", path, "landing/flights"))
-        set_(self, "format", kind)
-        set_(self, "schema", schema_of(given, "schema", schema))
-        set_(self, "max_files", given.whole("max_files", max_files, least=1))
-        set_(self, "max_bytes", given.whole("max_bytes", max_bytes, least=1))
-        set_(self, "look_back", given.whole("look_back", look_back, least=0))
-        limit = None if max_rejected is None else given.whole("max_rejected", max_rejected, least=0)
-        set_(self, "max_rejected", limit)
-        set_(self, "on_unreadable", given.choice("on_unreadable", on_unreadable, OnUnreadable))
-        set_(self, "missing", given.choice("missing", missing, OnMissing))
-        set_(self, "suffixes", given.several("suffixes", suffixes, str, '".json"'))
-        function = 'SparkFunction("module:function", ...)'
-        made = None if transform is None else given.instance("transform", transform, SparkFunction, function)
-        set_(self, "transform", made)
-        if {"*", "?"} & {*self.path}:
-            raise given.wrong(
-                "path",
-                path,
-                "that is a pattern, and a path is a prefix, under which all files are input; "
-                'write "landing/flights", and suffixes=[".json"] if only those are meant',
-            )
+    def __post_init__(self) -> None:
+        given = Arguments(type(self).__name__)
+        object.__setattr__(self, "schema", columns_of_source(given, "schema", self.schema))
 
     @property
-    def columns(self) -> Mapping[str, DataType]:
+    @abstractmethod
+    def place(self) -> str:
+        """Where its data is, as text: with another place a pipeline has another definition."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether what was planned once can be read again for as long as snapshots live. If not, each run first lands
+        what is new, as files in the folder of its pipeline; the reader of such a source is a ``FetchingReader``.
+        """
+        return True
+
+    @property
+    def connections(self) -> tuple[str, ...]:
+        """The names of the connections that reach it, which the process of a run must know."""
+        return ()
+
+    @property
+    def plans_alike(self) -> bool:
+        """Whether it plans the same splits again from an older position. If not, each run first notes in the folder of
+        its pipeline which splits it has found; what is landed is noted anyway.
+        """
+        return True
+
+    @property
+    def own_split(self) -> Read | None:
+        """Whose values each have a watermark if ``event_time`` is given no ``split``; None: all share one."""
+        return None
+
+    @cached_property
+    def fields(self) -> Mapping[str, SourceField]:
+        """Where each column of the schema is in the records."""
+        return fields_of(self.schema)
+
+    @cached_property
+    def types(self) -> Schema:
+        """The types of the columns of the schema."""
+        return types_of(self.schema)
+
+    @cached_property
+    def as_read(self) -> "Source":
+        """The source as it is read: with what its ``changelog`` reads of records, beside columns or in their place."""
+        schema = self.schema if self.changelog is None else self.changelog.as_read(self.schema)
+        return self if schema is self.schema else replace(self, schema=schema, changelog=None)  # type: ignore[type-var]
+
+    @property
+    def columns(self) -> Schema:
         """What event time, key and aggregates read."""
-        return self.schema if self.transform is None else self.transform.returns
+        return self.types if self.transform is None else self.transform.returns
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.place}"
 
     @keywords
     def event_time(
@@ -177,17 +196,119 @@ class FileSource:
 
         ``bound`` is how far records may be out of order: the watermark is the largest event time minus it ("0s": they
         are in order). ``watermark`` is another strategy, in its place. With ``split``, text, each of its values has a
-        watermark of its own and the least counts, so that one quiet producer holds it back. A split that was silent for
+        watermark of its own and the least counts, so that one quiet producer holds it back (of a topic of Kafka each
+        partition has one, unless another is given). A split that was silent for
         ``idle`` in processing time is left out until it speaks again. A record dated further than ``max_ahead`` after
         processing time is accepted, but moves no watermark: one mistaken date would take it past all others (semantics
         12.14). None is for schedules, whose times lie ahead by nature.
         """
+        split = self.own_split if split is None else split
         when = event_time(at, bound=bound, watermark=watermark, idle=idle, split=split, max_ahead=max_ahead)
         return Input(self, when)
 
     def arrival_time(self) -> "Input":
         """Take the processing time of the epoch that reads a record as its event time: nothing is late."""
         return Input(self, arrival_time())
+
+
+@keywords
+@dataclass(frozen=True, init=False)
+class FileSource(Source):
+    """Files under ``path``, read in the order of their names, each exactly once.
+
+    Written as ``json(...)``, ``csv(...)`` or ``parquet(...)``, and followed by ``event_time`` or ``arrival_time``;
+    ``FileSource(path, "name", schema)`` if another package brings the ``format`` (an entry point of
+    ``headrace.formats``).
+    ``path`` is relative to the root of the run (``landing/flights``) or a whole URI; a prefix, not a pattern. Files and
+    folders whose names start with ``_`` or ``.`` are not input. With ``suffixes`` only names that end in one of them
+    are input; without, all but those that end in ``.tmp``. ``schema`` names the columns to read. Files should sort
+    after those landed before them; one that sorts up to ``look_back`` files before the newest is still found by the
+    next run, an older straggler by a full sweep. An epoch takes at most ``max_files`` files and ``max_bytes`` bytes; a
+    larger file is an epoch of its own.
+
+    A column whose name in the records is another, or begins with ``_``, or which lies in an object there, is a
+    ``field``; ``list[str]`` is a list of strings, which ``length``, ``contains``, ``is_null`` and a ``transform`` read.
+
+    Columns: one that the schema does not name is ignored; one that a record lacks is NULL; a narrower type is widened
+    (int to float); a value of any other type makes the record a dead letter. CSV files have a header, which gives the
+    order. ``missing``: a column that the pipeline reads and that the header of a CSV file, or the schema of a Parquet
+    file, lacks fails the run; "null": it is NULL in all records of the file. The run warns of a JSON file that has it
+    in no record, unless ``missing`` is "null". ``transform`` makes other rows of the records that parse; ``columns``
+    are then those that it returns. ``max_rejected`` is the budget of dead letters per epoch: None means no limit, 0
+    that one bad record fails the run. ``changelog``: an expression that is 1 of a record which adds a row and -1 of one
+    which withdraws it, ``delta_change_type()``, or ``debezium_envelope()``, whose rows then have the ``schema``.
+
+    >>> hr.json("landing/clicks", {"shop": str}, max_files=10).max_files
+    10
+    """
+
+    kind: ClassVar[str] = "files"
+
+    path: str
+    format: str
+    schema: SourceColumns
+    max_files: int
+    max_bytes: int
+    look_back: int
+    max_rejected: int | None
+    on_unreadable: OnUnreadable
+    missing: OnMissing
+    suffixes: tuple[str, ...]
+    transform: SparkFunction | None
+    changelog: Changelog | None
+
+    def __init__(
+        self,
+        path: str,
+        format: str,  # noqa: A002 (the word of the domain)
+        schema: WrittenColumns,
+        *,
+        max_files: int = 100,
+        max_bytes: int = 512 * 1024 * 1024,
+        look_back: int = 1000,
+        max_rejected: int | None = None,
+        on_unreadable: OnUnreadable | str = OnUnreadable.FAIL,
+        missing: OnMissing | str = OnMissing.FAIL,
+        suffixes: Sequence[str] = (),
+        transform: SparkFunction | None = None,
+        changelog: WrittenChangelog | None = None,
+    ) -> None:
+        kind = Arguments("FileSource").registered("format", format, FORMATS)
+        given = Arguments(kind if kind in FORMATS.built_in else "FileSource")  # the function that users write
+        set_ = object.__setattr__
+        set_(self, "path", given.text("path", path, "landing/flights"))
+        set_(self, "format", kind)
+        set_(self, "schema", columns_of_source(given, "schema", schema))
+        set_(self, "max_files", given.whole("max_files", max_files, least=1))
+        set_(self, "max_bytes", given.whole("max_bytes", max_bytes, least=1))
+        set_(self, "look_back", given.whole("look_back", look_back, least=0))
+        limit = None if max_rejected is None else given.whole("max_rejected", max_rejected, least=0)
+        set_(self, "max_rejected", limit)
+        set_(self, "on_unreadable", given.choice("on_unreadable", on_unreadable, OnUnreadable))
+        set_(self, "missing", given.choice("missing", missing, OnMissing))
+        set_(self, "suffixes", given.several("suffixes", suffixes, str, '".json"'))
+        function = 'SparkFunction("module:function", ...)'
+        made = None if transform is None else given.instance("transform", transform, SparkFunction, function)
+        set_(self, "transform", made)
+        signed = changelog_of(given, changelog)
+        set_(self, "changelog", signed)
+        if signed is not None:
+            signed.check(given, self.schema)
+        if {"*", "?"} & {*self.path}:
+            raise given.wrong(
+                "path",
+                path,
+                "that is a pattern, and a path is a prefix, under which all files are input; "
+                'write "landing/flights", and suffixes=[".json"] if only those are meant',
+            )
+
+    @property
+    def place(self) -> str:
+        """The path."""
+        return self.path
+
+    def __str__(self) -> str:
+        return f"{self.format} files under {self.path}"
 
 
 @keywords
@@ -201,14 +322,15 @@ class Input:
     'web'
     """
 
-    source: FileSource
+    source: Source
     event_time: EventTime
     name: str = OWN
     columns: Mapping[str, Expr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         given = Arguments("Input")
-        given.instance("source", self.source, FileSource, 'a source such as json("landing/flights", {...})')
+        if not isinstance(self.source, Source):
+            raise given.wrong("source", self.source, 'write a source such as json("landing/flights", {...})')
         given.instance("event_time", self.event_time, EventTime, ".event_time(...) of a source in its place")
 
     @keywords
@@ -238,8 +360,10 @@ class Input:
             )
         return {name: self._expression(name, kind) for name, kind in schema.items()}
 
-    def _expression(self, name: str, kind: DataType) -> Expr:
+    def _expression(self, name: str, kind: DataType | ListType) -> Expr:
         expr = self.columns.get(name)
+        if isinstance(kind, ListType):
+            return self._list(name, kind, expr)
         if expr is None:
             expr = Column(name) if name in self.source.columns else Literal(None, kind)
         own_kind = type_of(expr, self.source.columns)
@@ -248,6 +372,16 @@ class Input:
                 f"input {self.name} gives {name!r} as {own_kind}, and the pipeline reads {kind}; cast it"
             )
         return expr
+
+    def _list(self, name: str, kind: ListType, expr: Expr | None) -> Column:
+        """A list of the pipeline's schema: one of this input's own."""
+        own = Column(name) if expr is None else expr
+        if not isinstance(own, Column) or self.source.columns.get(own.name) != kind:
+            raise PipelineError(
+                f"input {self.name} has no column {name!r} that is a {in_words(kind)}: declare it in the schema, or "
+                f'name a column of that type, columns={{"{name}": col(...)}}'
+            )
+        return own
 
 
 class Reading(TypedDict, total=False):
@@ -261,10 +395,11 @@ class Reading(TypedDict, total=False):
     missing: OnMissing | str
     suffixes: Sequence[str]
     transform: SparkFunction | None
+    changelog: WrittenChangelog | None
 
 
 @keywords
-def json(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
+def json(path: str, schema: WrittenColumns, **reading: Unpack[Reading]) -> FileSource:
     """Files of JSON lines, one object each, under ``path``.
 
     >>> hr.json("landing/flights", {"origin": str, "delay": int}).format
@@ -274,7 +409,7 @@ def json(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
 
 
 @keywords
-def csv(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
+def csv(path: str, schema: WrittenColumns, **reading: Unpack[Reading]) -> FileSource:
     """CSV files under ``path``, each with a header.
 
     >>> hr.csv("landing/flights", {"origin": str, "delay": int}).format
@@ -284,7 +419,7 @@ def csv(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
 
 
 @keywords
-def parquet(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
+def parquet(path: str, schema: WrittenColumns, **reading: Unpack[Reading]) -> FileSource:
     """Parquet files under ``path``.
 
     >>> hr.parquet("landing/flights", {"origin": str, "delay": int}).format

@@ -2,6 +2,8 @@
 not.
 """
 
+from headrace.model import changelog
+
 EVENT_TIME = "_event_time"  # long, granules; of elements
 REJECT = "_reject"  # why a record takes no part; NULL if it does
 ADMITTED = "_admitted"  # whether the filter is TRUE
@@ -35,7 +37,8 @@ TIMES = "_times"  # event times of the delta's elements, where a user's own func
 KEPT = "_kept_last"  # the last elements of a window, where it holds no more
 MOMENT = "_moment"  # when in the epoch a pane was emitted (kernel.step)
 SEQUENCE = "_sequence"  # its place among the records of its window
-SIGN = "_sign"  # 1 for an element, -1 for one that is withdrawn
+OUTPUT = "_output"  # the place among the outputs that another one reads of the one that gave a pane
+SIGN = changelog.SIGN  # 1 for an element, -1 for one that is withdrawn
 HAS_STATE = "_has"  # an open window is in the state
 WAS_CLOSED = "_was_closed"  # a closed marker is in the state
 STORED = "_stored"  # either of them is, of exactly this window: if it goes, a tombstone must hide it

@@ -8,10 +8,14 @@ both: coalescing them is wrong. A batch has only the second.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Expr, Literal, coalesce, col, greatest, least
+from headrace.model.expressions.expr import Expr, Literal, col
+from headrace.model.expressions.functions import coalesce, greatest, least
+from headrace.model.expressions.traversal import columns_of
 from headrace.model.panes import Timing
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
@@ -48,6 +52,14 @@ class PaneColumns:
     cleared: Expr
 
 
+class FiringStep(NamedTuple):
+    """A column of a program, and which columns nothing reads any more behind it."""
+
+    name: str
+    expr: Expr
+    done: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class FiringPlan:
     """The program and where its results are: possible panes in order (of the bundle or a deadline, of signals if the
@@ -63,6 +75,26 @@ class FiringPlan:
     changed: Expr
     dropped_closed: Expr
     dropped_retractions: Expr
+
+    @property
+    def outputs(self) -> tuple[Expr, ...]:
+        """All results of the program."""
+        panes = [expr for pane in self.panes for expr in vars(pane).values()]
+        rest = (self.cleared, self.touched, self.changed, self.dropped_closed, self.dropped_retractions)
+        return (*panes, *self.state.values(), *rest)
+
+    @cached_property
+    def needed(self) -> tuple[FiringStep, ...]:
+        """The steps of the program that some result reads, in order. Worked out once: a plan runs in every task."""
+        lets = self.program.lets
+        wanted = {name for expr in self.outputs for name in columns_of(expr)}
+        needed = []
+        for name, expr in reversed(lets.items()):
+            if name in wanted:
+                last_read = columns_of(expr) - wanted
+                wanted |= last_read
+                needed.append(FiringStep(name, expr, tuple(sorted(last_read & lets.keys()))))
+        return tuple(needed[::-1])
 
 
 NO_HOLD = Literal(None, DataType.INT)

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, children, columns_of, lift
+from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, lift
+from headrace.model.expressions.traversal import children, columns_of
 from headrace.model.expressions.typing import type_of
 from headrace.model.triggers.custom import CustomTrigger
 

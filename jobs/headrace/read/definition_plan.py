@@ -15,6 +15,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_changes import Action, Change, changes
 from headrace.read.views.columns import ViewColumns
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import outputs_of, seen_by, with_names
 
 _UNKNOWN = "has changed; the snapshot is too old to say which part of it"
 
@@ -36,7 +37,7 @@ class StagePlan:
 class Plan:
     """A pipeline against a snapshot (None: there is none). ``changes`` are its parts that are not what they were,
     ``code`` the names of own code that has changed, for which state stays. ``columns``: what the columns of each
-    aggregation were called, where state can be migrated.
+    aggregation were called, where state can be migrated. ``output``: the one of several that it is about.
     """
 
     pipeline: str
@@ -47,6 +48,7 @@ class Plan:
     changes: Sequence[Change] = ()
     code: Sequence[str] = ()
     columns: Sequence[Formerly] = ()
+    output: str = ""
 
     @property
     def starting_empty(self) -> list[str]:
@@ -60,11 +62,17 @@ class Plan:
         """What there is to choose where aggregates are new."""
         return (
             f"(a) `headrace run {self.pipeline} --allow-new-aggregates`: the new aggregates count only new data, also "
-            f"in open windows, and are NULL in older panes. (b) {self._replay}"
+            f"in open windows, and are NULL in older panes, as new columns of results are. (b) {self._replay}"
         )
 
     @property
     def _replay(self) -> str:
+        if self.output:
+            return (
+                f"`headrace backfill {self.pipeline}.{self.output} --promote`: a branch computes this output again, of "
+                "all that was read, with what is computed of it; main adopts it once its audit succeeds, and until "
+                "then readers see what they see now"
+            )
         return (
             f"`headrace backfill {self.pipeline} --promote`: a branch computes the full history again, of all "
             "aggregations, and becomes main and published once its audit succeeds; until then readers see what they "
@@ -74,6 +82,8 @@ class Plan:
     @property
     def run(self) -> str:
         """What ``headrace run`` does."""
+        if self.output and self.snapshot is not None:
+            return self._run_of_output
         if self.starting_empty:
             return (
                 "headrace run refuses (config.changed_pipeline) until you choose for "
@@ -88,10 +98,36 @@ class Plan:
                 return "headrace run continues from this snapshot, whose state it migrates with its first epoch"
         return f"headrace run refuses (config.changed_pipeline). {self._replay}"
 
+    @property
+    def _run_of_output(self) -> str:
+        """What it does with an output of several on main; on another branch it refuses where the output would wait."""
+        waits = (
+            f"headrace run parks output {self.output} on main (config.changed_pipeline): its readers see what they see "
+            "now, the other outputs go on"
+        )
+        if self.starting_empty:
+            return f"{waits}, until you choose for {', '.join(self.starting_empty)}: {self.choice}"
+        match self.action:
+            case Action.BEGIN:
+                return (
+                    f"headrace run computes output {self.output} of all that was read before; it appears with the "
+                    "run's next epoch"
+                )
+            case Action.KEEP:
+                return f"headrace run continues output {self.output} from this snapshot"
+            case Action.MIGRATE:
+                return (
+                    f"headrace run continues output {self.output} from this snapshot, and migrates its state with its "
+                    "first epoch"
+                )
+        return f"{waits}. Take the change back, and it goes on where it stands. Or {self._replay}"
+
     def lines(self) -> Iterator[str]:
         """In words."""
         at = "there is no snapshot yet" if self.snapshot is None else f"snapshot {self.snapshot} (epoch {self.epoch})"
-        yield f"{self.pipeline} as it is written now, against {at}"
+        what = f"output {self.output} of {self.pipeline}" if self.output else self.pipeline
+        lacks = ", which lacks it" if self.action is Action.BEGIN and self.snapshot is not None else ""
+        yield f"{what} as it is written now, against {at}{lacks}"
         for change in self.changes:
             yield f"  {'' if change.stage is None else f'aggregation {change.stage}: '}{change}"
         for stage in self.stages:
@@ -105,6 +141,7 @@ class Plan:
         """A JSON value."""
         return {
             "pipeline": self.pipeline,
+            **({"output": self.output} if self.output else {}),
             "snapshot": self.snapshot,
             "epoch": self.epoch,
             "action": self.action.value,
@@ -139,6 +176,26 @@ def plan(pipeline: Pipeline, manifest: Manifest | None) -> Plan:
     return made(action, stages, changed, columns=() if action is Action.REPLAY else before.stages)
 
 
+def plans_of_outputs(pipeline: Pipeline, manifest: Manifest | None) -> dict[str, Plan]:
+    """The plan of each output with a name; also of one that is new, or has a new name."""
+    here = None if manifest is None else under_new_names(pipeline, manifest)
+    had = () if here is None else outputs_of(here)
+    plans = {}
+    for name, alone in pipeline.by_output.items():
+        planned = plan(alone, seen_by(here, name) if here is not None and name in had else None)
+        if manifest is not None and name not in had:
+            planned = replace(planned, snapshot=manifest.snapshot_id, epoch=manifest.epoch)
+        plans[name] = replace(planned, output=name)
+    return plans
+
+
+def under_new_names(pipeline: Pipeline, manifest: Manifest) -> Manifest:
+    """``manifest`` with its outputs called what ``pipeline`` calls them now."""
+    had = outputs_of(manifest) or ("",)
+    formerly = {name: output.formerly for name, output in pipeline.outputs.items() if name not in had}
+    return with_names(manifest, {name: old for name, old in formerly.items() if old is not None and old in had})
+
+
 def _stages(pipeline: Pipeline, changed: Sequence[Change]) -> list[StagePlan]:
     """The plan of each aggregation: REPLAY if it cannot take over its state, or if its input means something else. One
     that looks at all columns of its input cannot take over its state if any of them changes.
@@ -166,12 +223,14 @@ def _looks_at_all(stage: Stage) -> bool:
     return stage.aggregation.transform is not None or compiled.reads_records or compiled.reads_size
 
 
-def columns_after(pipeline: Pipeline, manifest: Manifest | None) -> ViewColumns:
-    """The columns of views once ``pipeline`` continues from the snapshot of ``manifest``, which it can."""
+def columns_after(pipeline: Pipeline, manifest: Manifest | None, epoch: int | None = None) -> ViewColumns:
+    """The columns of views once ``pipeline`` continues from the snapshot of ``manifest``, which it can. Files have
+    those of before up to ``epoch``, None: that of the snapshot.
+    """
     own = ViewColumns.of(pipeline)
     if manifest is None:
         return own
     earlier = ViewColumns.from_json(manifest.schema)
     if manifest.fingerprint == fingerprint(pipeline):
-        return replace(own, before=earlier.before)
-    return own.after(earlier, manifest.epoch, plan(pipeline, manifest).columns)
+        return own.going_on(earlier)
+    return own.after(earlier, manifest.epoch if epoch is None else epoch, plan(pipeline, manifest).columns)

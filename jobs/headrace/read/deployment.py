@@ -9,10 +9,13 @@ from headrace.read.pipeline_reader import PipelineReader
 from headrace.sources.input_diagnostics import children
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.log import has_log
+from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:
+    from headrace.read.lineage.lineage import Dependents, Lineage
     from headrace.read.pipeline_list import PipelineList
+    from headrace.read.snapshots.snapshot_refs import At
 
 
 class UnknownResultsError(UnknownPipelineError, KeyError):
@@ -41,6 +44,19 @@ class Deployment(Mapping[str, PipelineReader]):
         from headrace.read.pipeline_list import pipeline_list
 
         return pipeline_list(self._store, self)
+
+    def lineage(self) -> "Lineage":
+        """Which pipelines read which, in a consistent cut over all of them, and how far behind each is."""
+        from headrace.read.lineage.lineage import lineage
+
+        return lineage(self._store, self)
+
+    def dependents(self, of: str, at: "At" = PUBLISHED) -> "Dependents":
+        """The readers of pipeline ``of`` that have consumed the snapshot ``at``, or what came of it."""
+        from headrace.read.lineage.lineage import dependents
+
+        catalog, _ = self._found(of)
+        return dependents(self._store, self, catalog, at)
 
     def __contains__(self, name: object) -> bool:
         if isinstance(name, Pipeline):

@@ -20,6 +20,6 @@ def in_utc(value: datetime) -> datetime:
 
 def constant_text(value: bytes | date | Decimal) -> str:
     """A constant as text, spelled as expressions and snapshots spell it."""
-    from headrace.model.expressions.expr import constant_to_json
+    from headrace.model.expressions.identity import constant_to_json
 
     return str(constant_to_json(value))

@@ -11,8 +11,13 @@ from typing import Any, Final
 from headrace.errors import FixDataError, RestoreError
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import FileSource
 from headrace.read.snapshots.progress import progress_of, without_copies
-from headrace.sources.file_planning import LandedFile, Offsets, open_source, unread
+from headrace.sources.connector import Offsets, SourceSplit
+from headrace.sources.file_planning import (
+    open_source,
+    unread,
+)
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -64,8 +69,13 @@ class PendingWork:
 
 
 def watched_inputs(pipeline: Pipeline) -> dict[str, WatchedInput]:
-    """The inputs of ``pipeline`` by name."""
-    return {one.name: WatchedInput(one.source.path, one.source.suffixes) for one in pipeline.inputs}
+    """The inputs of ``pipeline`` that are files, by name."""
+    sources = {one.name: one.source for one in pipeline.inputs}
+    return {
+        name: WatchedInput(source.path, source.suffixes)
+        for name, source in sources.items()
+        if isinstance(source, FileSource)
+    }
 
 
 class WorkFinder:
@@ -109,6 +119,6 @@ class WorkFinder:
         return None
 
 
-def _in_pages(files: Iterator[LandedFile]) -> Iterator[list[LandedFile]]:
+def _in_pages(files: Iterator[SourceSplit]) -> Iterator[list[SourceSplit]]:
     while page := [*islice(files, ENOUGH)]:
         yield page

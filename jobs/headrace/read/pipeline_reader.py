@@ -1,6 +1,7 @@
 """The results of one pipeline, and what its snapshots and its log say of it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -22,13 +23,14 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, outputs_of, seen_by
 from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.output_catalog import OutputCatalog
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.refs import MAIN, is_published
 
 if TYPE_CHECKING:
     from headrace.read.definition_plan import Plan
     from headrace.read.diff.differences import SnapshotDiff
     from headrace.read.explain.explanation import Explanation
     from headrace.read.snapshots.graph import SnapshotGraph
+    from headrace.read.snapshots.output_positions import OutputPosition
 
 Where = str | Expr
 """A condition in SQL, as DuckDB reads it, or an expression of Headrace."""
@@ -70,21 +72,40 @@ class PipelineReader:
         name.
         """
         refs = self._catalog.head().refs
-        newest = refs.get(MAIN, refs.get(PUBLISHED))
-        if newest is not None:
-            return outputs_of(self._catalog.manifest(newest))
+        if MAIN in refs:
+            return outputs_of(self._catalog.manifest(refs[MAIN]))
         definition = self.definition()
         return () if definition is None else tuple(definition.outputs)
 
+    def output_positions(self) -> dict[str, "OutputPosition"]:
+        """For each output with a name: what its readers see, how far that is behind main, since when and why it is
+        parked if it is.
+        """
+        from headrace.read.snapshots.output_positions import output_positions
+
+        refs = self._catalog.head().refs
+        if MAIN not in refs:
+            return {}
+        positions = output_positions(self._catalog, refs, self._catalog.manifest(refs[MAIN]))
+        return {position.name: position for position in positions}
+
     def __getitem__(self, output: str) -> "OutputReader":
-        """The results of one of its outputs, by name. Raises UnknownOutputError."""
+        """The results of one of its outputs, by name, also of one that only a branch has yet, for ``at`` that branch.
+        Raises UnknownOutputError.
+        """
         there = self.outputs
-        if output not in there:
+        if output not in there and output not in self._outputs_of_branches():
             has = f"the outputs {', '.join(there)}" if there else "one output without a name: leave out the brackets"
             raise UnknownOutputError(
                 f"pipeline {self.name} has no output {output!r}; {did_you_mean(str(output), there)}it has {has}"
             )
         return OutputReader(self._catalog, output, self._definition)
+
+    def _outputs_of_branches(self) -> set[str]:
+        """The names of outputs that the newest snapshots of branches have."""
+        head = self._catalog.head()
+        heads = {head.refs[branch] for branch in head.generations if branch in head.refs}
+        return {output for snapshot in heads for output in outputs_of(self._catalog.manifest(snapshot))}
 
     def current(
         self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
@@ -153,13 +174,15 @@ class PipelineReader:
         pipeline: Definition | None = None,
         stage: int | None = None,
         at: At = MAIN,
+        epochs: int | None = None,
     ) -> "Explanation":
         """Why the windows of ``key`` have fired or not: what each holds, which conditions its trigger waits for, who
         holds the watermark back, what has come of it. ``str`` says it in words.
 
         ``key`` is a value, or several in the order of the key's columns, or by their names. ``window`` is a time: the
         start of a window, or any time in it; without it all windows are explained that are known of the key.
-        ``pipeline`` and ``stage`` are those of ``state``. It reads what it needs of files that say their keys.
+        ``pipeline`` and ``stage`` are those of ``state``. It reads what it needs of files that say their keys; of
+        panes and late rows those of the newest ``epochs``, by default all.
         Raises ExplainError, StateDefinitionError, NoSnapshotError.
         """
         from headrace.read.explain.investigation import explain  # with the kernel
@@ -170,7 +193,7 @@ class PipelineReader:
         if manifest is None:
             raise NoSnapshotError(f"pipeline {self.name} has no snapshot yet at {at}: run it (headrace run)")
         number = len(definition.stages) if stage is None else stage
-        return explain(StageState(self._catalog, manifest, definition, number), key, window)
+        return explain(StageState(self._catalog, manifest, definition, number), key, window, epochs)
 
     def plan(self, pipeline: Definition | None = None, *, at: At = MAIN) -> "Plan":
         """What a run of ``pipeline``, as it is written now, would do with the state of a snapshot: keep or migrate it,
@@ -182,6 +205,13 @@ class PipelineReader:
         from headrace.read.definition_plan import plan
 
         return plan(self._needed_definition(pipeline, "plan"), self._snapshot_of_output(at).manifest)
+
+    def plans(self, pipeline: Definition | None = None, *, at: At = MAIN) -> dict[str, "Plan"]:
+        """The ``plan`` of each output with a name, as they are written now; none where the only output has no name."""
+        from headrace.read.definition_plan import plans_of_outputs
+
+        whole = self._needed_definition(pipeline, "plans")
+        return plans_of_outputs(whole, snapshot_at(self._catalog, at).manifest) if whole.has_names else {}
 
     def graph(self, *, limit: int = 20, before: int | None = None) -> "SnapshotGraph":
         """The newest ``limit`` snapshots and doings of people in the log (of its entries below number ``before``) as a
@@ -255,7 +285,7 @@ class PipelineReader:
 
     def __repr__(self) -> str:
         refs = self._catalog.head().refs
-        heads = [f"{ref} at {refs[ref]}" for ref in (PUBLISHED, MAIN) if ref in refs]
+        heads = [f"{ref} at {refs[ref]}" for ref in (*sorted(filter(is_published, refs)), MAIN) if ref in refs]
         return f"<pipeline {self.name}: {', '.join(heads) or 'no snapshot yet'}>"
 
     def _needed_definition(self, given: Definition | None, call: str) -> Pipeline:
@@ -315,6 +345,10 @@ class OutputReader(PipelineReader):
         """The pipeline as it is written now, as the output alone has it; None if there is none that has the output."""
         whole = registered_definition(self._catalog.pipeline) if self._definition is None else self._definition
         return None if whole is None else whole.by_output.get(self._output)
+
+    def plan(self, pipeline: Definition | None = None, *, at: At = MAIN) -> "Plan":
+        """What a run would do with the state of the output, as it is written now."""
+        return replace(super().plan(pipeline, at=at), output=self._output)
 
     def _needed_definition(self, given: Definition | None, call: str) -> Pipeline:
         if given is None:

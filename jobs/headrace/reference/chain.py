@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation
 from headrace.model.panes import Pane
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
+from headrace.model.windows import Window
 from headrace.reference.elements import Element, Output
 from headrace.reference.operator import Grouping, Operator
 
@@ -41,11 +43,13 @@ class Chain:
         percentiles: Mapping[float, Instant] | None = None,
         signals: Sequence[Signal] = (),
         is_batch: bool = False,
+        is_last: bool = False,
     ) -> Output:
         """Steps every operator as ``Operator.step`` does; each lower operator gets the panes above it, then
         the output watermark above it.
 
-        Percentile watermarks are the source's: they end at the first operator. Signals are heard by all.
+        Percentile watermarks are the source's: they end at the first operator. Signals are heard by all. ``is_last``:
+        the input ends here, which a loop wants to know.
         """
         first, *rest = self.operators
         output = first.step(
@@ -65,6 +69,16 @@ class Chain:
             )
             drops += output.drops
         return Output(output.panes, drops)
+
+    @property
+    def watermark(self) -> Instant:
+        """The watermark of the first operator."""
+        return self.operators[0].clocks.watermark
+
+    @property
+    def in_flight(self) -> dict[tuple[Any, Window], Any]:
+        """What is on a back-edge: nothing, without a loop."""
+        return {}
 
     @property
     def output_watermarks(self) -> list[Instant]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 from headrace.model.combiners import Aggregate, Combiner, Outer
@@ -125,7 +126,15 @@ def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: P
 
 def _ascending(values: Sequence[Weighted]) -> list[Any]:
     """The values in order, each as often as it is there."""
-    return [value for value, times in sorted(values, key=_by_value) for _ in range(times)]
+    return [value for value, times in _net(sorted(values, key=_by_value)) for _ in range(times)]
+
+
+def _net(ordered_values: Sequence[Weighted]) -> Sequence[Weighted]:
+    """Each distinct value once, if some were withdrawn: they may have come with other values beside them."""
+    if all(times >= 0 for _, times in ordered_values):
+        return ordered_values
+    groups = [[*group] for _, group in groupby(ordered_values, _by_value)]
+    return [(group[0][0], sum(times for _, times in group)) for group in groups]
 
 
 def _pairs(values: Sequence[Weighted], outer: Outer | None) -> tuple[Any, ...]:
@@ -144,7 +153,7 @@ def _custom(combiner: CustomCombiner | None, values: Sequence[Weighted]) -> Any:
     assert combiner is not None
     with user_code(combiner, "combine values"):
         accumulator = combiner.create()
-        for value, times in values:
+        for value, times in values if combiner.invertible else _net(sorted(values, key=_by_value)):
             for _ in range(times):
                 accumulator = combiner.add(accumulator, value)
             for _ in range(-times if combiner.invertible else 0):

@@ -38,11 +38,14 @@ class DropCause(StrEnum):
 
 @dataclass(frozen=True)
 class DroppedElement:
-    """An element that was dropped from one of its windows (5.2), or before it had any (None; 12.10)."""
+    """An element that was dropped from one of its windows (5.2), or before it had any (None; 12.10). ``is_late``: it
+    was so because it came too late, also if it was a retraction.
+    """
 
     element: Element
     window: Window | None
     cause: DropCause
+    is_late: bool = False
 
 
 @dataclass(frozen=True)

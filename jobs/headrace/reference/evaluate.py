@@ -19,8 +19,8 @@ from headrace.model.expressions import decimals
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.decimals import ONE, of_billionths, rounded
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
+from headrace.model.expressions.methods.time import TimeUnit
 from headrace.model.expressions.regex import compile_regex
-from headrace.model.expressions.time_methods import TimeUnit
 from headrace.model.expressions.typing import type_of
 from headrace.model.time import Instant, instant, is_finite
 
@@ -186,6 +186,12 @@ def _matches(text: str, regex: str) -> bool:
     return re.search(compile_regex(regex).python, text, re.ASCII) is not None
 
 
+def _contains(value: str | list[Any], wanted: Any) -> bool:
+    if isinstance(value, str):
+        return wanted in value
+    return any(_is_in(item, wanted) for item in value if item is not None)
+
+
 def _is_in(*operands: Any) -> bool:
     if any(isinstance(operand, float) for operand in operands):
         operands = tuple(map(float, operands))
@@ -235,7 +241,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "strip": _strict(str.strip),
     "length": _strict(len),
     "substring": _strict(_substring),
-    "contains": _strict(lambda text, part: part in text),
+    "contains": _strict(_contains),
     "starts_with": _strict(str.startswith),
     "ends_with": _strict(str.endswith),
     "matches": _strict(_matches),

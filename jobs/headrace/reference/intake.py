@@ -6,9 +6,11 @@ Every accepted record moves the watermark of its split, also if it is filtered, 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from headrace.model.changelog import SIGN, RecordSign
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import Source
 from headrace.reference.elements import DropCause, DroppedElement, Element
 from headrace.reference.evaluate import Record, evaluate
 from headrace.reference.source_clock import SourceClock
@@ -17,15 +19,22 @@ from headrace.reference.stages import Entrance
 
 @dataclass(frozen=True)
 class Rejected:
-    """A record without an event time, a key, or an id; ``column`` is ``event_time``, the name of the key that is NULL,
-    or ``id``.
+    """A record without an event time, a sign, a key, or an id; ``column`` is ``event_time``, ``SIGN``, the name of the
+    key that is NULL, or ``id``. Of an edge that no loop can go over, it is why.
 
-    Behind the first aggregation (``stage`` 0) it is what a pane became; its retraction is rejected as well.
+    Behind the first aggregation (``stage`` 0) it is what a pane became, and so it is there if it is ``of`` another
+    output; its retraction is rejected as well.
     """
 
     record: Record
     column: str
     stage: int = 0
+    of: str = ""
+
+    @property
+    def is_pane(self) -> bool:
+        """Whether it is what a pane became."""
+        return bool(self.stage or self.of)
 
 
 @dataclass
@@ -46,11 +55,15 @@ class Intake:
 
     def __init__(self, pipeline: Pipeline, percentiles: Iterable[float]) -> None:
         self._pipeline = pipeline
-        self._entrances = {output: Entrance(alone.stages[0]) for output, alone in pipeline.by_output.items()}
+        self._entrances = {
+            output: Entrance(alone.edges or alone.stages[0]) for output, alone in pipeline.of_records.items()
+        }
         wanted = list(percentiles)
         self._inputs = {
             given.name: _Reader(
-                SourceClock(given.event_time, given.source.schema, wanted), given.expressions(pipeline.schema)
+                SourceClock(given.event_time, given.source.types, wanted),
+                given.expressions(pipeline.schema),
+                given.source,
             )
             for given in pipeline.inputs
         }
@@ -89,10 +102,11 @@ class Intake:
             self._observe(reader, raw, processing_time, into)
             return
         timestamp = reader.clock.timestamp(raw, processing_time)
-        record = reader.record(raw)
+        record, sign = reader.record(raw), reader.sign(raw)
+        wrong = "event_time" if timestamp is None else None if sign in {1, -1} else SIGN
         taking: list[str] = []
         for output, entrance in self._entrances.items():
-            missing = "event_time" if timestamp is None else self._missing(record, entrance)
+            missing = wrong or self._missing(record, entrance)
             if missing is None:
                 taking.append(output)
             else:
@@ -101,13 +115,13 @@ class Intake:
             return
         self._observe(reader, raw, processing_time, into)
         admitting = [output for output in taking if self._entrances[output].admits(record)]
-        cause = self._duplicate(record, timestamp) if admitting else None
+        cause = self._duplicate(record, timestamp, sign) if admitting else None
         for output in admitting:
-            element = self._entrances[output].element(record, timestamp)
+            element = self._entrances[output].element(record, timestamp, sign == -1)
             if cause is None:
                 into[output].elements.append(element)
             else:
-                into[output].drops.append(DroppedElement(element, None, cause))
+                into[output].drops.append(DroppedElement(element, None, cause, is_late=cause is DropCause.LATE))
 
     def _observe(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Mapping[str, Taken]) -> None:
         if not reader.clock.observe(raw, processing_time):
@@ -118,16 +132,17 @@ class Intake:
         deduplicate = self._pipeline.deduplicate
         if deduplicate is not None and evaluate(deduplicate.id, record, self._pipeline.schema) is None:
             return "id"
-        return entrance.missing(record)
+        missing = entrance.missing(record)
+        return entrance.unfit(record) if missing is None and entrance.admits(record) else missing
 
-    def _duplicate(self, record: Record, timestamp: Instant) -> DropCause | None:
-        """Why a record is not the first of its id; it is remembered if it is."""
+    def _duplicate(self, record: Record, timestamp: Instant, sign: object) -> DropCause | None:
+        """Why a record is not the first of its id and sign; it is remembered if it is."""
         deduplicate = self._pipeline.deduplicate
         if deduplicate is None:
             return None
         if self._is_beyond_the_horizon(timestamp):
             return DropCause.LATE
-        known = evaluate(deduplicate.id, record, self._pipeline.schema)
+        known = evaluate(deduplicate.id, record, self._pipeline.schema), sign
         if known in self._ids:
             return DropCause.DUPLICATE
         self._ids[known] = timestamp
@@ -140,11 +155,22 @@ class Intake:
 
 @dataclass
 class _Reader:
-    """One input: its clock, and the pipeline's columns over its own."""
+    """One input: its clock, the pipeline's columns over its own, and its source."""
 
     clock: SourceClock
     columns: dict[str, Expr]
+    source: Source
 
     def record(self, raw: Record) -> Record:
         """``raw`` with the columns of the pipeline."""
         return {name: evaluate(expr, raw, self.clock.schema) for name, expr in self.columns.items()}
+
+    def sign(self, raw: Record) -> object:
+        """1 if ``raw`` adds a row, -1 if it withdraws one, anything else if it is wrong (14.1). A record that was read
+        already says it itself.
+        """
+        changelog = self.source.changelog
+        if changelog is None or SIGN in raw:
+            return raw.get(SIGN, 1)
+        assert isinstance(changelog, RecordSign)  # an envelope is read as changes first
+        return evaluate(changelog.sign_of(self.source.schema), raw, self.source.as_read.columns)

@@ -6,8 +6,9 @@ so the steps of section 3 are calls of it with one argument. A batch, all input 
 watermark moves.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
@@ -24,6 +25,7 @@ from headrace.reference.trigger_node import Arrival, FiringClocks, Moment, Node
 from headrace.reference.triggers import start
 
 Place = tuple[Key, Window]
+Values = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Grouping:
     """Where, when, how and what of one operator.
 
     ``schema`` types the records that data-driven triggers read, ``key_types`` names and types the parts of a key.
+    ``compute`` makes the values of a row of results of its aggregates (8.4); only panes that ``having`` lets out leave
+    (9.10).
     """
 
     where: WindowFn
@@ -39,6 +43,8 @@ class Grouping:
     extract: Extract
     schema: Schema = field(default_factory=dict)
     key_types: Schema = field(default_factory=dict)
+    compute: Callable[[Key, Window, Values], Values] = lambda key, window, aggregates: aggregates
+    having: Callable[[Pane], bool] = lambda pane: True
 
     def assign(self, element: Element) -> list[Window]:
         """The windows of ``element``."""
@@ -299,6 +305,7 @@ class Operator:
         is_last = closing or state.trigger.finished
         pane = self._pane(place, self._timing(window, state, watermark_before), is_last)
         emitted = self._emit(state, pane) if self._is_wanted(state, pane) else []
+        emitted = [record for record in emitted if self._leaves(record, pane)]
         state.hold = None
         state.new = 0
         if self.grouping.how.accumulation is Accumulation.DISCARDING:
@@ -308,6 +315,13 @@ class Operator:
         if is_last and not closing:
             per_key.closed.add(window)
         return emitted
+
+    def _leaves(self, record: Pane, pane: Pane) -> bool:
+        """Whether a record that ``pane`` came with leaves (9.10). What accumulating windows emitted is withdrawn only
+        if what replaces it stays.
+        """
+        is_replaced = self.grouping.how.accumulation is Accumulation.ACCUMULATING and self.grouping.having(pane)
+        return self.grouping.having(record) and not (record.is_retraction and is_replaced)
 
     def _timing(self, window: Window, state: _Open, watermark_before: Instant) -> Timing:
         """Where the pane stands to the watermark (5.5)."""
@@ -322,7 +336,7 @@ class Operator:
         return Pane(
             key=key,
             window=window,
-            values=self.grouping.extract(state.contents),
+            values=self.grouping.compute(key, window, self.grouping.extract(state.contents)),
             timestamp=window.max_timestamp if state.hold is None else state.hold,
             timing=timing,
             index=state.index,
@@ -340,16 +354,16 @@ class Operator:
 
     def _emit(self, state: _Open, pane: Pane) -> list[Pane]:
         """The pane after the retractions of what it replaces; these alone if every input was withdrawn (9.1)."""
-        retracting = self.grouping.how.accumulation is Accumulation.RETRACTING
+        accumulation = self.grouping.how.accumulation
         if self.grouping.how.elide_unchanged and _is_unchanged(state, pane):
             return []
         withdrawn = [replace(old, is_retraction=True) for old in sorted(state.live, key=lambda old: old.window)]
         state.live = []
-        if retracting and state.contents.is_empty:
+        if accumulation is Accumulation.RETRACTING and state.contents.is_empty:
             return withdrawn
         state.index += 1
         state.nonspeculative_index += pane.timing is not Timing.EARLY
-        if retracting:
+        if accumulation is not Accumulation.DISCARDING:
             state.live = [pane]
         return [*withdrawn, pane]
 
@@ -378,4 +392,5 @@ def _order(place: Place) -> tuple[Instant, Instant, Key]:
 
 
 def _drop(element: Element, window: Window, cause: DropCause) -> DroppedElement:
-    return DroppedElement(element, window, DropCause.RETRACTION if element.is_retraction else cause)
+    is_late = cause is DropCause.LATE
+    return DroppedElement(element, window, DropCause.RETRACTION if element.is_retraction else cause, is_late)

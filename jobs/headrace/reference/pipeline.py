@@ -13,10 +13,12 @@ from headrace.model.triggers.leaves import AfterPercentileWatermark
 from headrace.model.windows import Window
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import OWN
+from headrace.pipeline.upstream import Upstream, upstream_first
 from headrace.reference.chain import Chain
 from headrace.reference.elements import DroppedElement, Element
-from headrace.reference.evaluate import Record
+from headrace.reference.evaluate import Record, evaluate
 from headrace.reference.intake import Intake, Rejected, Taken
+from headrace.reference.loop import LoopedChain, LoopRun
 from headrace.reference.stages import Entrance, pane_record
 
 
@@ -43,8 +45,10 @@ class EpochResult:
     """What one epoch gave. ``panes`` are the last aggregation's in order of emission, retractions included.
 
     ``drops`` are duplicates, and elements of expired and of closed windows (``drop.cause``), ``drop.element.record``
-    being the record. ``ahead`` are records too far ahead of processing time to move the watermark. That is the
-    source's; ``output_watermarks`` has one for each aggregation.
+    being the record. ``ahead`` are records too far ahead of processing time to move a watermark. ``watermark`` is the
+    source's, of an output that reads others the least of theirs, of a loop the one that waits for what is in flight;
+    ``output_watermarks`` has one for each aggregation. ``in_flight`` is what a loop has not delivered: a value for a
+    vertex of a window.
     """
 
     panes: tuple[Pane, ...]
@@ -53,6 +57,7 @@ class EpochResult:
     watermark: Instant
     output_watermarks: tuple[Instant, ...] = ()
     ahead: tuple[Record, ...] = ()
+    in_flight: Mapping[tuple[Any, Window], Any] = field(default_factory=dict)
 
 
 class OutputsRun:
@@ -62,11 +67,12 @@ class OutputsRun:
         if pipeline.spark_functions:
             raise PipelineError(f"pipeline {pipeline.name} calls Spark functions, which the reference does not run")
         self.pipeline = pipeline
-        stages = [alone.stages[0] for alone in pipeline.by_output.values()]
+        stages = [alone.stages[0] for alone in pipeline.of_records.values()]
         self._intake = Intake(pipeline, set[float]().union(*(_percentiles(stage.when) for stage in stages)))
         self._processing_time = MIN_INSTANT
         self._is_new = True
-        self._outputs = {output: _OutputRun(alone) for output, alone in pipeline.by_output.items()}
+        order = upstream_first(pipeline.outputs) or [*pipeline.by_output]
+        self._outputs = {output: _OutputRun(pipeline.by_output[output]) for output in order}
 
     def pass_watermark(self, to: Mapping[str, Instant]) -> None:
         """Let the watermarks of these inputs be at least so far, as if their sources had said so."""
@@ -85,43 +91,75 @@ class OutputsRun:
             self._intake.take(given.name, records, now, taken)
         self._intake.advance(now, epoch.is_last)
         is_batch = is_first and epoch.is_last
-        return {
-            output: run.run(taken[output], self._intake, now, epoch.signals, is_batch=is_batch)
-            for output, run in self._outputs.items()
-        }
+        results: dict[str, EpochResult] = {}
+        for output, run in self._outputs.items():
+            run.take(taken[output], self._intake, results)
+            results[output] = run.run(taken[output], now, epoch.signals, is_batch=is_batch, is_last=epoch.is_last)
+        return {output: results[output] for output in self.pipeline.by_output}
 
 
 class _OutputRun:
     """The aggregations of one output between two epochs."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self._stages = pipeline.stages
+        self._stages, self._upstream = pipeline.stages, pipeline.upstream
         self._entrances = [Entrance(stage) for stage in pipeline.stages]
         between = [partial(self._pass_on, stage) for stage in range(1, len(self._entrances))]
-        self._chain = Chain([entrance.grouping for entrance in self._entrances], between)
+        groupings = [entrance.grouping for entrance in self._entrances]
+        self._chain = Chain(groupings, between)
+        if pipeline.loop is not None and pipeline.edges is not None:
+            loop = LoopRun(pipeline.edges, pipeline.stages[0], pipeline.loop)
+            self._chain = LoopedChain(loop, groupings, between)
         self._rejected: list[Rejected] = []
+        self._watermark = MIN_INSTANT
+        self._percentiles: dict[float, Instant] = {}
+
+    def take(self, taken: Taken, intake: Intake, above: Mapping[str, EpochResult]) -> None:
+        """Take what comes in this epoch: records, which ``taken`` has, at the clocks of ``intake``; or panes that
+        outputs ``above`` gave, which are added to it, at the least of their output watermarks.
+        """
+        if not self._upstream:
+            wanted = _percentiles(self._stages[0].when)
+            self._watermark = intake.watermark
+            self._percentiles = {q: at for q, at in intake.percentiles.items() if q in wanted}
+            return
+        for upstream in self._upstream:
+            for pane in above[upstream.output].panes:
+                self._take_pane(upstream, pane, taken)
+        self._watermark = min(above[upstream.output].output_watermarks[-1] for upstream in self._upstream)
+
+    def _take_pane(self, upstream: Upstream, pane: Pane, taken: Taken) -> None:
+        own = pane_record(upstream.stage, pane)
+        columns = upstream.expressions(self._stages[0].schema)
+        record = {name: evaluate(expr, own, upstream.stage.pane_schema) for name, expr in columns.items()}
+        missing = self._entrances[0].missing(record)
+        if missing is not None:
+            taken.rejected.append(Rejected(record, missing, of=upstream.output))
+        elif self._entrances[0].admits(record):
+            taken.elements.append(self._entrances[0].element(record, pane.timestamp, pane.is_retraction))
 
     def run(
-        self, taken: Taken, intake: Intake, now: Instant, signals: Sequence[Signal], *, is_batch: bool
+        self, taken: Taken, now: Instant, signals: Sequence[Signal], *, is_batch: bool, is_last: bool
     ) -> EpochResult:
-        """What becomes of the elements that were ``taken``, at the clocks of ``intake``."""
+        """What becomes of the elements that were ``taken``."""
         self._rejected = taken.rejected
-        wanted = _percentiles(self._stages[0].when)
         output = self._chain.step(
             taken.elements,
             processing_time=now,
-            watermark=intake.watermark,
-            percentiles={q: at for q, at in intake.percentiles.items() if q in wanted},
+            watermark=self._watermark,
+            percentiles=self._percentiles,
             signals=signals,
             is_batch=is_batch,
+            is_last=is_last,
         )
         return EpochResult(
             panes=output.panes,
             drops=(*taken.drops, *output.drops),
             rejected=tuple(self._rejected),
-            watermark=intake.watermark,
+            watermark=self._chain.watermark,
             output_watermarks=tuple(self._chain.output_watermarks),
             ahead=tuple(taken.ahead),
+            in_flight=self._chain.in_flight,
         )
 
     def _pass_on(self, stage: int, pane: Pane) -> Element | None:

@@ -1,14 +1,18 @@
 """A stage of a pipeline as a grouping: what it makes of the records that reach it, and of the panes above it."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.result_columns import in_order
+from headrace.model.expressions.value_types import ListType
 from headrace.model.panes import WINDOW_END, WINDOW_START, Pane
 from headrace.model.time import Instant, is_finite
+from headrace.model.windows import Window
 from headrace.pipeline.aggregation import Stage
 from headrace.reference.contents import extract_with, read
-from headrace.reference.elements import Element
+from headrace.reference.elements import Element, Key
 from headrace.reference.evaluate import Record, evaluate
 from headrace.reference.operator import Grouping
 
@@ -23,13 +27,25 @@ class Entrance:
     def grouping(self) -> Grouping:
         """Its where, when, how and what."""
         a, stage = self.stage.aggregation, self.stage
-        extract = extract_with(list(a.what.values()), stage.schema)
-        return Grouping(a.where, stage.when, a.how, extract, stage.schema, stage.key_types)
+        extract = extract_with(list(a.aggregates.values()), stage.schema)
+        compute, having = partial(computed, stage), partial(lets_out, stage)
+        return Grouping(a.where, stage.when, a.how, extract, stage.schema, stage.key_types, compute, having)
 
     def missing(self, record: Record) -> str | None:
-        """The first key column that is NULL."""
-        keys = self.stage.aggregation.key.items()
+        """The first key column that is NULL. What the step of a loop reads of an edge is no part of its key."""
+        of_edge = {term.name for term in self.stage.terms}
+        keys = [(name, expr) for name, expr in self.stage.aggregation.key.items() if name not in of_edge]
         return next((name for name, expr in keys if evaluate(expr, record, self.stage.schema) is None), None)
+
+    def unfit(self, record: Record) -> str | None:
+        """Why no loop can go over the edge ``record`` (13.7)."""
+        for term in self.stage.terms:
+            value = evaluate(term.expr, record, self.stage.schema)
+            if value is None:
+                return term.of_null
+            if value * term.sign < 0 if term.sign else False:
+                return term.of_wrong_sign
+        return None
 
     def admits(self, record: Record) -> bool:
         """Whether ``record`` passes the filter."""
@@ -42,7 +58,7 @@ class Entrance:
         return Element(
             key=tuple(evaluate(expr, record, schema) for expr in a.key.values()),
             timestamp=timestamp,
-            value=tuple(read(aggregate, record, schema, timestamp) for aggregate in a.what.values()),
+            value=tuple(read(aggregate, record, schema, timestamp) for aggregate in a.aggregates.values()),
             is_retraction=is_retraction,
             record=record,
             size=element_size(record, schema),
@@ -51,22 +67,47 @@ class Entrance:
 
 def pane_record(stage: Stage, pane: Pane) -> Record:
     """What a stage below ``stage`` reads of ``pane``: key, aggregates and window; NULL for an end that is infinite."""
-    start, end = pane.window
     return {
         **dict(zip(stage.aggregation.key, pane.key, strict=True)),
-        **dict(zip(stage.aggregation.what, pane.values, strict=True)),
+        **dict(zip(stage.value_types, pane.values, strict=True)),
+        **window_record(pane.window),
+    }
+
+
+def window_record(window: Window) -> Record:
+    """The ends of ``window`` as columns, NULL for one that is infinite."""
+    start, end = window
+    return {
         WINDOW_START: start if is_finite(start) else None,
         WINDOW_END: end if is_finite(end) else None,
     }
 
 
+def computed(stage: Stage, key: Key, window: Window, aggregates: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values of a row of results of ``stage``: its aggregates, and what is computed of them (8.4)."""
+    a = stage.aggregation
+    row = dict(zip(a.key, key, strict=True)) | dict(zip(a.aggregates, aggregates, strict=True))
+    row |= window_record(window)
+    for name, expr in in_order(a.results).items():
+        row[name] = evaluate(expr, row, stage.pane_schema)
+    return (*aggregates, *(row[name] for name in a.results))
+
+
+def lets_out(stage: Stage, pane: Pane) -> bool:
+    """Whether ``having`` is TRUE of ``pane``, or there is none (9.10)."""
+    condition = stage.aggregation.having
+    return condition is None or evaluate(condition, pane_record(stage, pane), stage.pane_schema) is True
+
+
 def element_size(record: Record, schema: Schema) -> int:
     """Bytes of the columns of ``schema`` in ``record`` that are not NULL (9.5): 8 for a number, a timestamp or a date,
-    16 for a decimal, 1 for a bool, their length for bytes and strings in UTF-8."""
+    16 for a decimal, 1 for a bool, their length for bytes and strings in UTF-8; a list is as large as its items."""
     return sum(_size(record[name], kind) for name, kind in schema.items() if record.get(name) is not None)
 
 
-def _size(value: Any, kind: DataType) -> int:
+def _size(value: Any, kind: DataType | ListType) -> int:
+    if isinstance(kind, ListType):
+        return sum(_size(item, kind.item) for item in value if item is not None)
     if kind is DataType.STRING:
         return len(value.encode())
     if kind is DataType.BYTES:

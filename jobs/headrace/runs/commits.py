@@ -8,14 +8,14 @@ they made of that.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
-from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch
+from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch, counts_with
 from headrace.errors import RetryError
-from headrace.pipeline.identity.fingerprint import definition, fingerprint
 from headrace.pipeline.loading.code_digests import code_of
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import columns_after
@@ -23,13 +23,14 @@ from headrace.read.snapshots.progress import StoredProgress, progress_to_json
 from headrace.read.views.columns import ViewColumns, schema_of
 from headrace.runs.compaction import Folds
 from headrace.runs.executors.interface import Engine
+from headrace.runs.parking.identity import SnapshotIdentity
 from headrace.sources.landing import ByInput
 from headrace.state.datafiles.epoch_files import Written
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import InputFile, Layer, LoggedFile
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import seen_by
+from headrace_snapshots.format.manifest import OUTPUTS, Manifest
+from headrace_snapshots.format.output_view import outputs_of, seen_by
 from headrace_snapshots.format.table_names import INPUTS, REJECTED, OutputTables
 from headrace_snapshots.protocol.coordinator import (
     Acknowledged,
@@ -43,6 +44,7 @@ from headrace_snapshots.protocol.coordinator import (
 from headrace_snapshots.protocol.messages import SnapshotId
 
 MAX_IN_FLIGHT = 2
+NOTHING: Mapping[str, int] = {}
 
 
 class IncompleteEpochError(RetryError):
@@ -67,7 +69,9 @@ class Committer:
     ``submit`` blocks while MAX_IN_FLIGHT epochs wait. After a failure every later epoch is discarded and the error is
     raised by the next ``submit`` or ``drain``: nothing is ever committed on top of something that is missing.
     ``allowed`` raises if nothing may be committed, and is asked once. ``request``: whose signals the epochs are given.
-    ``counted``: requests of the store that the first epoch is not charged for.
+    ``counted``: requests of the store that the first epoch is not charged for. ``missed``: epochs computed again for
+    outputs that were parked, each at the epoch that ``stood_at`` says; the first commit brings them. Other outputs that
+    are ``standing`` stay what they are.
     """
 
     def __init__(
@@ -81,15 +85,19 @@ class Committer:
         request: str | None = None,
         counted: Mapping[str, int] | None = None,
         allowed: Callable[[], None] = lambda: None,
+        missed: Sequence[ComputedEpoch] = (),
+        stood_at: Mapping[str, int] = NOTHING,
+        standing: Collection[str] = (),
     ) -> None:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head, self._floor = base, claim.floor
-        self.fingerprint, self.definition = fingerprint(engine.pipeline), definition(engine.pipeline)
-        self._fingerprints = {output: fingerprint(alone) for output, alone in engine.pipeline.by_output.items()}
         self.code = code_of(engine.pipeline)
+        self._missed = missed
+        self.identity = SnapshotIdentity.of(engine.pipeline, base, standing)
         self.outputs = {
-            output: _OutputResults.of(engine, OutputTables(output), alone, base)
+            output: _OutputResults.of(engine, OutputTables(output), alone, base, stood_at.get(output))
             for output, alone in engine.pipeline.by_output.items()
+            if output not in self.identity.standing
         }
         self.on_commit = on_commit
         self.request = request
@@ -178,18 +186,19 @@ class Committer:
             self.allowed()
             self._is_allowed = True
         written = computed.written
-        current = {results.names.current: results.current_layers(parent, computed) for results in self._results()}
-        logs = self._logs(parent, computed.epoch, {**written.logs, INPUTS: _input_files(computed.files)})
+        current = self._current(parent, computed)
+        logs = self._logs(parent, computed)
+        counts = counts_with(computed, self._missed)
         manifest = Manifest(
             snapshot_id=computed.attempt.snapshot_id,
             pipeline=self.engine.pipeline.name,
-            fingerprint=self.fingerprint,
+            fingerprint=self.identity.fingerprint,
             branch=self.claim.branch,
             epoch=computed.epoch,
             parent=None if parent is None else parent.snapshot_id,
             generation=self.claim.generation,
             created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-            schema=schema_of({output: results.columns for output, results in self.outputs.items()}, self._fingerprints),
+            schema=self._schema(),
             progress=progress_to_json(
                 computed.progress,
                 signals=computed.signals,
@@ -198,15 +207,15 @@ class Committer:
             ),
             tables={**written.tables, **current},
             logs=logs,
-            counts=computed.counts,
+            counts=counts,
             timings={**computed.timings, "write_seconds": time.monotonic() - started},
             requests=self._requests(written),
             code=self.code,
-            definition=self.definition,
+            definition=self.identity.definition,
             patch=None if parent is None else parent.patch,
         )
         self._floor = catalog.commit(self.claim, manifest).floor(self.claim.branch)
-        self.head = manifest
+        self.head, self._missed = manifest, ()
         if not computed.wait_for_merges:
             self._begin_fold()
         self.on_commit(manifest)
@@ -221,30 +230,51 @@ class Committer:
         """Requests since the manifest before (so with that one's commit), those of tasks elsewhere among them."""
         requests = self.engine.store.requests.since(self._counted)
         self._counted = self.engine.store.requests.snapshot()
-        return {kind: count + written.requests.get(kind, 0) for kind, count in requests.items()}
+        elsewhere = [written.requests, *(again.written.requests for again in self._missed)]
+        return {kind: count + sum(own.get(kind, 0) for own in elsewhere) for kind, count in requests.items()}
 
-    def _results(self) -> Iterable["_OutputResults"]:
-        return self.outputs.values()
+    def _schema(self) -> dict[str, Any]:
+        columns = {output: results.columns for output, results in self.outputs.items()}
+        schema = schema_of(columns, self.identity.fingerprints)
+        if self.identity.standing:
+            schema[OUTPUTS] |= self.identity.standing
+        return schema
+
+    def _current(self, parent: Manifest | None, computed: ComputedEpoch) -> dict[str, tuple[Layer, ...]]:
+        """``current`` of each output after an epoch; of one that stands it is what it was."""
+        names = [OutputTables(output).current for output in self.identity.standing]
+        current = {name: () if parent is None else parent.tables[name] for name in names}
+        own = {r.names.current: r.current_layers(parent, (*self._missed, computed)) for r in self.outputs.values()}
+        return {**current, **own}
 
     def _begin_fold(self) -> None:
         if self.head is not None:
             prefix = self.catalog.data_prefix(self.head.epoch, self.head.snapshot_id)
-            for results in self._results():
-                results.folds.begin(self.head.tables[results.names.current], prefix)
+            for results in self.outputs.values():
+                results.folds.begin(self.head.tables.get(results.names.current, ()), prefix)
 
-    def _logs(
-        self, parent: Manifest | None, epoch: int, added: Mapping[str, Sequence[LoggedFile]]
-    ) -> Mapping[str, FileLog]:
-        """The logs of ``parent`` with the files that ``epoch`` ``added``, by log."""
+    def _logs(self, parent: Manifest | None, computed: ComputedEpoch) -> Mapping[str, FileLog]:
+        """The logs of ``parent`` with what an epoch added, after what others have missed."""
         # those of what came out, which readers see, are cut where snapshots have expired, and that of inputs is not
-        names = [results.names for results in self._results()]
+        names = [OutputTables(output) for output in self.engine.pipeline.by_output]
         results = [*(log for of_output in names for log in (of_output.panes, of_output.late)), REJECTED]
-        logs = dict(parent.logs) if parent is not None else {name: FileLog.empty() for name in (*results, INPUTS)}
+        before = {} if parent is None else parent.logs  # which may have other outputs
+        logs = {name: before.get(name, FileLog.empty()) for name in (*results, INPUTS)}
         logs |= {name: self.catalog.cut(logs[name], self._floor) for name in results}
+        letters = [file for again in self._missed for file in again.written.logs[REJECTED]]
+        for again in self._missed:
+            own = {log for name in again.chains for log in (OutputTables(name).panes, OutputTables(name).late)}
+            self._add(logs, again.epoch, {log: files for log, files in again.written.logs.items() if log in own})
+        # dead letters of epochs before stand beside those of this one, as the log of all outputs goes on
+        own_letters = (*letters, *computed.written.logs[REJECTED])
+        inputs = _input_files(computed.files)
+        self._add(logs, computed.epoch, {**computed.written.logs, REJECTED: own_letters, INPUTS: inputs})
+        return logs
+
+    def _add(self, logs: dict[str, FileLog], epoch: int, added: Mapping[str, Sequence[LoggedFile]]) -> None:
         for name, files in added.items():
             if files:
                 logs[name] = self.catalog.append_record(logs[name], FileRecord(epoch, tuple(files)))
-        return logs
 
 
 @dataclass(frozen=True)
@@ -256,17 +286,24 @@ class _OutputResults:
     folds: Folds
 
     @classmethod
-    def of(cls, engine: Engine, names: OutputTables, alone: Pipeline, base: Manifest | None) -> "_OutputResults":
-        """Continues from ``base`` with the pipeline that has the output ``alone``."""
-        columns = columns_after(alone, None if base is None else seen_by(base, names.output))
+    def of(
+        cls, engine: Engine, names: OutputTables, alone: Pipeline, base: Manifest | None, stood_at: int | None
+    ) -> "_OutputResults":
+        """Continues from ``base`` with the pipeline that has the output ``alone``, which ``stood_at`` an epoch before
+        (None: it did not).
+        """
+        is_new = base is None or (names.output != "" and names.output not in outputs_of(base))
+        columns = columns_after(alone, None if base is None or is_new else seen_by(base, names.output), stood_at)
+        if base is not None and is_new:
+            columns = replace(columns, adopted=base.epoch + 1)
         return cls(names, columns, Folds(engine, columns, names.output))
 
-    def current_layers(self, parent: Manifest | None, computed: ComputedEpoch) -> tuple[Layer, ...]:
-        """The layers of ``current`` after an epoch, with what was folded meanwhile."""
-        layers = () if parent is None else parent.tables[self.names.current]
-        layers = self.folds.adopted(layers, wait=computed.wait_for_merges)
-        panes = computed.written.logs[self.names.panes]
-        return (*layers, Layer.of(panes, computed.epoch, computed.epoch)) if panes else layers
+    def current_layers(self, parent: Manifest | None, epochs: Sequence[ComputedEpoch]) -> tuple[Layer, ...]:
+        """The layers of ``current`` after ``epochs``, with what was folded meanwhile."""
+        layers = () if parent is None else parent.tables.get(self.names.current, ())
+        layers = self.folds.adopted(layers, wait=epochs[-1].wait_for_merges)
+        files = [(computed.epoch, computed.written.logs.get(self.names.panes, ())) for computed in epochs]
+        return (*layers, *(Layer.of(panes, epoch, epoch) for epoch, panes in files if panes))
 
 
 def _input_files(files: ByInput) -> tuple[InputFile, ...]:

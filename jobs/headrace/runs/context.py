@@ -6,7 +6,9 @@ from datetime import datetime
 
 from headrace.model.triggers import Signal
 from headrace.pipeline.executors import AUTO, ExecutorDecision
+from headrace.pipeline.identity.fingerprint import definition
 from headrace.pipeline.pipeline import Pipeline
+from headrace.read.definition_plan import under_new_names
 from headrace.read.snapshots.progress import StoredProgress, progress_of, unread_files
 from headrace.read.snapshots.reprocessed_copies import AGAIN
 from headrace.runs.continuation import check_code, check_continues
@@ -14,9 +16,11 @@ from headrace.runs.executors.choice import WorkEstimate, check_installed, choose
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import Watched
 from headrace.sources.landing import ByInput, Landing
+from headrace.sources.landing_places import PlaceError
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectStore
 
 
@@ -55,8 +59,12 @@ class RunContext:
             self.listener.warned(warning)
 
     def checked(self, manifest: Manifest) -> Manifest:
-        """``manifest``, if the run can continue from it. Raises ChangedPipelineError; if strict, ChangedCodeError."""
-        check_continues(self.pipeline, manifest, allow_new_aggregates=self.options.allow_new_aggregates)
+        """``manifest``, if the run can continue from it, with outputs by their new names. Raises ChangedPipelineError;
+        if strict, ChangedCodeError.
+        """
+        manifest = under_new_names(self.pipeline, manifest)
+        allow, parks = self.options.allow_new_aggregates, self.options.parks
+        check_continues(self.pipeline, manifest, allow_new_aggregates=allow, parks=parks)
         self.check_code(manifest)
         return manifest
 
@@ -69,14 +77,49 @@ class RunContext:
         """How far ``manifest`` has come; None: nowhere. Raises BrokenObjectError."""
         return PipelineProgress() if manifest is None else progress_of(self.catalog, manifest)
 
+    def land(self, progress: PipelineProgress) -> None:
+        """Land what sources have that cannot give it again, and that was not read when the branch was at ``progress``;
+        of other sources it does nothing. Raises what the source raises; PlaceError if what was landed is of another.
+        """
+        self._check_landed()
+        self.landing.land(progress.offsets)
+
+    def _check_landed(self) -> None:
+        """Raise PlaceError if main's records of an input were landed from another source: numbers of one are not those
+        of the other, and records of both would be one input.
+        """
+        main = self.catalog.head().refs.get(MAIN) if self.landing.landers else None
+        if main is None:
+            return
+        before, now = (
+            {given["name"]: (given.get("kind"), given["path"]) for given in defined["inputs"]}
+            for defined in (self.catalog.manifest(main).definition, definition(self.pipeline))
+        )
+        for name in self.landing.landers:
+            if before.get(name, now[name]) != now[name]:
+                raise PlaceError(
+                    f"input {name} of {self.pipeline.name} was landed from {before[name][1]} and is {now[name][1]} "
+                    "now: records of both would be mixed. Give the pipeline another name, or take the change back"
+                )
+
     def new_files(self, manifest: Manifest | None, *, full_sweep: bool) -> ByInput:
         """What has landed and was not read by ``manifest`` or before; ``full_sweep``: also where nobody looks any
         more.
         """
         progress, on_unknown = self.progress(manifest), self._warn_of_landed_again
-        return unread_files(
+        files = unread_files(
             self.catalog, self.landing, manifest, progress, full_sweep=full_sweep, on_unknown=on_unknown
         )
+        self.warn_of_expired(files, progress)
+        return files
+
+    def warn_of_expired(self, files: ByInput, progress: PipelineProgress) -> None:
+        """Say of which inputs ``files``, read after ``progress``, are not all that was ever landed."""
+        for name, first in self.landing.expired_before(files, progress.offsets).items():
+            self.warn(
+                f"input {name} is read from {first.path} on: what was landed before that has expired, with the "
+                "snapshots that had read it, and results lack it"
+            )
 
     def _warn_of_landed_again(self, paths: Set[str]) -> None:
         """Name files of which nobody knows whether they are input."""

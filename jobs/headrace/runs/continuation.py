@@ -21,13 +21,31 @@ class ChangedCodeError(FixConfigError):
     code = "config.changed_code"
 
 
-def check_continues(pipeline: Pipeline, manifest: Manifest, *, allow_new_aggregates: bool) -> None:
+def check_continues(pipeline: Pipeline, manifest: Manifest, *, allow_new_aggregates: bool, parks: bool = False) -> None:
     """Raise ChangedPipelineError unless ``pipeline`` can use the state of ``manifest``. ``allow_new_aggregates``: also
-    where aggregates start empty for it, which is for people to say.
+    where aggregates start empty for it, which is for people to say. ``parks``: it is enough if one output can, where
+    outputs have names; the others wait.
     """
+    had = outputs_of(manifest)
+    if parks and pipeline.has_names and had:
+        changed = changed_outputs(pipeline, manifest, allow_new_aggregates=allow_new_aggregates)
+        if any(output in had and output not in changed for output in pipeline.outputs):
+            return
     check_same_outputs(pipeline, manifest)
     for output, alone in pipeline.by_output.items():
         _check_output(output, plan(alone, seen_by(manifest, output)), allow_new_aggregates=allow_new_aggregates)
+
+
+def changed_outputs(pipeline: Pipeline, manifest: Manifest, *, allow_new_aggregates: bool) -> dict[str, str]:
+    """The outputs of ``pipeline`` that mean something else than in ``manifest``, which has them; what to do."""
+    changed: dict[str, str] = {}
+    for output in (name for name in outputs_of(manifest) if name in pipeline.outputs):
+        difference = plan(pipeline.by_output[output], seen_by(manifest, output))
+        try:
+            _check_output(output, difference, allow_new_aggregates=allow_new_aggregates)
+        except ChangedPipelineError as error:
+            changed[output] = str(error)
+    return changed
 
 
 def check_same_outputs(pipeline: Pipeline, manifest: Manifest) -> None:
@@ -45,10 +63,16 @@ def check_same_outputs(pipeline: Pipeline, manifest: Manifest) -> None:
 
 def _check_output(output: str, difference: Plan, *, allow_new_aggregates: bool) -> None:
     if difference.action is Action.REPLAY:
+        again = (
+            f"`headrace backfill {difference.pipeline}.{output} --promote`, which computes it again in a branch that "
+            "main adopts it from"
+            if output
+            else f"`headrace backfill {difference.pipeline}` (or the backfill DAG), which replays all input into a new "
+            "branch and cuts over"
+        )
         raise ChangedPipelineError(
             f"{definition_change(difference, output)}. Its state means something else now (`headrace plan` says of "
-            f"which aggregations). Run `headrace backfill {difference.pipeline}` (or the backfill DAG), which replays "
-            "all input into a new branch and cuts over; or take the change back"
+            f"which aggregations). Run {again}; or take the change back"
         )
     if difference.starting_empty and not allow_new_aggregates:
         raise ChangedPipelineError(

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from headrace.distribute.epoch import ComputedEpoch
+from headrace.errors import HeadraceError
 from headrace.model.time import instant
 from headrace.model.triggers import Signal
 from headrace.read.snapshots.epoch_history import RecordedEpoch
@@ -29,9 +31,24 @@ class PlannedEpoch:
     is_recorded: bool = False
 
 
-def commit_epochs(committer: Committer, epochs: Iterable[PlannedEpoch]) -> None:
-    """Compute ``epochs`` one after the other, and have each committed beside the next. Returns when all are."""
+def commit_epochs(
+    committer: Committer,
+    epochs: Iterable[PlannedEpoch],
+    *,
+    isolates: bool = False,
+    check: Callable[[Engine], None] = lambda engine: None,
+    accept: Callable[[ComputedEpoch], None] = lambda computed: None,
+) -> None:
+    """Compute ``epochs`` one after the other, and have each committed beside the next. Returns when all are.
+    ``isolates``: an output that fails is parked. Before each epoch ``check`` raises if it may not be computed, and
+    after it ``accept`` if it may not be committed; what was computed before is committed then.
+    """
     for planned in epochs:
+        try:
+            check(committer.engine)
+        except HeadraceError:
+            committer.drain()
+            raise
         epoch = planned.epoch
         computed = committer.engine.compute(
             epoch.files,
@@ -41,7 +58,13 @@ def commit_epochs(committer: Committer, epochs: Iterable[PlannedEpoch]) -> None:
             wait_for_merges=planned.wait_for_merges,
             hold=epoch.held_to,
             recorded=planned.is_recorded,
+            isolates=isolates,
         )
+        try:
+            accept(computed)
+        except HeadraceError:
+            committer.drain()
+            raise
         committer.submit(computed)
     committer.drain()
 
@@ -55,19 +78,21 @@ def micro_batches(
     before: int = 0,
     signals: tuple[Signal, ...] = (),
     hold: WatermarkHold | None = None,
+    is_due: bool = False,
 ) -> Iterator[PlannedEpoch]:
     """``files`` in epochs of bounded size, under the clock ``now``, until nothing is new or due. ``before``: epochs
     that count towards the limit of the options already. The first epoch hears ``signals``; none passes ``hold``.
+    ``is_due``: there is one in any case.
     """
     limit = options.max_epochs
     while limit is None or before < limit:
         clock = instant(now())
         batch, files = engine.landing.next_epoch(files, options.files_per_epoch, options.bytes_per_epoch)
-        if not batch and not signals and not engine.progress.is_due(clock, hold):
+        if not batch and not signals and not is_due and not engine.progress.is_due(clock, hold):
             return
         before += 1
         yield PlannedEpoch(RecordedEpoch(batch, clock, signals, held_to=hold), not files or before == limit)
-        signals = ()
+        signals, is_due = (), False
 
 
 def batch(

@@ -13,6 +13,8 @@ from headrace.model.time import parse_duration
 from headrace.pipeline.deployment.regular_runs import Retention
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.damage import ways_out
+from headrace.runs.following.reading import let_go
+from headrace.runs.landed import check_landed, live_landed
 from headrace.runs.reporting.results import ResultDamagedError, RunResult, from_json
 from headrace_snapshots import fsck
 from headrace_snapshots.catalog import Catalog
@@ -22,8 +24,15 @@ from headrace_snapshots.fsck import BACKUP, FsckReport, Problem
 from headrace_snapshots.gc import expiry
 from headrace_snapshots.gc.expiry import Expired, Live
 from headrace_snapshots.gc.gc_roots import Keep, KeepError
-from headrace_snapshots.layout import ObjectKind, folder, history_path, kind_of, result_path
-from headrace_snapshots.refs import NOTHING
+from headrace_snapshots.layout import (
+    AuditedRange,
+    ObjectKind,
+    audited_range,
+    folder,
+    history_path,
+    kind_of,
+    result_path,
+)
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
 from headrace_snapshots.witnesses import Witness
 
@@ -83,16 +92,21 @@ def expire(
 ) -> Expired:
     """Delete what an earlier expiry marked, and mark what ``keep`` does not keep.
 
-    Audits go with the snapshot that they are of. Of results of runs the newest are kept, as many as snapshots (at
-    least 100), and the young ones. Raises RestoreError when something that is kept is damaged.
+    Audits go with the snapshot that they are of, landed records with those that would read them again. Of results of
+    runs the newest are kept, as many as snapshots (at least 100), and the young ones. Raises RestoreError when what is
+    kept is damaged.
     """
     at = now()
     beside: dict[ObjectKind, Live] = {
         ObjectKind.AUDITS: _live_audits,
         ObjectKind.RUNS: partial(_live_results, store=catalog.store, keep=keep, now=at),
+        ObjectKind.LANDED: partial(live_landed, catalog=catalog),
     }
     with ways_out(catalog, None):
-        return expiry.expire(catalog, keep, at, beside=beside, dry_run=dry_run)
+        expired = expiry.expire(catalog, keep, at, beside=beside, dry_run=dry_run)
+    if not dry_run:
+        let_go(catalog)
+    return expired
 
 
 def check(catalog: Catalog, *, deep: bool = False, repair: bool = False) -> FsckReport:
@@ -102,7 +116,12 @@ def check(catalog: Catalog, *, deep: bool = False, repair: bool = False) -> Fsck
     Raises what the store raises when it does not answer.
     """
     return fsck.fsck(
-        catalog, deep=deep, repair=repair, copies=_cached, beside=(_audits, _histories, _results), witnesses=_witnesses
+        catalog,
+        deep=deep,
+        repair=repair,
+        copies=_cached,
+        beside=(_audits, _histories, _results, check_landed),
+        witnesses=_witnesses,
     )
 
 
@@ -113,13 +132,14 @@ def _cached(file: DataFile) -> bytes | None:
 
 
 def _live_audits(listed: Collection[ObjectInfo], kept: Collection[str], notes: dict[str, str]) -> set[str]:
-    return {info.path for info in listed if _audited(info.path)[1] in kept}
+    return {info.path for info in listed if _audited(info.path).end in kept}
 
 
-def _audited(path: str) -> tuple[str, str]:
-    """The snapshots between which an audit's object is; that of the figures of versions is of their end."""
-    begin, _, end = path.split("/")[2].rpartition("--")
-    return begin, end
+def _audited(path: str) -> AuditedRange:
+    """What an object of an audit is about."""
+    audited = audited_range(path.partition("/")[0], path)
+    assert audited is not None, "objects with other names are not listed"
+    return audited
 
 
 def _live_results(
@@ -158,20 +178,16 @@ def _read(store: ObjectStore, path: str) -> RunResult:
 
 def _audits(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
     """Audits of kept snapshots: each can be read, and those that let a range be published say so."""
-    trusted = {
-        str(entry.detail["audit"]): entry
-        for entry in entries
-        if isinstance(entry.detail, dict) and "audit" in entry.detail
-    }
+    trusted = {path: entry for entry in entries for path in _trusted(entry)}
     stored = {path.removesuffix(_RESULT) for path in _stored(catalog, ObjectKind.AUDITS) if path.endswith(_RESULT)}
     for path in sorted({*stored, *trusted}):
-        begin, end = _audited(path)
-        if end not in kept:
+        about = _audited(path + _RESULT)
+        if about.end not in kept:
             continue
-        entry = trusted.get(path)
+        entry, end = trusted.get(path), about.end
         needed_by = f"the audit of {end}" if entry is None else f"entry {entry.number}, which published {end}"
         try:
-            outcome = read_audit(catalog.store, catalog.pipeline, None if begin == NOTHING else begin, end)
+            outcome = read_audit(catalog.store, catalog.pipeline, about.begin, end, about.output)
         except AuditDamagedError as error:
             yield Problem(path + _RESULT, str(error), needed_by, f"{BACKUP}; the next run audits the range again")
             continue
@@ -180,13 +196,22 @@ def _audits(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -
             yield Problem(path + _RESULT, problem, needed_by, f"{BACKUP}; nothing but the evidence is lost")
 
 
+def _trusted(entry: Entry) -> Iterator[str]:
+    """The audits by which it published: one, or of outputs with names one for each."""
+    if isinstance(entry.detail, dict):
+        if "audit" in entry.detail:
+            yield str(entry.detail["audit"])
+        yield from map(str, entry.detail.get("audits", {}).values())
+
+
 def _histories(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
     """Figures of earlier versions, beside kept snapshots: each can be read."""
     for path in _stored(catalog, ObjectKind.AUDITS):
-        snapshot = _audited(path)[1]
-        if snapshot in kept and path == history_path(catalog.pipeline, snapshot):
+        about = _audited(path)
+        snapshot, output = about.end, about.output
+        if snapshot in kept and path == history_path(catalog.pipeline, snapshot, output):
             try:
-                read_history(catalog.store, catalog.pipeline, snapshot)
+                read_history(catalog.store, catalog.pipeline, snapshot, output)
             except HistoryDamagedError as error:
                 needed_by = f"checks against history of what follows {snapshot}"
                 yield Problem(path, str(error), needed_by, f"{BACKUP}; else earlier versions count")
@@ -210,8 +235,8 @@ def _witnesses(catalog: Catalog, stored: Collection[str]) -> Iterator[Witness]:
     for path in stored:
         kind = kind_of(catalog.pipeline, path)
         if kind is ObjectKind.AUDITS and path.endswith(_RESULT):
-            begin, end = _audited(path)
-            yield Witness(path, frozenset({begin}), audited=end)
+            about = _audited(path)
+            yield Witness(path, frozenset(filter(None, [about.begin])), audited=about.end)
         elif kind is ObjectKind.RUNS:
             with suppress(ResultDamagedError, ObjectNotFoundError):
                 content = _read(catalog.store, path)

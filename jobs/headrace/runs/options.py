@@ -120,20 +120,23 @@ class RunOptions:
 
     ``run_id`` names the result object, so it is new for every attempt; ``request`` names what every attempt of it is
     for, if there may be several. ``branch`` is what the run moves; a backfill forks to it, and there ``main`` stands
-    for a branch named after the run. ``publish`` ends the run with a publish if its audit succeeded. ``snapshot`` is
-    where a recovery moves ``main`` back to; ``message`` is what the log says of that. ``span``: the event times whose
-    windows a backfill computes again, None for all. ``as_read_by``: a snapshot whose files, where they are read again,
-    are read in the order and at the processing times that it recorded. ``full_sweep`` lists the whole landing prefix
-    instead of only its newest part. ``executor`` is where epochs are computed, None for the pipeline's own; ``reason``
-    says why, if the caller has chosen it. ``mode`` BATCH takes all input as one epoch, after which the watermark goes
-    to +inf: every window gives one pane and closes. ``signals`` are given to the run's first epoch (semantics 9.3), and
-    not again by another attempt of the ``request`` whose signals were given last. ``mode`` REPLAY fills an empty branch
+    for a branch named after the run. ``publish`` ends the run with a publish if its audit succeeded; ``defer_verdict``:
+    if it does not, that is no error of the run, since who comes next reads the stored audit. ``snapshot`` is where a
+    recovery moves ``main`` back to; ``message`` is what the log says of that. ``span``: the event times whose windows a
+    backfill computes again, None for all. ``as_read_by``: a snapshot whose files, where they are read again, are read
+    in the order and at the processing times that it recorded. ``full_sweep`` lists the whole landing prefix instead of
+    only its newest part. ``executor`` is where epochs are computed, None for the pipeline's own; ``reason`` says why,
+    if the caller has chosen it. ``mode`` BATCH takes all input as one epoch, after which the watermark goes to +inf:
+    every window gives one pane and closes. ``signals`` are given to the run's first epoch (semantics 9.3), and not
+    again by another attempt of the ``request`` whose signals were given last. ``mode`` REPLAY fills an empty branch
     with the epochs that the branch (or tag) ``from_branch`` recorded, default main; or under ``clock`` with what has
     landed. Run again, a replay that was stopped continues. It publishes nothing. ``create``: a root that does not exist
     is made even if there is no input. ``promotes``: the branch of a backfill is to be promoted, so what would stand
-    against that whatever it computes is said first. ``strict``: the run refuses a snapshot that was made by other code
-    of the user's own. ``allow_new_aggregates``: aggregates that a snapshot lacks start empty; otherwise the run refuses
-    that snapshot.
+    against that whatever it computes is said first; ``patches``: its rows are to be a patch of main. ``strict``: the
+    run refuses a snapshot that was made by other code of the user's own. ``allow_new_aggregates``: aggregates that a
+    snapshot lacks start empty; otherwise the run refuses that snapshot. ``give_up_delivered``: a recovery may go below
+    what sinks got that cannot take back. ``without``: outputs that are parked stay so, however long they have been.
+    ``output``: the one of several that a backfill computes, with what is computed of it, or patches; None for all.
     Raises RunOptionsError.
     """
 
@@ -143,6 +146,7 @@ class RunOptions:
     bytes_per_epoch: int | None = None
     branch: str = MAIN
     publish: bool = False
+    defer_verdict: bool = False
     snapshot: str | None = None
     span: Window | None = None
     as_read_by: str | None = None
@@ -154,11 +158,20 @@ class RunOptions:
     request: str | None = None
     strict: bool = False
     allow_new_aggregates: bool = False
+    without: tuple[str, ...] = ()
+    output: str | None = None
     create: bool = False
     promotes: bool = False
+    patches: bool = False
+    give_up_delivered: bool = False
     executor: str | None = None
     reason: str = ""
     message: str = ""
+
+    @property
+    def parks(self) -> bool:
+        """Whether an output that fails is parked, and others go on: on main alone. Other branches compute all."""
+        return self.mode is Mode.MICRO_BATCH and self.branch == MAIN
 
     def __post_init__(self) -> None:
         if not _RUN_ID.fullmatch(self.run_id):
@@ -171,6 +184,8 @@ class RunOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise RunOptionsError(f"{name} must be at least 1, not {value}")
+        if self.promotes and self.patches:
+            raise RunOptionsError("a patch leaves main as it is otherwise, and a promotion replaces it: choose one")
         if self.mode is Mode.REPLAY:
             self._check_replay()
             return

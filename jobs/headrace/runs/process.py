@@ -4,50 +4,50 @@ The composition root of the main job. A run plans (``run_plan``), which moves no
 it; computes and commits the planned epochs (``epochs``). A run with nothing to do starts no JVM.
 """
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Self
 
-from headrace.audit.limit_checks import check_limits
-from headrace.audit.limits import LimitFinding
-from headrace.audit.range import UnpublishedRange, audited_files, unpublished_range
-from headrace.audit.releases import released_panes
-from headrace.audit.run import Audited, expectations_checked, run_audit
+from headrace.audit.run import expectations_checked
 from headrace.audit.store import (
-    AuditDamagedError,
-    AuditOutcome,
     failing,
-    read_audit,
     stale_error,
-    with_limits,
 )
-from headrace.audit.usual.audit import UsualAudit
-from headrace.audit.usual.findings import UsualFinding
 from headrace.model.time import render
 from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
-from headrace.pipeline.expectations import ExpectationView
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.quality.limits import Severity
-from headrace.read.definition_plan import columns_after
 from headrace.read.definition_plan import plan as definition_plan
 from headrace.read.snapshots.damage import ways_out
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.publish_check import damage_under
 from headrace.read.snapshots.reprocessed_copies import left_out
-from headrace.read.views.row_files import check_files
 from headrace.runs.backfill.replay import replay_head
 from headrace.runs.commits import Committer, attempts_of
 from headrace.runs.context import RunContext
-from headrace.runs.continuation import check_continues, definition_change
+from headrace.runs.continuation import definition_change
 from headrace.runs.epochs import commit_epochs
-from headrace.runs.executors.choice import work_of_audit
+from headrace.runs.executors.choice import WorkEstimate
 from headrace.runs.executors.interface import Engine, ExecutorSide
+from headrace.runs.following.moves import check_counted
+from headrace.runs.following.reading import check_circles, hold
+from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
-from headrace.runs.publishing.publish import publish_range, reference
+from headrace.runs.parking.catching_up import (
+    NOTHING,
+    CaughtUp,
+    catch_up,
+    check_held,
+    check_none_parked,
+    standing_at,
+)
+from headrace.runs.publishing.audits import Auditor, BranchAudits
+from headrace.runs.publishing.planned_publish import PlannedPublish
+from headrace.runs.publishing.publish import output_results, reference
 from headrace.runs.reporting.data_warnings import noticed
-from headrace.runs.reporting.listener import Listener, number_of, watched
+from headrace.runs.reporting.listener import Listener, watched
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.tally import Tally
@@ -55,10 +55,10 @@ from headrace.runs.restore import restore
 from headrace.runs.run_plan import RunPlan, plan_run, planned_epochs, restored_plan
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.datafiles import check as check_file
+from headrace_snapshots.errors import PublishConflictError, RefusedError
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import seen_by
-from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.format.output_view import output_names, seen_by
 from headrace_snapshots.store import open_store
 
 
@@ -112,7 +112,6 @@ class _Run:
         self.started_at = timestamp()
         self.tally = Tally()
         self.executor: ExecutorDecision | None = None
-        self.limits: tuple[LimitFinding, ...] = ()
         self._side: ExecutorSide | None = None
 
     def __enter__(self) -> Self:
@@ -131,14 +130,36 @@ class _Run:
             if plan.has_epochs:
                 with expectations_checked(self.pipeline) as allowed:
                     self._perform(plan, allowed)
-        outcome = self.audited()
-        if self.options.publish and outcome is not None:
-            for problem in damage_under(self.catalog, self.catalog.manifest(outcome.to_snapshot)):
+        audits = self.audited()
+        if self.options.publish:
+            self._publish(audits)
+        return self.result(audits)
+
+    def _publish(self, audits: BranchAudits) -> None:
+        """Let readers see of each output what its audit found good. Raises what holds others back, unless who comes
+        next says that.
+        """
+        is_deferred = self.options.defer_verdict
+        heads = {outcome.to_snapshot for outcome in audits.outcomes.values() if outcome is not None}
+        if not heads:
+            if (stale := failing(audits.all_limits)) and not is_deferred:
+                raise stale_error(self.pipeline.name, stale)
+            return
+        (head,) = heads
+        planned = PlannedPublish.after_audits(self.catalog, head, audits.outcomes)
+        if planned.moves:
+            for problem in damage_under(self.catalog, self.catalog.manifest(head)):
                 self.warn(f"readers will miss this: {problem}")
-            publish_range(self.catalog, outcome)
-        if self.options.publish and outcome is None and (stale := failing(self.limits)):
-            raise stale_error(self.pipeline.name, stale)
-        return self.result(outcome)
+        try:
+            planned.publish(self.options.run_id)
+        except (PublishConflictError, RefusedError) as error:
+            if not is_deferred:
+                raise
+            self.listener.noted(f"this run publishes nothing, since somebody was quicker: {error}")
+        for note in planned.notes:
+            self.listener.noted(note)
+        if not is_deferred:
+            planned.check()
 
     def _perform(self, plan: RunPlan, allowed: Callable[[], None]) -> None:
         """Claim and restore the branch, then compute and commit what the plan comes to from there. ``allowed`` raises
@@ -153,6 +174,12 @@ class _Run:
         if restored.warning is not None:
             self.warn(restored.warning)
         plan = restored_plan(self.context, plan, claim.snapshot_id, restored)
+        check_circles(self.context, plan.reads)
+        hold(self.context, plan.reads)
+        caught_up = NOTHING
+        if restored.head is not None and self.options.mode is Mode.MICRO_BATCH:
+            caught_up = catch_up(self.context, self.side, restored.head)
+        progress = standing_at(self.context, restored.head, caught_up)
         engine = self.side.engine(attempts_of(self.catalog))
         committer = Committer(
             engine,
@@ -163,10 +190,16 @@ class _Run:
             request=self.options.request,
             counted=counted,
             allowed=allowed,
+            missed=caught_up.epochs,
+            stood_at=caught_up.since,
+            standing={*progress.parked},
         )
         try:
-            self._restore_engine(engine, restored.head)
-            commit_epochs(committer, planned_epochs(self.context, plan, engine, restored.head))
+            self._restore_engine(engine, restored.head, progress, caught_up)
+            epochs = planned_epochs(self.context, plan, engine, restored.head, is_due=bool(caught_up.since))
+            accept = partial(check_counted, self.context)
+            commit_epochs(committer, epochs, isolates=self.options.parks, check=self._check_parked, accept=accept)
+            hold(self.context, plan.reads)  # an expiry may have trimmed it meanwhile
         finally:
             committer.close()
             engine.close()
@@ -189,16 +222,32 @@ class _Run:
         listed = self.context.new_files(manifest, full_sweep=True)
         return self.context.landing.gone((file for file in read if file.path not in copies), listed)
 
-    def _restore_engine(self, engine: Engine, head: Manifest | None) -> None:
+    def _check_parked(self, engine: Engine) -> None:
+        """Raise OutputHeldError once epochs have gone on for too long without some output; where an output that fails
+        ends the run, the error with which it was parked.
+        """
+        if self.options.parks:
+            check_held(self.context, engine.progress, engine.epoch)
+        elif self.options.mode is Mode.MICRO_BATCH:
+            check_none_parked(self.context, engine.progress)
+
+    def _restore_engine(
+        self, engine: Engine, head: Manifest | None, progress: PipelineProgress, caught_up: CaughtUp
+    ) -> None:
+        if self.options.parks:
+            for output, where in progress.parked.items():
+                self.warn(f"output {output} is parked {where.describe()}")
         if head is None:
-            engine.restore(-1, PipelineProgress(), {}, {})
+            engine.restore(-1, progress, {}, {})
             return
-        plans = {name: definition_plan(own, seen_by(head, name)) for name, own in self.pipeline.by_output.items()}
+        outputs = {name: own for name, own in self.pipeline.by_output.items() if name in output_names(head)}
+        plans = {name: definition_plan(own, seen_by(head, name)) for name, own in outputs.items()}
         for output, difference in plans.items():
-            if difference.changes:
+            if difference.changes and output not in progress.parked:
                 self.listener.noted(f"{definition_change(difference, output)}; its state is migrated")
-        columns = {output: difference.columns for output, difference in plans.items()}
-        engine.restore(head.epoch, self.context.progress(head), head.tables, columns)
+        columns = {name: difference.columns for name, difference in plans.items() if name not in caught_up.since}
+        tables = {**head.tables, **caught_up.tables}
+        engine.restore(head.epoch, progress, tables, columns, snapshot=head.snapshot_id)
 
     @property
     def side(self) -> ExecutorSide:
@@ -211,115 +260,22 @@ class _Run:
         assert self.executor is not None, "the plan or the audit has decided"
         return EXECUTORS[self.executor.name].side(self.context, self.spark)
 
-    def audited(self) -> AuditOutcome | None:
-        """The audit of what the branch has and readers have not; run now if it is not stored. None if there is nothing
-        to audit.
-        """
+    def audited(self) -> BranchAudits:
+        """The audits of what the branch has and readers have not; made now where they are not stored."""
         with ways_out(self.catalog, self.options.branch):
-            return self._audited()
+            return Auditor(self.context, self._side_for).audits()
 
-    def _audited(self) -> AuditOutcome | None:
-        unpublished = unpublished_range(self.catalog, self.options.branch)
-        self._look_at_limits(unpublished)
-        if unpublished is None:
-            return None
-        published, head = unpublished.after, unpublished.until
-        stored = self._stored_audit(published, head)
-        if stored is not None and stored.covers(self.pipeline.expected, self.pipeline.usual):
-            return with_limits(self.store, stored, self.limits)
-        if count := sum(map(len, self.pipeline.expected.values())) + len(self.pipeline.usual):
-            self.listener.noted(f"auditing {unpublished}: {number_of(count, 'expectation')}")
-        before = None if stored is None else stored.usual
-        usual = UsualAudit.of(self.pipeline.usual, self.catalog, unpublished, before, self.warn)
+    def _side_for(self, work: Callable[[], WorkEstimate]) -> ExecutorSide:
         if self.executor is None:
-            self.executor = self.context.decide(lambda: work_of_audit(self.catalog, published, head))
-        with self.side.errors():
-            outcome = self._run_audit(unpublished, usual)
-        self._tell_of(outcome)
-        return outcome
+            self.executor = self.context.decide(work)
+        return self.side
 
-    def _look_at_limits(self, unpublished: UnpublishedRange | None) -> None:
-        """Hold what the branch has beside the pipeline's limits, and tell of those that are exceeded."""
-        self.limits = check_limits(self.pipeline, self.catalog, self.options.branch, unpublished, self.context.now)
-        for finding in self.limits:
-            if finding.severity is Severity.FAIL:
-                self.listener.noted(finding.line())
-            elif finding.severity is Severity.WARN or finding.released:
-                self.warn(finding.describe())
-
-    def _tell_of(self, outcome: AuditOutcome) -> None:
-        """Show the rows that fail, and warn of what holds only because a person has released rows."""
-        for finding in outcome.failed:
-            for line in finding.lines():
-                self.listener.noted(line)
-        for finding in outcome.findings:
-            if finding.success and finding.released:
-                self.warn(f"{finding.describe()}: readers still see what a person has released")
-        for compared in () if outcome.usual is None else outcome.usual.findings:
-            self._tell_beside_history(compared)
-
-    def _tell_beside_history(self, finding: UsualFinding) -> None:
-        """Show what is not as usual, and what is not judged yet; warn as the check says."""
-        if finding.severity is Severity.WARN:
-            self.warn(finding.describe())
-        elif finding.success and finding.released:
-            self.warn(f"{finding.describe()}: readers still see what a person has released")
-        elif finding.severity is Severity.FAIL or not finding.is_judged:
-            self.listener.noted(finding.line())
-        for line in finding.row_lines():
-            self.listener.noted(line)
-
-    def _stored_audit(self, published: str | None, head: str) -> AuditOutcome | None:
-        """None also for one that is not what was written: the audit can be had again, whatever it said."""
-        try:
-            return read_audit(self.store, self.pipeline.name, published, head)
-        except AuditDamagedError as error:
-            self.warn(f"{error} (as this run does)")
-            return None
-
-    def _run_audit(self, unpublished: UnpublishedRange, usual: UsualAudit | None) -> AuditOutcome:
-        published, head = unpublished.after, unpublished.until
-        manifest = self.catalog.manifest(head)
-        check_continues(self.pipeline, manifest, allow_new_aggregates=True)  # nothing starts here
-        self.context.check_code(manifest)
-        outputs = self.pipeline.by_output
-        usual_views = set() if usual is None else usual.views
-        return run_audit(
-            store=self.store,
-            pipeline=self.pipeline.name,
-            from_snapshot=published,
-            to_snapshot=head,
-            audited={
-                output: self._audited_output(output, alone, published, manifest, usual_views)
-                for output, alone in outputs.items()
-            },
-            limits=self.limits,
-            usual=usual,
-        )
-
-    def _audited_output(
-        self, output: str, alone: Pipeline, published: str | None, manifest: Manifest, views: Set[ExpectationView]
-    ) -> Audited:
-        """What is audited of an ``output``; its ``views`` are looked at whatever is expected of them."""
-        seen = seen_by(manifest, output)
-        columns = columns_after(alone, seen)
-        audited = audited_files(self.catalog, published, seen)
-        expected = {expectation.view for expectation in alone.expectations} | views
-        for view, files in audited.files.items():
-            if view not in expected:  # nobody looks into them, and they are published all the same
-                check_files(self.store, files)
-        return Audited(
-            alone.expectations,
-            lambda view, released: self.side.audit_frame(view, audited, columns, released),
-            lambda: [*released_panes(self.catalog, columns, output)],
-            columns.identity,
-        )
-
-    def result(self, outcome: AuditOutcome | None) -> RunResult:
+    def result(self, audits: BranchAudits) -> RunResult:
         """What the run did, and where the branch and ``published`` are now."""
         refs = self.catalog.head().refs
         head = refs.get(self.options.branch)
         manifest = None if head is None else self.catalog.manifest(head)
+        unnamed = audits.outcomes.get("")
         return RunResult(
             run_id=self.options.run_id,
             pipeline=self.pipeline.name,
@@ -330,13 +286,14 @@ class _Run:
             epochs=tuple(self.tally.epochs),
             snapshot=head,
             epoch=None if manifest is None else manifest.epoch,
-            published=refs.get(PUBLISHED),
-            audit=None if outcome is None else reference(outcome),
+            published=self.catalog.published_by_all(refs),
+            audit=None if unnamed is None else reference(unnamed),
             counts=dict(self.tally.counts),
             watermark=None if manifest is None else render(StoredProgress.of(manifest).watermark),
             branch=self.options.branch,
             warnings=(*self.context.warnings, *noticed(self.tally, self.pipeline.limits), *self.listener.warnings()),
             executor=self.executor,
-            limits=self.limits,
-            usual=() if outcome is None or outcome.usual is None else outcome.usual.without_values,
+            limits=audits.all_limits,
+            usual=audits.usual,
+            outputs=output_results(self.catalog, audits.outcomes) if self.pipeline.has_names else {},
         )

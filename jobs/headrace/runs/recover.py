@@ -2,6 +2,7 @@
 publish.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +12,19 @@ from headrace.runs.continuation import check_continues
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace.runs.recovery_target import gone_since
 from headrace.runs.reporting.listener import Listener
 from headrace.runs.reporting.results import RunResult
+from headrace.runs.restore import InputGoneError
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.patches import patches_given_up, told
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
+
+_NAMED = 3
 
 
 class RecoverOptionsError(FixConfigError):
@@ -54,16 +61,41 @@ def recover(
         check_continues(pipeline, catalog.manifest(options.snapshot), allow_new_aggregates=options.allow_new_aggregates)
         given_up = _moved_back(catalog, options.branch, options.snapshot, request)
         if given_up is None:
+            _check_input(catalog, pipeline, head, options.snapshot)
             patches = patches_given_up(catalog, head, options.snapshot)
             warnings = tuple(told(catalog, patches, options.snapshot))
             message = f"{_recovery(request)}: {options.message}" if options.message else _recovery(request)
-            catalog.rollback(options.branch, options.snapshot, message, replayed=True, patches=patches)
+            catalog.rollback(
+                options.branch,
+                options.snapshot,
+                message,
+                replayed=True,
+                patches=patches,
+                give_up_delivered=options.give_up_delivered,
+            )
             given_up = head
     # What full sweeps had found since is below the mark of the snapshot.
     result = process(
         pipeline, root, replace(options, full_sweep=True, as_read_by=given_up), listener=listener, spark=spark
     )
     return replace(result, action="recover", warnings=(*warnings, *result.warnings))
+
+
+def _check_input(catalog: Catalog, pipeline: Pipeline, head: str | None, snapshot: str) -> None:
+    """Raise InputGoneError if input that was read up to ``head``, after ``snapshot``, is gone. What cannot be read any
+    more says nothing of its input, and is what people recover from.
+    """
+    lost: list[str] = []
+    with suppress(BrokenObjectError, MissingSnapshotError):
+        if head is not None and catalog.is_ancestor(snapshot, head):
+            lost = gone_since(catalog, pipeline, catalog.manifest(head), catalog.manifest(snapshot))
+    if lost:
+        more = f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        raise InputGoneError(
+            f"{catalog.pipeline}: a recovery to snapshot {snapshot} reads again what came after it, and {len(lost)} of "
+            f"these files are gone: {'; '.join(lost[:_NAMED])}{more}. Put them back; choose a newer snapshot; or give "
+            f"their records up with `headrace rollback {catalog.pipeline} --to {snapshot}`, and run. Nothing has moved"
+        )
 
 
 def is_recovery(entry: Entry, request: str) -> bool:

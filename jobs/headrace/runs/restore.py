@@ -29,7 +29,7 @@ from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.table_names import INPUTS, is_current
 from headrace_snapshots.patches import patches_given_up, told, warned
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.refs import MAIN
 
 _READERS = 8
 _NAMED = 3
@@ -49,7 +49,7 @@ class BelowPublishedError(RestoreError):
 
 
 class InputGoneError(FixDataError):
-    """A fall-back, a replay or a backfill would read input again that is not there any more, or not as it was."""
+    """A fall-back, recovery, replay or backfill would read input again that is not there any more, or not as it was."""
 
     code = "data.input_gone"
 
@@ -72,8 +72,8 @@ def restore(
 ) -> RestoredRun:
     """Continue from the head of ``claim``, or from the newest whole snapshot below it.
 
-    ``checked`` raises when the pipeline cannot continue from a manifest. Raises BelowPublishedError, InputGoneError,
-    FencedError, and what the callables raise.
+    ``checked`` gives a manifest as the pipeline continues from it, or raises. Raises BelowPublishedError,
+    InputGoneError, FencedError, and what the callables raise.
     """
     if claim.snapshot_id is None:
         return RestoredRun(claim, None)
@@ -81,8 +81,8 @@ def restore(
     broken: list[Link] = []
     whole: Manifest | None = None
     for link in catalog.lineage(claim.snapshot_id):
-        if link.manifest is not None and not files.problems(checked(link.manifest)):
-            whole = link.manifest
+        if link.manifest is not None and not files.problems(manifest := checked(link.manifest)):
+            whole = manifest
             break
         broken.append(link)
     if not broken:
@@ -163,7 +163,7 @@ def _reason(broken: list[Link], files: _Restorable) -> str:
 
 
 def _check_published(catalog: Catalog, claim: Claim, broken: list[Link], whole: Manifest | None, reason: str) -> None:
-    published = catalog.head().refs.get(PUBLISHED) if claim.branch == MAIN else None
+    published = catalog.published_by_any(catalog.head().refs) if claim.branch == MAIN else None
     if published not in {link.snapshot_id for link in broken}:
         return
     name = catalog.pipeline

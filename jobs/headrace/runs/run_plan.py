@@ -1,5 +1,6 @@
 """The plan of a run: what it would continue from, on which executor, with which files. Planning reads and reports; it
-claims, starts and writes nothing.
+claims no branch, starts nothing, and writes nothing but records that their source could not give again
+(``sources.landed``), for whichever run reads them.
 
 A run claims its branch after that, and restores it. ``restored_plan`` is what still holds of the plan then.
 """
@@ -20,14 +21,14 @@ from headrace.runs.executors.interface import Engine
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.restore import RestoredRun
-from headrace.sources.file_planning import Offsets
-from headrace.sources.input_diagnostics import instead_of_input
+from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.landing import ByInput, counted
 from headrace.sources.landing_places import check_places
 from headrace.sources.progress import PipelineProgress, WatermarkHold
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import outputs_of
 from headrace_snapshots.refs import MAIN
 
 
@@ -46,6 +47,17 @@ class RunPlan:
     replay: Replay | None = None
     history: MainsReading | None = None
 
+    @property
+    def reads(self) -> ByInput:
+        """All that it may read."""
+        if self.replay is None:
+            return self.files or {}
+        reads: dict[str, list[SourceSplit]] = {}
+        for epoch in self.replay.epochs:
+            for name, files in epoch.files.items():
+                reads.setdefault(name, []).extend(files)
+        return reads
+
 
 def plan_run(run: RunContext) -> RunPlan:
     """What ``run`` finds to do. Raises what stands against it, as far as that can be seen now."""
@@ -56,7 +68,11 @@ def plan_run(run: RunContext) -> RunPlan:
 
 
 def _replay_plan(run: RunContext, snapshot: str | None) -> RunPlan:
+    if run.options.clock is not None:
+        run.land(PipelineProgress())
     replay = open_replay(run.catalog, run.options, run.landing)
+    if run.options.clock is not None and replay.epochs:
+        run.warn_of_expired(replay.epochs[0].files, PipelineProgress())
     head = replay_head(run.catalog, run.pipeline, run.options.branch, snapshot, replay)
     executor = run.decide(lambda: WorkEstimate.after(head, replay.bytes_left(head)))
     has_epochs = replay.epoch(next_number(head), run.progress(head)) is not None
@@ -71,11 +87,14 @@ def _input_plan(run: RunContext, snapshot: str | None) -> RunPlan:
     except (BrokenObjectError, MissingSnapshotError):  # restoring names what is broken, and falls back
         executor = run.decide(lambda: work_of_run(run.catalog, run.landing, snapshot, full_sweep=True))
         return RunPlan(snapshot, executor, has_epochs=True, history=history)
+    run.land(progress)
     files = run.new_files(manifest, full_sweep=run.options.full_sweep)
     executor = run.decide(lambda: WorkEstimate.after(manifest, input_bytes(files)))
     _warn_of_empty_inputs(run, files, progress)
     has_news = bool(files or run.new_signals(manifest))
-    has_epochs = has_news or progress.is_due(instant(run.now()), _hold(run.options, history))
+    new = set() if manifest is None else {*run.pipeline.outputs} - {*outputs_of(manifest)}
+    is_behind = run.options.mode is Mode.MICRO_BATCH and not {*progress.parked, *new} <= {*run.options.without}
+    has_epochs = has_news or is_behind or progress.is_due(instant(run.now()), _hold(run.options, history))
     if has_epochs and run.options.mode is Mode.BATCH:
         _check_batch(run.options, manifest)
     return RunPlan(snapshot, executor, has_epochs, files, history=history)
@@ -99,8 +118,12 @@ def restored_plan(run: RunContext, plan: RunPlan, claimed: str | None, restored:
     return replace(plan, snapshot=snapshot, files=files, history=history)
 
 
-def planned_epochs(run: RunContext, plan: RunPlan, engine: Engine, head: Manifest | None) -> Iterable[PlannedEpoch]:
-    """The epochs of ``plan`` after ``head``, which ``engine`` has restored. Tells how many files they will read."""
+def planned_epochs(
+    run: RunContext, plan: RunPlan, engine: Engine, head: Manifest | None, *, is_due: bool = False
+) -> Iterable[PlannedEpoch]:
+    """The epochs of ``plan`` after ``head``, which ``engine`` has restored. Tells how many files they will read.
+    ``is_due``: there is one even if nothing is new.
+    """
     options = run.options
     if plan.replay is not None:
         run.listener.planned(plan.replay.files_left(head))
@@ -112,11 +135,20 @@ def planned_epochs(run: RunContext, plan: RunPlan, engine: Engine, head: Manifes
     run.listener.planned(counted(files))
     signals, hold = run.new_signals(head if history is None else history.head), _hold(options, history)
     if history is None:
-        return micro_batches(engine, files, options, run.now, signals=signals, hold=hold)
-    limits = {"max_files": options.files_per_epoch, "max_bytes": options.bytes_per_epoch}
-    again = reread(run.pipeline, history.since(head), files, history.begun(head), **limits)
+        return micro_batches(engine, files, options, run.now, signals=signals, hold=hold, is_due=is_due)
+    again = reread(
+        run.pipeline,
+        history.since(head),
+        files,
+        history.begun(head),
+        max_files=options.files_per_epoch,
+        max_bytes=options.bytes_per_epoch,
+        counts_again=run.landing.counting_again,
+        repeats=run.landing.repeats,
+    )
     first = again.planned(run.landing.taken, options.max_epochs)
-    rest = micro_batches(engine, again.rest, options, run.now, before=len(again.epochs), signals=signals, hold=hold)
+    count, is_due = len(again.epochs), is_due and not again.epochs
+    rest = micro_batches(engine, again.rest, options, run.now, before=count, signals=signals, hold=hold, is_due=is_due)
     return chain(first, rest)
 
 
@@ -135,9 +167,9 @@ def _warn_of_empty_inputs(run: RunContext, files: ByInput, progress: PipelinePro
     """Name inputs that never had a file. Raises MissingRootError if there is neither input nor a root."""
     if not files and not run.options.create:
         check_root(run.store)
-    for name, place in run.landing.places.items():
+    for name, enumerator in run.landing.enumerators.items():
         if name not in files and not progress.offsets.get(name, Offsets()).files:
-            run.warn(instead_of_input(name, place))
+            run.warn(f"input {name}: {enumerator.explain()}")
 
 
 def _check_batch(options: RunOptions, head: Manifest | None) -> None:

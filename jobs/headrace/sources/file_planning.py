@@ -1,19 +1,17 @@
 """Which files an epoch reads: finding new files by listing, cutting them into epochs, remembering how far it came.
 
-The driver's side of the file source, without Spark. Files are taken in the order of their names. ``Offsets`` is what a
-snapshot remembers: the newest ``look_back`` files as they were when they were read, and the mark below them from which
+The driver's side of the file source, without Spark. Files are taken in the order of their names. Of ``Offsets`` a
+snapshot remembers the newest ``look_back`` files as they were when they were read, and the mark below them from which
 listing starts; so a run lists only what is new or nearly so. The files themselves are stored once, in the file log of
 the inputs: a manifest has the mark, and how many files after it were read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from headrace.errors import FixDataError, RetryError
 from headrace.model.time import Instant
 from headrace.pipeline.sources import FileSource
-from headrace_snapshots.format.codec import Fields
+from headrace.sources.connector import Offsets, SourceSplit
 from headrace_snapshots.store import ObjectChangedError, ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
 
 MAX_READS = 3
@@ -58,42 +56,6 @@ class VanishedFileError(FixDataError):
         )
 
 
-@dataclass(frozen=True)
-class LandedFile:
-    """One landed file: its path in the source's store, its size in bytes and its ETag when it was listed.
-
-    ``digest``: that of its content when it was taken in, where the store gives one.
-    """
-
-    path: str
-    size: int
-    etag: str
-    digest: str | None = None
-
-
-@dataclass(frozen=True)
-class Offsets:
-    """How far a source has been read.
-
-    ``recent``: the newest files read, by name, at most ``look_back``. ``mark``: the name after which listing starts: of
-    the files read, those that sort after it are ``recent``. ``files`` and ``bytes``: read since the beginning.
-    """
-
-    mark: str = ""
-    recent: tuple[LandedFile, ...] = ()
-    files: int = 0
-    bytes: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value; of ``recent`` only the number."""
-        return {"mark": self.mark, "recent": len(self.recent), "files": self.files, "bytes": self.bytes}
-
-    @classmethod
-    def from_json(cls, fields: Fields, recent: Iterable[LandedFile]) -> "Offsets":
-        """The inverse of ``to_json``, given the files after the mark. Raises MalformedError."""
-        return cls(fields.text("mark"), tuple(recent), fields.integer("files"), fields.integer("bytes"))
-
-
 def open_source(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
     """The store that holds a source and the source's prefix in it; ``path`` is relative to ``root``, or a whole URI."""
     if "://" in path:
@@ -101,7 +63,7 @@ def open_source(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
     return root, path.strip("/")
 
 
-def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSource) -> list[LandedFile]:
+def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSource) -> list[SourceSplit]:
     """Files to read that sort after the mark of ``offsets``, in the order of their names.
 
     Hidden names (a part that starts with ``_`` or ``.``) are left out, and names without one of the source's suffixes;
@@ -111,7 +73,7 @@ def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSour
     return [*unread(store, prefix, offsets, source.suffixes)]
 
 
-def unread(store: ObjectStore, prefix: str, offsets: Offsets, suffixes: tuple[str, ...]) -> Iterator[LandedFile]:
+def unread(store: ObjectStore, prefix: str, offsets: Offsets, suffixes: tuple[str, ...]) -> Iterator[SourceSplit]:
     """What ``discover`` gives, one by one as they are listed, of a source with these ``suffixes``."""
     known = {file.path: file for file in offsets.recent}
     for file in _listed(store, prefix, offsets.mark, suffixes):
@@ -131,7 +93,7 @@ def newest_landed(store: ObjectStore, prefix: str, mark: str, source: FileSource
     return max((Instant(at) for at in times if at is not None), default=None)
 
 
-def is_unchanged(store: ObjectStore, was: LandedFile, now: LandedFile) -> bool:
+def is_unchanged(store: ObjectStore, was: SourceSplit, now: SourceSplit) -> bool:
     """Whether a file has the content that it had; where only its ETag differs, the content decides if it is known."""
     if (was.size, was.etag) == (now.size, now.etag):
         return True
@@ -141,7 +103,7 @@ def is_unchanged(store: ObjectStore, was: LandedFile, now: LandedFile) -> bool:
     return there is not None and was.digest == there.digest
 
 
-def taken_in(store: ObjectStore, file: LandedFile) -> LandedFile:
+def taken_in(store: ObjectStore, file: SourceSplit) -> SourceSplit:
     """``file`` with what will tell whether it has changed, from now on: where its ETag does not, it is read once, and
     is what it is then. Raises VanishedFileError, ChangingFileError.
     """
@@ -151,23 +113,51 @@ def taken_in(store: ObjectStore, file: LandedFile) -> LandedFile:
         raise VanishedFileError(file.path) from error
     except ObjectChangedError as error:
         raise ChangingFileError([file.path]) from error
-    return file if digested is None else LandedFile(digested.path, digested.size, digested.etag, digested.digest)
+    return file if digested is None else SourceSplit(digested.path, digested.size, digested.etag, digested.digest)
 
 
-def listed_again(store: ObjectStore, prefix: str, files: Sequence[LandedFile]) -> list[LandedFile]:
+def listed_again(store: ObjectStore, prefix: str, files: Sequence[SourceSplit]) -> list[SourceSplit]:
     """``files``, which landed under ``prefix``, as they are now. Raises VanishedFileError."""
     wanted = {file.path for file in files}
-    listed: dict[str, LandedFile] = {}
+    listed: dict[str, SourceSplit] = {}
     listing = store.list(_folder(prefix), min(wanted, default="")[:-1])
     while len(listed) < len(wanted) and (info := next(listing, None)) is not None:
         if info.path in wanted:
-            listed[info.path] = LandedFile(info.path, info.size, info.etag)
+            listed[info.path] = SourceSplit(info.path, info.size, info.etag)
     if gone := sorted(wanted - listed.keys()):
         raise VanishedFileError(gone[0])
     return [listed[file.path] for file in files]
 
 
-def content(store: ObjectStore, file: LandedFile) -> bytes:
+def gone(store: ObjectStore, prefix: str, files: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
+    """Name the ``files`` that are gone or have changed, each with which of it. A listing of ``prefix`` as far as they
+    are, and a request for each that is elsewhere: the pipeline may read elsewhere since.
+    """
+    wanted = {file.path: file for file in files}
+    if not wanted:
+        return
+    listed: dict[str, ObjectInfo] = {}
+    for info in store.list(_folder(prefix), min(wanted)[:-1]):
+        if info.path > max(wanted):
+            break
+        if info.path in wanted:
+            listed[info.path] = info
+    for file in wanted.values():
+        now = listed.get(file.path) or _stat(store, file.path)
+        if now is None:
+            yield file, "is gone"
+        elif not is_unchanged(store, file, SourceSplit(now.path, now.size, now.etag)):
+            yield file, "has changed"
+
+
+def _stat(store: ObjectStore, path: str) -> ObjectInfo | None:
+    try:
+        return store.stat(path)
+    except ObjectNotFoundError:
+        return None
+
+
+def content(store: ObjectStore, file: SourceSplit) -> bytes:
     """What ``file`` held when it was taken in. Raises VanishedFileError, and ChangedFileError if it has another content
     now.
     """
@@ -181,13 +171,13 @@ def content(store: ObjectStore, file: LandedFile) -> bytes:
 
 def full_sweep(
     store: ObjectStore, prefix: str, offsets: Offsets, known: Iterable[str], source: FileSource
-) -> list[LandedFile]:
+) -> list[SourceSplit]:
     """Stragglers: files that sort at or before the mark, where ``discover`` does not look, and were never read.
 
     ``known`` are the paths of all files that were read. Lists the whole prefix up to the mark.
     """
     read = frozenset(known)
-    stragglers: list[LandedFile] = []
+    stragglers: list[SourceSplit] = []
     for file in _listed(store, prefix, "", source.suffixes):
         if file.path > offsets.mark:
             break
@@ -196,9 +186,9 @@ def full_sweep(
     return stragglers
 
 
-def next_batch(files: Sequence[LandedFile], max_files: int, max_bytes: int) -> list[LandedFile]:
+def next_batch(files: Sequence[SourceSplit], max_files: int, max_bytes: int) -> list[SourceSplit]:
     """The first of ``files`` that make one epoch of at most ``max_files`` and ``max_bytes``; a larger file is alone."""
-    batch: list[LandedFile] = []
+    batch: list[SourceSplit] = []
     size = 0
     for file in files[:max_files]:
         if batch and size + file.size > max_bytes:
@@ -208,7 +198,7 @@ def next_batch(files: Sequence[LandedFile], max_files: int, max_bytes: int) -> l
     return batch
 
 
-def advance(offsets: Offsets, batch: Sequence[LandedFile], look_back: int) -> Offsets:
+def advance(offsets: Offsets, batch: Sequence[SourceSplit], look_back: int) -> Offsets:
     """``offsets`` after ``batch`` has been read; the newest ``look_back`` files stay in the window."""
     if not batch:
         return offsets
@@ -223,9 +213,9 @@ def advance(offsets: Offsets, batch: Sequence[LandedFile], look_back: int) -> Of
     )
 
 
-def _listed(store: ObjectStore, prefix: str, start_after: str, suffixes: tuple[str, ...]) -> Iterator[LandedFile]:
+def _listed(store: ObjectStore, prefix: str, start_after: str, suffixes: tuple[str, ...]) -> Iterator[SourceSplit]:
     for info in _inputs(store, prefix, start_after, suffixes):
-        yield LandedFile(info.path, info.size, info.etag)
+        yield SourceSplit(info.path, info.size, info.etag)
 
 
 def _inputs(store: ObjectStore, prefix: str, start_after: str, suffixes: tuple[str, ...]) -> Iterator[ObjectInfo]:
@@ -249,5 +239,5 @@ _UNFINISHED = ".tmp"
 """How names end while a producer still writes the file, as many do it."""
 
 
-def _version(file: LandedFile) -> str:
+def _version(file: SourceSplit) -> str:
     return f"{file.size} bytes with ETag {file.etag}"

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from headrace.sources.landing import Place
 from headrace_snapshots.store import LocalStore, ObjectStore
 
 SHOWN = 5
@@ -25,22 +24,22 @@ def around(store: ObjectStore) -> str:
     return _holding(str(there), [f"{path.name}/" if path.is_dir() else path.name for path in _some(there)])
 
 
-def instead_of_input(name: str, place: Place) -> str:
-    """Why the input ``name`` has no files, though it never had one: its prefix, and what is in it or around it."""
-    folder = f"{place.prefix}/" if place.prefix else ""
-    where = f"{place.store.uri.rstrip('/')}/{folder}"
-    if there := [*islice(place.store.list(folder), SHOWN)]:
+def instead_of_input(store: ObjectStore, prefix: str, suffixes: tuple[str, ...]) -> str:
+    """Why there are no files, though there never was one: the prefix, and what is in it or around it."""
+    folder = f"{prefix}/" if prefix else ""
+    where = f"{store.uri.rstrip('/')}/{folder}"
+    if there := [*islice(store.list(folder), SHOWN)]:
         such = ", ".join(info.path.removeprefix(folder) for info in there)
-        return f"input {name}: no file under {where} is input, such as {such}: {_taken(place.source.suffixes)}"
-    if not exists(place.store):
-        return f"input {name}: {where} does not exist; {around(place.store)}"
+        return f"no file under {where} is input, such as {such}: {_taken(suffixes)}"
+    if not exists(store):
+        return f"{where} does not exist; {around(store)}"
     above = folder
     while above:
         above = above.rstrip("/").rpartition("/")[0]
         above = f"{above}/" if above else ""
-        if names := [*islice(children(place.store, above), SHOWN + 1)]:  # one more than are shown
-            return f"input {name}: nothing lies under {where}; " + _holding(f"{place.store.uri}/{above}", names)
-    return f"input {name}: nothing lies under {where}"
+        if names := [*islice(children(store, above), SHOWN + 1)]:  # one more than are shown
+            return f"nothing lies under {where}; " + _holding(f"{store.uri}/{above}", names)
+    return f"nothing lies under {where}"
 
 
 def _taken(suffixes: tuple[str, ...]) -> str:

@@ -1,104 +1,181 @@
-"""Where the inputs of a pipeline land: which files are new, and which of them make the next epoch. Without Spark."""
+"""The inputs of a pipeline: what is new, which of it makes the next epoch, and the readers of it. Without Spark."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TypeVar
 
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileSource
-from headrace.sources.file_planning import (
-    MAX_READS,
-    ChangedFileError,
-    ChangingFileError,
-    LandedFile,
+from headrace.pipeline.sources import SOURCES, Source
+from headrace.sources.connector import (
+    FILES,
+    FetchingReader,
     Offsets,
-    content,
-    discover,
-    full_sweep,
-    is_unchanged,
-    listed_again,
-    newest_landed,
-    next_batch,
-    open_source,
-    taken_in,
+    OpenSource,
+    SourceReader,
+    SourceSplit,
+    SplitEnumerator,
+    UnknownPositionError,
 )
+from headrace.sources.file_planning import MAX_READS, ChangedFileError, ChangingFileError, next_batch
+from headrace.sources.files import FileEnumerator
+from headrace.sources.landed.claimed import ClaimedEnumerator, ClaimedReader, landed_as
+from headrace.sources.landed.files import LandedEnumerator, LandedReader
+from headrace.sources.landed.lander import Lander
+from headrace.sources.landed.ranges import LandingPlace
 from headrace_snapshots.format import files as stored
+from headrace_snapshots.layout import landed_file
 from headrace_snapshots.store import ObjectStore
 
-ByInput = Mapping[str, Sequence[LandedFile]]
-"""Files by the name of their input; no entry where there are none."""
+ByInput = Mapping[str, Sequence[SourceSplit]]
+"""Splits by the name of their input; no entry where there are none."""
 
 Read = TypeVar("Read")
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where one input lands: a store, and a prefix in it."""
-
-    store: ObjectStore
-    prefix: str
-    source: FileSource
-
-
 class Landing:
-    """The places of all inputs of ``pipeline``; paths that are not whole URIs lie below ``root``."""
+    """The inputs of ``pipeline``; what is not elsewhere lies below ``root``."""
 
     def __init__(self, pipeline: Pipeline, root: ObjectStore) -> None:
-        self.places = {
-            given.name: Place(*open_source(root, given.source.path), source=given.source) for given in pipeline.inputs
-        }
+        self._sources = {given.name: given.source for given in pipeline.inputs}
+        self._pipeline = pipeline.name
+        self.landers: dict[str, Lander] = {}
+        opened = {name: self._open(name, source, root) for name, source in self._sources.items()}
+        self.enumerators: Mapping[str, SplitEnumerator] = {name: one.enumerator for name, one in opened.items()}
+        self.readers: Mapping[str, SourceReader] = {name: one.reader for name, one in opened.items()}
+
+    def _open(self, name: str, source: Source, root: ObjectStore) -> OpenSource:
+        opened = SOURCES[source.kind].open(source.as_read, root)
+        if source.is_durable and source.plans_alike:
+            return opened
+        place = LandingPlace(root, self._pipeline, name)
+        if source.is_durable:
+            self.landers[name] = Lander(place, opened.enumerator, None)
+            return OpenSource(ClaimedEnumerator(place, opened.enumerator), ClaimedReader(opened.reader))
+        assert isinstance(opened.reader, FetchingReader), f"{source.kind} is not durable, so its reader fetches"
+        self.landers[name] = Lander(place, opened.enumerator, opened.reader)
+        return OpenSource(LandedEnumerator(place, opened.enumerator), LandedReader(place, opened.reader))
+
+    def land(self, offsets: Mapping[str, Offsets]) -> None:
+        """Land what inputs have that cannot give it again; all that was read up to ``offsets`` is landed."""
+        for name, lander in self.landers.items():
+            lander.land(offsets.get(name, Offsets()).mark)
+
+    def to_land(self, offsets: Mapping[str, Offsets]) -> dict[str, list[SourceSplit]]:
+        """What ``land`` would land, as splits of the sources; writes nothing."""
+        waiting = {name: lander.waiting(offsets.get(name, Offsets()).mark) for name, lander in self.landers.items()}
+        return {name: splits for name, splits in waiting.items() if splits}
+
+    @property
+    def files(self) -> dict[str, FileEnumerator]:
+        """The inputs that are files."""
+        return {name: one for name, one in self.enumerators.items() if isinstance(one, FileEnumerator)}
+
+    @property
+    def stores(self) -> tuple[ObjectStore, ...]:
+        """The stores that hold files, each once."""
+        return tuple({id(place.store): place.store for place in self.files.values()}.values())
 
     @property
     def uris(self) -> tuple[str, ...]:
         """The URIs of the stores."""
-        return tuple(dict.fromkeys(place.store.uri for place in self.places.values()))
+        return tuple(dict.fromkeys(store.uri for store in self.stores))
 
     def new_files(
         self, offsets: Mapping[str, Offsets], swept: Iterable[stored.InputFile] | None = None
-    ) -> dict[str, list[LandedFile]]:
-        """What has landed since ``offsets``.
+    ) -> dict[str, list[SourceSplit]]:
+        """What has come since ``offsets``.
 
-        ``swept`` are all files that were ever read: then stragglers are found as well, where nobody looks any more.
+        ``swept`` are all splits that were ever read: then stragglers are found as well, where nobody looks any more.
         """
-        known: dict[str, list[str]] = {}
+        known: dict[str, set[str]] = {}
         for file in swept or ():
-            known.setdefault(file.input, []).append(file.path)
-        new: dict[str, list[LandedFile]] = {}
-        for name, place in self.places.items():
-            behind = offsets.get(name, Offsets())
-            stragglers: list[LandedFile] = []
-            if swept is not None:
-                stragglers = full_sweep(place.store, place.prefix, behind, known.get(name, ()), place.source)
-            files = [*stragglers, *discover(place.store, place.prefix, behind, place.source)]
-            if files:
-                new[name] = files
+            known.setdefault(file.input, set()).add(file.path)
+        new: dict[str, list[SourceSplit]] = {}
+        for name, enumerator in self.enumerators.items():
+            read = None if swept is None else known.get(name, set())
+            if splits := [*enumerator.unread(self._known(name, offsets.get(name, Offsets())), read)]:
+                new[name] = splits
         return new
 
     def newest_landed(self, marks: Mapping[str, str]) -> dict[str, Instant | None]:
-        """When the newest file of each input landed, looked for after its mark; None where that cannot be told."""
-        return {
-            name: newest_landed(place.store, place.prefix, marks.get(name, ""), place.source)
-            for name, place in self.places.items()
-        }
+        """When the newest split of each input came, looked for after its mark; None where that cannot be told."""
+        return {name: one.newest(Offsets(marks.get(name, ""))) for name, one in self.enumerators.items()}
+
+    def _known(self, name: str, position: Offsets) -> Offsets:
+        """``position`` of input ``name``, which its source can read. Raises UnknownPositionError."""
+        source = self._sources[name]
+        if position == Offsets() or source.kind == position.kind == FILES:
+            return position
+        newest = SOURCES[source.kind].format
+        if position.kind == FILES:  # a snapshot from before they said their kind: definitions have always said it
+            return replace(position, kind=source.kind)
+        if position.kind != source.kind or position.format > newest:
+            raise UnknownPositionError(
+                f"input {name} was read up to a position of kind {position.kind!r}, format {position.format}, and it "
+                f"is {source}, of kind {source.kind!r}, which knows formats up to {newest}: upgrade Headrace, or the "
+                "package that brings this kind"
+            )
+        return position
+
+    def after(self, name: str, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+        """The position of input ``name`` once ``splits`` have been read."""
+        kind, after = self._sources[name].kind, self.enumerators[name].after(position, splits)
+        if kind == FILES or after == Offsets():
+            return after
+        return replace(after, kind=kind, format=SOURCES[kind].format)
+
+    def watermarks(self, files: ByInput) -> dict[str, dict[str, Instant]]:
+        """What sources know of how far parts of inputs have come once ``files`` are read, by input and part."""
+        known: dict[str, dict[str, Instant]] = {}
+        for name, splits in files.items():
+            for split in splits:
+                for part, watermark in self.enumerators[name].watermarks(split).items():
+                    parts = known.setdefault(name, {})
+                    parts[part] = max(watermark, parts.get(part, watermark))
+        return known
+
+    def counting_again(self, files: ByInput) -> dict[str, SourceSplit]:
+        """The first of ``files`` of each input whose records take back, or repeat, what was counted before."""
+        again_of = {}
+        for name, splits in files.items():
+            again = next((split for split in splits if self.enumerators[name].counts_again(split)), None)
+            if again is not None:
+                again_of[name] = again
+        return again_of
+
+    def repeats(self, name: str) -> bool:
+        """Whether splits of input ``name`` that were read come again after an older position."""
+        return SOURCES[self._sources[name].kind].repeats
+
+    def missing(self, name: str, splits: Iterable[SourceSplit]) -> Iterable[tuple[SourceSplit, str]]:
+        """Name the ``splits`` of input ``name`` that could not be read again as they were, each with why."""
+        return self.enumerators[name].missing(splits)
 
     def next_epoch(
         self, files: ByInput, max_files: int | None = None, max_bytes: int | None = None
-    ) -> tuple[dict[str, list[LandedFile]], dict[str, list[LandedFile]]]:
-        """The first of ``files`` of each input that make an epoch, taken in, and the rest. None: as the source says."""
-        taken: dict[str, list[LandedFile]] = {}
-        rest: dict[str, list[LandedFile]] = {}
+    ) -> tuple[dict[str, list[SourceSplit]], dict[str, list[SourceSplit]]]:
+        """The first of ``files`` of each input that make an epoch, taken in, and the rest. None: as the source says.
+        A split that counts again is an epoch of its own.
+        """
+        taken = {}
         for name, waiting in files.items():
-            source = self.places[name].source
+            source = self._sources[name]
             batch = next_batch(waiting, max_files or source.max_files, max_bytes or source.max_bytes)
-            taken[name] = batch
-            if len(batch) < len(waiting):
-                rest[name] = list(waiting[len(batch) :])
-        return self.taken(taken), rest
+            taken[name] = self._until_again(name, batch)
+        alone = next((name for name, batch in taken.items() if self.enumerators[name].counts_again(batch[0])), None)
+        taken = taken if alone is None else {alone: taken[alone]}
+        rest = {name: [*waiting[len(taken.get(name, ())) :]] for name, waiting in files.items()}
+        return self.taken(taken), {name: waiting for name, waiting in rest.items() if waiting}
 
-    def taken(self, files: ByInput) -> dict[str, list[LandedFile]]:
+    def _until_again(self, name: str, batch: list[SourceSplit]) -> list[SourceSplit]:
+        """What of ``batch`` comes before the first split that counts again; that one alone, if it is the first."""
+        again = [number for number, split in enumerate(batch) if self.enumerators[name].counts_again(split)]
+        return batch[: max(again[0], 1)] if again else batch
+
+    def taken(self, files: ByInput) -> dict[str, list[SourceSplit]]:
         """``files`` with what will tell whether they have changed. Raises VanishedFileError, ChangingFileError."""
-        return {name: [taken_in(self.places[name].store, file) for file in landed] for name, landed in files.items()}
+        return {name: [self.enumerators[name].taken(split) for split in landed] for name, landed in files.items()}
 
     def reading(self, files: ByInput, read: Callable[[ByInput], Read]) -> tuple[ByInput, Read]:
         """What ``read`` makes of ``files``, and these: where some changed before they were read, as they became then.
@@ -110,31 +187,41 @@ class Landing:
             try:
                 return files, read(files)
             except ChangedFileError:
-                now = self.taken(
-                    {
-                        name: listed_again(self.places[name].store, self.places[name].prefix, landed)
-                        for name, landed in files.items()
-                    }
-                )
+                now = {name: self.enumerators[name].taken_again(landed) for name, landed in files.items()}
                 pairs = [pair for name, landed in now.items() for pair in zip(files[name], landed, strict=True)]
                 changing |= {file.path: None for before, file in pairs if file != before}
                 files = now
         raise ChangingFileError([*changing])
 
-    def content(self, name: str, file: LandedFile) -> bytes:
-        """What a file of the input ``name`` held when it was taken in. Raises VanishedFileError, ChangedFileError."""
-        return content(self.places[name].store, file)
-
     def gone(self, read: Iterable[stored.InputFile], listed: ByInput) -> list[str]:
         """The paths of the files that were ``read`` and are not in ``listed`` with the content that they had."""
-        there = {(name, file.path): file for name, landed in listed.items() for file in landed}
+        there = {name: {file.path: file for file in landed} for name, landed in listed.items()}
 
-        def is_there(was: stored.InputFile) -> bool:
-            now = there.get((was.input, was.path))
-            then = LandedFile(was.path, was.size, was.etag, was.digest)
-            return now is not None and is_unchanged(self.places[was.input].store, then, now)
+        def is_lost(was: stored.InputFile) -> bool:
+            enumerator = self.enumerators.get(was.input)
+            return enumerator is None or enumerator.is_lost(_split(was), there.get(was.input, {}))
 
-        return [file.path for file in read if not is_there(file)]
+        files = [*read]
+        lost = {name: {*self.lost(name, [_split(file) for file in files if file.input == name])} for name in there}
+        return [file.path for file in files if is_lost(file) or file.path in lost.get(file.input, ())]
+
+    def lost(self, name: str, claimed: Sequence[SourceSplit]) -> list[str]:
+        """The paths of ``claimed`` splits of input ``name`` that its source has no more, where claims are all that the
+        root has of them; of other inputs nothing is asked.
+        """
+        is_claimed = name in self.landers and self.landers[name].reader is None
+        return [split.path for split, _ in self.missing(name, claimed)] if is_claimed else []
+
+    def expired_before(self, files: ByInput, offsets: Mapping[str, Offsets]) -> dict[str, SourceSplit]:
+        """The first of ``files`` of inputs that are read from the beginning, where that was landed and has expired."""
+        begun = {name: splits[0] for name, splits in files.items() if splits and name in self.landers}
+        begun = {name: split for name, split in begun.items() if not offsets.get(name, Offsets()).mark}
+        places = {name: landed_file(self._pipeline, landed_as(self._pipeline, split)) for name, split in begun.items()}
+        return {name: begun[name] for name, place in places.items() if place is not None and place.range > 0}
+
+
+def _split(file: stored.InputFile) -> SourceSplit:
+    return SourceSplit(file.path, file.size, file.etag, file.digest)
 
 
 def counted(files: ByInput) -> int:

@@ -26,7 +26,7 @@ def check_places(pipeline: Pipeline, root: ObjectStore, *, is_first: bool) -> No
     """Raise PlaceError if an input of ``pipeline`` overlaps with a pipeline's folder under ``root``. A request for each
     input; before its first run another, for what its folder holds.
     """
-    for name, place in Landing(pipeline, root).places.items():
+    for name, place in Landing(pipeline, root).files.items():
         if (problem := overlap(root, place.store, place.prefix, own=pipeline.name)) is not None:
             raise PlaceError(
                 f"pipeline {pipeline.name}: {problem}. What Headrace stores would be read as records of the input "

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.types import TIMESTAMP
-from headrace.model.expressions.expr import columns_of
+from headrace.model.expressions.traversal import columns_of
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Input
@@ -38,9 +38,9 @@ def newest_handed_on(given: Input, records: Scanned, processing_time: Instant) -
         return None
     if event_time.expr is None:
         return processing_time
-    if any(source.schema.get(name) != source.columns[name] for name in columns_of(event_time.expr)):
+    if any(source.types.get(name) != source.columns[name] for name in columns_of(event_time.expr)):
         return event_time.latest(processing_time)
-    times = column(event_time.expr, records.columns, source.schema, len(records)).cast(TIMESTAMP).cast(pa.int64())
+    times = column(event_time.expr, records.columns, source.types, len(records)).cast(TIMESTAMP).cast(pa.int64())
     return newest_of(given, times.filter(parses), processing_time)
 
 
@@ -58,5 +58,5 @@ def newest_read(pipeline: Pipeline, clocks: EpochClocks) -> Instant | None:
 
 
 def _drops(pipeline: Pipeline) -> bool:
-    is_filtered = any(alone.filter is not None for alone in pipeline.by_output.values())
+    is_filtered = any(alone.filter is not None for alone in pipeline.of_records.values())
     return is_filtered or any(given.source.transform is not None for given in pipeline.inputs)

@@ -10,14 +10,16 @@ from typing import Any, TypeVar
 from headrace.model.time import (
     MAX_INSTANT,
     MIN_INSTANT,
+    NEVER,
     Instant,
     render,
 )
 from headrace.model.watermarks import Split
-from headrace.sources.chain_clocks import ChainClocks, by_output, by_output_to_json
-from headrace.sources.file_planning import LandedFile, Offsets
+from headrace.sources.chain_clocks import ChainClocks, Parked, by_output, by_output_to_json
+from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.stored_times import in_calendar, instant_of, instants_of, optional_instant_of
 from headrace_snapshots.format.codec import Fields, MalformedError
+from headrace_snapshots.format.manifest import INPUT_WATERMARK
 from headrace_snapshots.format.table_names import UNNAMED
 
 N = TypeVar("N", int, float)
@@ -36,17 +38,17 @@ class InputProgress:
     def to_json(self) -> dict[str, Any]:
         """A JSON value, without the names of files."""
         return {
-            "offsets": self.offsets.to_json(),
+            **self.offsets.to_json(),
             "splits": {name: _split_to_json(split) for name, split in self.splits.items()},
             "watermark": render(self.watermark),
             "percentile_watermarks": {str(q): render(at) for q, at in self.percentiles.items()},
         }
 
     @classmethod
-    def from_json(cls, fields: Fields, recent: Iterable[LandedFile]) -> "InputProgress":
+    def from_json(cls, fields: Fields, recent: Iterable[SourceSplit]) -> "InputProgress":
         """The inverse of ``to_json``, given the ``recent`` files of its offsets. Raises MalformedError."""
         return cls(
-            offsets=Offsets.from_json(fields.fields("offsets"), recent),
+            offsets=Offsets.from_json(fields, recent),
             splits=fields.mapping("splits", lambda splits, name: split_from_json(splits.fields(name))),
             watermark=instant_of(fields, "watermark"),
             percentiles=_by_number(float, fields.mapping("percentile_watermarks", instant_of)),
@@ -80,8 +82,8 @@ class InputHold:
 @dataclass(frozen=True)
 class WatermarkHold:
     """Watermarks that an epoch does not pass, whatever its records say: that of the source, the output watermarks of
-    the stages of each chain, by output, those of the inputs. Of stages and inputs that are not named the watermark of
-    the source is the limit.
+    the stages of each chain, by output, those of the inputs; and those that are ``given`` to chains by others than the
+    source, such as a loop. Of what is not named the watermark of the source is the limit.
 
     A backfill reads again what main has read, and is held to the watermarks that main had: what main accepted is not
     late.
@@ -90,6 +92,11 @@ class WatermarkHold:
     watermark: Instant = MIN_INSTANT
     chains: Mapping[str, tuple[Instant, ...]] = field(default_factory=lambda: {UNNAMED.output: ()})
     inputs: Mapping[str, InputHold] = field(default_factory=dict)
+    given: Mapping[str, Instant] = field(default_factory=dict)
+
+    def given_to(self, output: str) -> Instant:
+        """What the watermark does not pass that comes to the first stage, in the chain of that ``output``."""
+        return self.given.get(output, self.watermark)
 
     def output(self, stage: int, output: str) -> Instant:
         """What the output watermark of a stage does not pass, in the chain of that ``output``."""
@@ -104,17 +111,23 @@ class WatermarkHold:
         """A JSON value, in the words of the progress itself; the inverse of ``from_json``."""
         return {
             "watermark": render(self.watermark),
-            **by_output_to_json(self.chains, _outputs_to_json),
+            **by_output_to_json(self._chains, _chain_to_json),
             "inputs": {name: progress.to_json() for name, progress in self.inputs.items()},
         }
+
+    @property
+    def _chains(self) -> dict[str, tuple[tuple[Instant, ...], Instant | None]]:
+        return {output: (stages, self.given.get(output)) for output, stages in self.chains.items()}
 
     @classmethod
     def from_json(cls, fields: Fields) -> "WatermarkHold":
         """The watermarks of a stored progress, or of what one was held to. Raises MalformedError."""
+        chains = by_output(fields, _chain_from_json)
         return cls(
             instant_of(fields, "watermark"),
-            by_output(fields, _outputs_from_json),
+            {output: stages for output, (stages, _) in chains.items()},
             fields.mapping("inputs", lambda inputs, name: InputHold.from_json(inputs.fields(name))),
+            {output: given for output, (_, given) in chains.items() if given is not None},
         )
 
 
@@ -225,15 +238,24 @@ class EpochClocks:
         (clocks,) = self.chains.values()
         return clocks
 
+    def watermark_of(self, chain: ChainClocks | None) -> Instant:
+        """The watermark that comes to the first stage of a ``chain``; None: of one that has not begun."""
+        return self.watermark if chain is None or chain.watermark is None else chain.watermark
+
     @property
     def due_time(self) -> Instant:
         """A lower bound of the processing time at which some chain wants its next activation, NEVER if none does."""
-        return min(clocks.due_time for clocks in self.chains.values())
+        return min((clocks.due_time for clocks in self.chains.values() if clocks.parked is None), default=NEVER)
 
     @property
     def due_event(self) -> Instant:
         """A lower bound of the event time at which some chain wants its next activation, NEVER if none does."""
-        return min(clocks.due_event for clocks in self.chains.values())
+        return min((clocks.due_event for clocks in self.chains.values() if clocks.parked is None), default=NEVER)
+
+    @property
+    def parked(self) -> dict[str, Parked]:
+        """The outputs that stand still."""
+        return {output: clocks.parked for output, clocks in self.chains.items() if clocks.parked is not None}
 
 
 @dataclass(frozen=True)
@@ -282,7 +304,7 @@ class PipelineProgress(EpochClocks):
         }
 
     @classmethod
-    def from_json(cls, fields: Fields, recent: Mapping[str, Iterable[LandedFile]]) -> "PipelineProgress":
+    def from_json(cls, fields: Fields, recent: Mapping[str, Iterable[SourceSplit]]) -> "PipelineProgress":
         """The inverse of ``to_json``, given the ``recent`` files of the offsets by input. Raises MalformedError."""
 
         def read(inputs: Fields, name: str) -> InputProgress:
@@ -314,12 +336,15 @@ def clocks_from_json(fields: Fields) -> dict[str, Any]:
     }
 
 
-def _outputs_to_json(outputs: tuple[Instant, ...]) -> dict[str, Any]:
-    return {"output_watermarks": [render(in_calendar(at)) for at in outputs]}
+def _chain_to_json(clocks: tuple[tuple[Instant, ...], Instant | None]) -> dict[str, Any]:
+    outputs, given = clocks
+    own = {} if given is None else {INPUT_WATERMARK: render(in_calendar(given))}
+    return {**own, "output_watermarks": [render(in_calendar(at)) for at in outputs]}
 
 
-def _outputs_from_json(fields: Fields) -> tuple[Instant, ...]:
-    return instants_of(fields, "output_watermarks")
+def _chain_from_json(fields: Fields) -> tuple[tuple[Instant, ...], Instant | None]:
+    given = instant_of(fields, INPUT_WATERMARK) if INPUT_WATERMARK in fields.value else None
+    return instants_of(fields, "output_watermarks"), given
 
 
 def later_of(one: Instant | None, other: Instant | None) -> Instant | None:

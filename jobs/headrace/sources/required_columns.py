@@ -4,9 +4,12 @@ and always those without which every record would be a dead letter.
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from headrace.model.expressions.expr import Binary, Expr, Function, columns_of
+from headrace.model.changelog import DebeziumEnvelope, DeltaChangeType
+from headrace.model.expressions.expr import Binary, Column, Expr, Function
+from headrace.model.expressions.fields import SourceFields
+from headrace.model.expressions.traversal import columns_of
 from headrace.pipeline.column_usage import columns_read
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Input, OnMissing
@@ -17,38 +20,65 @@ from headrace.sources.formats.errors import FileColumnsError, MissingColumnError
 @dataclass(frozen=True)
 class Required:
     """What a file of an input must have. ``identities``: expressions that must not be NULL for want of a column, by
-    purpose ("event time"). ``columns``: those that must be there, and what reads them.
+    purpose ("event time"). ``columns``: those that must be there, and what reads them. ``fields`` of the source: where
+    its columns are in a file, if not under their own names.
     """
 
     identities: Mapping[str, Expr] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
+    fields: SourceFields = field(default_factory=dict)
 
     def check(self, names: Sequence[str], filled: Collection[str], path: str, where: str) -> None:
-        """Raise FileColumnsError for a file whose header or schema (``where``) lacks one. ``names``: its columns, of
-        which those ``filled`` have values.
+        """Raise FileColumnsError for a file whose header or schema (``where``) lacks one. ``names``: the places of its
+        columns; ``filled``: the columns of the source of which it has values.
         """
         for purpose, expr in self.identities.items():
             missing = sorted(nulling_columns(expr) - {*filled})
             if missing:
                 why = f"without which every record has no {purpose}"
-                raise FileColumnsError(path, f"its {where} lacks column {missing[0]}, {why}{_near(missing[0], names)}")
+                raise FileColumnsError(path, f"its {where} lacks {self._lacked(missing[0], why, names)}")
         for name, reader in self.columns.items():
-            if name not in names:
+            if self._place(name) not in names:
                 why = f"which {reader} reads"
-                raise MissingColumnError(path, f"its {where} lacks column {name}, {why}{_near(name, names)}")
+                raise MissingColumnError(path, f"its {where} lacks {self._lacked(name, why, names)}")
+
+    def _place(self, name: str) -> str:
+        return self.fields[name].place if name in self.fields else name
+
+    def _lacked(self, name: str, why: str, names: Sequence[str]) -> str:
+        place = self._place(name)
+        column = f"column {place}" if place == name else f"column {place} ({name} in the source)"
+        return f"{column}, {why}{_near(place, names)}"
 
 
 def required_by(pipeline: Pipeline, given: Input) -> Required:
-    """What a file of ``given`` must have."""
+    """What a file of ``given`` must have, by the columns that it is read with."""
+    required = _of_rows(pipeline, given)
+    match given.source.changelog:
+        case DeltaChangeType() as changelog:
+            sign = {"changelog": Column(changelog.column(given.source.schema))}
+            return replace(required, identities={**sign, **required.identities}, fields=given.source.as_read.fields)
+        case DebeziumEnvelope() as envelope:
+            read = {
+                envelope.of_row(row, name): reader
+                for name, reader in required.columns.items()
+                for row in (envelope.before, envelope.after)
+            }
+            return Required({"changelog": Column(envelope.op)}, read, given.source.as_read.fields)
+    return required
+
+
+def _of_rows(pipeline: Pipeline, given: Input) -> Required:
+    """What must be there of the columns of its schema."""
     read = columns_read(pipeline, given) if given.source.missing is OnMissing.FAIL else {}
     if given.source.transform is not None:
-        return Required(columns=read)
+        return Required(columns=read, fields=given.source.fields)
     columns = given.expressions(pipeline.schema)
-    outputs = [*pipeline.by_output.values()]
+    outputs = [*pipeline.of_records.values()]
     key = outputs[0].key if len(outputs) == 1 else {}  # of several, others take records that have none
     keys = {f"key {name}": substitute(expr, columns) for name, expr in key.items()}
     expr = given.event_time.expr
-    return Required(keys if expr is None else {"event time": expr, **keys}, read)
+    return Required(keys if expr is None else {"event time": expr, **keys}, read, given.source.fields)
 
 
 def nearest(name: str, names: Collection[str]) -> str | None:

@@ -1,25 +1,27 @@
 """Records judged: accepted, rejected with a reason, or filtered; and what they say to the watermark of their input.
 
-A judged record has what ``kernel.elements`` asks for, and ``_split`` and ``_mark`` (what it says of which split), and
-``_id`` where duplicates are told apart. Of a rejected record only its reason counts.
+A judged record has what ``kernel.elements`` asks for, ``_sign`` too where records can withdraw others, and ``_split``
+and ``_mark`` (what it says of which split), and ``_id`` where duplicates are told apart. Of a rejected record only its
+reason counts.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.elements import Columns, judge
+from headrace.errors import HeadraceError, PipelineError, ValueOverflowError
+from headrace.kernel.elements import Columns, decide, inputs_of, with_size
 from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import TIMESTAMP
 from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import Column, Expr
 from headrace.model.time import Instant
-from headrace.model.watermarks import SplitStrategy
+from headrace.model.watermarks import FromSource, SplitStrategy
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Input
@@ -31,30 +33,58 @@ EARLIEST, LATEST = -2_208_988_800_000_000, 253_370_764_799_999_999
 and would move the watermark there."""
 
 
+ISOLATED = (PipelineError, ValueOverflowError)
+"""Errors of expressions, and of users' own code, which are of one chain."""
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Which chains are ``parked``, by number: of these only what they take is looked at. ``isolates``: an error of one
+    chain is kept beside what others make of the records.
+    """
+
+    parked: Collection[int] = frozenset()
+    isolates: bool = False
+
+
+NOT_APART = Apart()
+
+
 @dataclass(frozen=True)
 class JudgedRecords:
     """Records judged for the first stage of each of the ``chains``; and for all of them together: what no chain takes
     is rejected in ``common``, and what some chain takes takes part.
+
+    A chain whose expressions cannot be evaluated is among the ``errors``, by its number, and is not to be computed: it
+    lacks columns. What it takes still counts for ``common``, unless that is what cannot be said.
     """
 
     common: Columns
     chains: tuple[Columns, ...]
+    errors: Mapping[int, HeadraceError] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, chains: Sequence[Columns]) -> "JudgedRecords":
-        """What is common to all ``chains``; of one chain it is all."""
-        first, *others = chains
-        if not others:
-            return cls(first, (first,))
-        rejects = reduce(pc.and_, (pc.is_valid(chain[c.REJECT]) for chain in chains))
-        admitted = (pc.and_(chain[c.ADMITTED], chain[c.REJECT].is_null()) for chain in chains)
+    def of(cls, chains: Sequence[Columns], errors: Mapping[int, HeadraceError]) -> "JudgedRecords":
+        """What is common to all ``chains``; of one chain it is all. Raises an error if no chain says what it takes."""
+        if len(chains) == 1:
+            return cls(chains[0], (chains[0],), errors)
+        decided = [chain for chain in chains if c.ADMITTED in chain]
+        if not decided:
+            raise next(iter(errors.values()))
+        first = decided[0]
+        rejects = reduce(pc.and_, (pc.is_valid(chain[c.REJECT]) for chain in decided))
+        admitted = (pc.and_(chain[c.ADMITTED], chain[c.REJECT].is_null()) for chain in decided)
         common = {name: first[name] for name in _COMMON if name in first}
         common[c.REJECT] = pc.if_else(rejects, first[c.REJECT], None)
         common[c.ADMITTED] = reduce(pc.or_, admitted)
-        return cls(common, tuple(chains))
+        return cls(common, tuple(chains), errors)
+
+    def failing(self, errors: Mapping[int, HeadraceError]) -> "JudgedRecords":
+        """These, which some more chains, by number, cannot take."""
+        return replace(self, errors={**errors, **self.errors})
 
 
-_COMMON = (c.EVENT_TIME, c.SPLIT, c.MARK, c.ID)
+_COMMON = (c.EVENT_TIME, c.SPLIT, c.MARK, c.ID, c.SIGN)
 
 
 def judged(
@@ -63,28 +93,49 @@ def judged(
     given: Input,
     records: Scanned,
     processing_time: Instant,
+    *,
+    apart: Apart = NOT_APART,
 ) -> JudgedRecords:
     """``records`` of the input ``given``, judged for the first ``stages`` of chains. ``processing_time`` is that of the
-    epoch, the event time of records that have none of their own (``Ingestion``).
+    epoch, the event time of records that have none of their own (``Ingestion``). ``apart``: whose errors are kept.
     """
     own, length = given.source.columns, len(records)
     parses = records.unparsed.is_null()
     stamps = _stamps(given.event_time, records, own, processing_time)
     rows = _in_form(pipeline, given, records, parses, length)
-    rejects = _reasons(pipeline, given.event_time, records, rows, stamps)
+    rejects = _reasons(pipeline, given, records, rows, stamps)
     if pipeline.deduplicate is not None:
         stamps[c.ID] = _of(pipeline.deduplicate.id, rows, pipeline.schema, parses, length)
     control = _is_control(given.event_time, parses, stamps)
 
-    def judged_for(stage: CompiledStage) -> Columns:
-        columns = judge(stage, {**rows, c.EVENT_TIME: stamps[c.EVENT_TIME]}, rejects)
+    elements: Columns = {**rows, c.EVENT_TIME: stamps[c.EVENT_TIME]}
+    if pipeline.withdraws_records:
+        elements = {**elements, c.SIGN: _signs(records)}
+        stamps[c.SIGN] = elements[c.SIGN]
+
+    def decided_for(stage: CompiledStage, elements: Columns) -> Columns:
+        columns = decide(stage, elements, rejects)
         if control is not None:  # it needs no key
             columns[c.REJECT] = pc.if_else(control, rejects, columns[c.REJECT])
         if records.unparsed.null_count < length:  # an expression may make something of a record that does not parse
             columns[c.ADMITTED] = pc.and_(columns[c.ADMITTED], parses)
         return {**columns, **stamps}
 
-    return JudgedRecords.of([judged_for(stage) for stage in stages])
+    chains: list[Columns] = []
+    errors: dict[int, HeadraceError] = {}
+    for number, stage in enumerate(stages):
+        columns: Columns = {}
+        try:
+            elements = with_size(stage, elements)
+            columns = decided_for(stage, elements)
+            if number not in apart.parked:
+                columns = {**columns, **inputs_of(stage, elements)}
+        except ISOLATED as error:
+            if not apart.isolates:
+                raise
+            errors[number] = error
+        chains.append(columns)
+    return JudgedRecords.of(chains, errors)
 
 
 def mark_of(event_time: EventTime) -> Expr | None:
@@ -143,18 +194,29 @@ def _is_control(event_time: EventTime, parses: pa.Array, stamps: Mapping[str, pa
     return pc.and_(parses, pc.and_(stamps[c.EVENT_TIME].is_null(), stamps[c.MARK].is_valid()))
 
 
+def _signs(records: Scanned) -> pa.Array:
+    """Whether records add a row or withdraw it; 1 for those that do not say it, which are rejected."""
+    if c.SIGN not in records.columns:
+        return pa.array(np.ones(len(records), np.int64))
+    return pc.if_else(_is_sign(records.columns[c.SIGN]), records.columns[c.SIGN], 1)
+
+
+def _is_sign(signs: pa.Array) -> pa.Array:
+    return pc.equal(pc.abs(signs), 1).fill_null(False)
+
+
 def _reasons(
-    pipeline: Pipeline,
-    event_time: EventTime,
-    records: Scanned,
-    rows: Mapping[str, pa.Array],
-    stamps: Mapping[str, pa.Array],
+    pipeline: Pipeline, given: Input, records: Scanned, rows: Mapping[str, pa.Array], stamps: Mapping[str, pa.Array]
 ) -> pa.Array:
     """Why records are rejected, but for their keys; the first reason counts."""
+    event_time, changelog = given.event_time, given.source.changelog
     at, length = stamps[c.EVENT_TIME], len(records)
     parses = records.unparsed.is_null()
     reason = _unless(records.unparsed, at.is_null(), "event time is null")
-    reason = _unless(reason, _is_outside(at), "event time is outside the years 1900 to 9998")
+    if not isinstance(event_time.watermark, FromSource):  # which knows better
+        reason = _unless(reason, _is_outside(at), "event time is outside the years 1900 to 9998")
+    if changelog is not None and c.SIGN in records.columns:
+        reason = _unless(reason, pc.invert(_is_sign(records.columns[c.SIGN])), changelog.wrong)
     if pipeline.deduplicate is not None:
         ids = _of(pipeline.deduplicate.id, rows, pipeline.schema, parses, length)
         reason = _unless(reason, ids.is_null(), "id is null")

@@ -1,4 +1,5 @@
-"""Ids that are remembered, and what they say of new records: only the first of an id counts (semantics 12.10).
+"""Ids that are remembered, and what they say of new records: only the first of an id counts (semantics 12.10); where
+records can withdraw others, the first of either sign (14.7).
 
 A remembered id is a row: the id with its hash, the event time of its record, and the epoch that it came in. Rows are
 kept in immutable layers in the order of their hashes. An id is forgotten once the watermark has passed its event time
@@ -22,6 +23,7 @@ from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.typing import type_of
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.deduplicate import Deduplicate
+from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
 from headrace.state.datafiles.sorted_file import in_turn
 from headrace.state.open_layer import StateLayer
@@ -37,12 +39,25 @@ class RememberedIds:
     columns: Schema
     layers: tuple[StateLayer, ...] = ()
     watermark: Instant = MIN_INSTANT
+    is_signed: bool = False
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, watermark: Instant = MIN_INSTANT) -> "RememberedIds":
+        """The ids of ``pipeline``, which has some, without their layers."""
+        assert pipeline.deduplicate is not None
+        return cls(pipeline.deduplicate, pipeline.schema, (), watermark, is_signed=pipeline.withdraws_records)
 
     @property
     def schema(self) -> pa.Schema:
         """A stored row."""
         kind = ARROW_TYPES[type_of(self.deduplicate.id, self.columns) or DataType.STRING]
-        return pa.schema([(c.HASH, pa.uint64()), (c.ID, kind), (_AT, pa.int64()), (c.EPOCH, pa.int64())])
+        sign = [(c.SIGN, pa.int64())] if self.is_signed else []
+        return pa.schema([(c.HASH, pa.uint64()), (c.ID, kind), *sign, (_AT, pa.int64()), (c.EPOCH, pa.int64())])
+
+    @property
+    def _identity(self) -> list[str]:
+        """Columns that are the same for duplicates."""
+        return [c.ID, c.SIGN] if self.is_signed else [c.ID]
 
     def seen(self, judged: Mapping[str, pa.Array]) -> pa.Array:
         """What ids say of judged records, which stand in their order of arrival. DUPLICATE: the id is known, or another
@@ -54,11 +69,12 @@ class RememberedIds:
         beyond = counting & self._is_beyond(at)
         counts = np.flatnonzero(counting & ~beyond)
         again = np.zeros(len(at), np.bool_)
-        ids = judged[c.ID].take(pa.array(counts))
-        hashed = hashes([ids])
+        own = [judged[name].take(pa.array(counts)) for name in self._identity]
+        hashed = hashes(own[:1])
         known = self._alive(distinct([hashed]))
         both = grouped(
-            np.concatenate([known.column(c.HASH).to_numpy(), hashed]), [pa.concat_arrays([known.column(c.ID), ids])]
+            np.concatenate([known.column(c.HASH).to_numpy(), hashed]),
+            [pa.concat_arrays([known.column(name), new]) for name, new in zip(self._identity, own, strict=True)],
         )
         first = both.first_rows[both.of_each]
         is_first = first == np.arange(len(first))
@@ -83,8 +99,8 @@ class RememberedIds:
     def new(self, judged: Mapping[str, pa.Array], epoch: int) -> pa.RecordBatch:
         """The rows to remember of the records of ``epoch``, in the order of their hashes."""
         rows = pa.array(np.flatnonzero(takes_part(judged) & judged[c.SEEN].is_null().to_numpy(zero_copy_only=False)))
-        ids = judged[c.ID].take(rows)
-        columns = [pa.array(hashes([ids])), ids, judged[c.EVENT_TIME].take(rows)]
+        ids = [judged[name].take(rows) for name in self._identity]
+        columns = [pa.array(hashes(ids[:1])), *ids, judged[c.EVENT_TIME].take(rows)]
         columns.append(pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
         return _in_order(pa.RecordBatch.from_arrays(columns, schema=self.schema))
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from headrace.kernel.loops.compiled import CompiledLoop
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import NEVER, Instant
 from headrace.pipeline.pipeline import Pipeline
@@ -54,6 +55,11 @@ def state_schemas(pipeline: Pipeline) -> Mapping[str, pa.Schema]:
         for output, alone in pipeline.by_output.items()
         for number, stage in enumerate(alone.stages)
     }
+    for output, alone in pipeline.by_output.items():
+        if alone.loop is not None and alone.edges is not None:
+            loop = CompiledLoop.of(alone.loop, alone.edges, CompiledStage(alone.stages[0]))
+            names = OutputTables(output)
+            schemas |= {names.edges: loop.edge_schema, names.in_flight: loop.message_schema}
     if pipeline.deduplicate is not None:
-        schemas[IDS] = RememberedIds(pipeline.deduplicate, pipeline.schema).schema
+        schemas[IDS] = RememberedIds.of(pipeline).schema
     return schemas

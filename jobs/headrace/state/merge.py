@@ -45,6 +45,16 @@ def merge_ids(
             yield rows.take(pa.array(kept))
 
 
+def merge_rows(
+    layers: Sequence[StateLayer], kept: Callable[[pa.RecordBatch], pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """What is ``kept`` of the rows of all ``layers``, given those of some hashes at a time, in the order of hashes."""
+    for pieces in _ranges([run for layer in layers for run in layer.runs], None):
+        rows = kept(pa.concat_batches(pieces))
+        if rows.num_rows:
+            yield rows
+
+
 def _ranges(runs: Sequence[SortedFile], within: str | None) -> Iterator[list[pa.RecordBatch]]:
     """The rows of ``runs``, each in the order of its hashes and of the column ``within`` them, in ranges of that order:
     the pieces that are not empty, in the order of the runs. Equal rows of the order are in one range.

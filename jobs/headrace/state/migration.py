@@ -45,7 +45,7 @@ class StateNames:
             columns |= _parts(stage, [*formerly.values])
         then = formerly.values
         values = {name: then.get(name) for name in stage.stage.value_types}
-        return cls(stage, columns, values, stage.retracting and [*values] != [*then.values()])
+        return cls(stage, columns, values, stage.remembers and [*values] != [*then.values()])
 
     @property
     def differ(self) -> bool:

@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from headrace.model.arguments import Arguments
-from headrace.model.expressions.expr import constant_to_json
+from headrace.model.expressions.identity import constant_to_json
 from headrace.model.panes import WINDOW_END, WINDOW_START, Timing
 from headrace.model.suggestions import did_you_mean, keywords
 from headrace.testing import matching

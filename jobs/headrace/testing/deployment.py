@@ -11,9 +11,9 @@ from headrace.model.expressions.expr import Expr
 from headrace.model.time import to_datetime
 from headrace.pipeline.executors import executor_name
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import OWN, Input
+from headrace.pipeline.sources import OWN, FileSource, Input
 from headrace.testing.errors import UnitTestError
-from headrace.testing.files import written
+from headrace.testing.files import stand_in, written
 from headrace.testing.results import Row
 from headrace.testing.steps import Record
 from headrace.testing.times import moment
@@ -42,7 +42,8 @@ class TemporaryDeployment:
         own = [record for record in records if not isinstance(record, Path)]
         paths = [self._copied(given, record) for record in records if isinstance(record, Path)]
         if own:
-            path = self._path(given, given.source.suffixes[0] if given.source.suffixes else f".{given.source.format}")
+            source = stand_in(given.source)
+            path = self._path(given, source.suffixes[0] if source.suffixes else f".{source.format}")
             path.write_bytes(written(given, own))
             paths.append(path)
         return paths
@@ -117,7 +118,7 @@ class TemporaryDeployment:
 
     def _path(self, given: Input, ending: str) -> Path:
         self._landed += 1
-        folder = self.folder / given.source.path.strip("/")
+        folder = self.folder / given.source.place.strip("/")
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{self._landed:06}{ending}"
 
@@ -126,9 +127,10 @@ def _input(pipeline: Pipeline, name: str) -> Input:
     inputs = {given.name: given for given in pipeline.inputs}
     if name not in inputs:
         raise UnitTestError(f"land(of={name!r}): pipeline {pipeline.name} has the inputs {', '.join(inputs)}")
-    if "://" in inputs[name].source.path:
+    source = inputs[name].source
+    if not isinstance(source, FileSource) or "://" in source.path:
         raise UnitTestError(
-            f"input {name} of pipeline {pipeline.name} reads {inputs[name].source.path}, which is not below the root "
+            f"input {name} of pipeline {pipeline.name} reads {source.place}, which is not below the root "
             "of a deployment: give its source a path like landing/flights"
         )
     return inputs[name]

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.kernel.types import own_arrow_type
 from headrace.model.arguments import shown
+from headrace.model.changelog import SIGN
 from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.value_types import ListType
 from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import Input
+from headrace.pipeline.sources import FileSource, Input, Source
+from headrace.sources.changelogs.changes import as_changes
 from headrace.sources.formats.reader import read_file
 from headrace.sources.required_columns import required_by
 from headrace.testing.errors import UnitTestError
@@ -39,17 +43,26 @@ class RecordsFile:
     records: tuple[ReadRecord, ...]
 
 
+def stand_in(source: Source) -> FileSource:
+    """The files that stand for ``source`` in a unit test: itself as it is read, or JSON lines with its columns."""
+    read = source.as_read
+    return read if isinstance(read, FileSource) else FileSource("landing", "json", read.schema)
+
+
 def written(given: Input, records: Sequence[Record]) -> bytes:
     """``records`` in the format of the source of ``given``. Raises UnitTestError for a column that it does not have,
     and for values that its format has no way to write.
     """
-    schema = given.source.schema
-    values = [
-        record if isinstance(record, str) else _spelled(record, schema, f"record {number} of input {given.name}")
-        for number, record in enumerate(records, 1)
-    ]
+    files, changelog = stand_in(given.source), given.source.changelog
+    values: list[dict[str, Any] | str] = []
+    for number, record in enumerate(records, 1):
+        if isinstance(record, str):
+            values.append(record)
+            continue
+        columns = record if changelog is None else changelog.flat(record, given.source.schema)
+        values.append(_spelled(columns, files.types, f"record {number} of input {given.name}"))
     try:
-        return FORMATS[given.source.format].written(values, schema)
+        return FORMATS[files.format].written(values, files.fields)
     except ValueError as error:
         raise UnitTestError(f"input {given.name}, {error}") from error
 
@@ -57,8 +70,11 @@ def written(given: Input, records: Sequence[Record]) -> bytes:
 def landed(pipeline: Pipeline, given: Input, records: Sequence[Record], name: str) -> RecordsFile:
     """``records`` as a file of the input ``given``, read again."""
     content = written(given, records)
-    result = read_file(content, given.source, required_by(pipeline, given), name)
-    columns = {name: _instants(result.columns[name], kind) for name, kind in given.source.schema.items()}
+    read = read_file(content, stand_in(given.source), required_by(pipeline, given), name)
+    result = as_changes(given.source, read)
+    columns = {name: _instants(result.columns[name], kind) for name, kind in given.source.types.items()}
+    if SIGN in result.columns:
+        columns[SIGN] = result.columns[SIGN].to_pylist()
     unparsed = result.unparsed.to_pylist()
     raw = [_text(line) for line in result.raw(np.arange(len(result))).to_pylist()]
     return RecordsFile(
@@ -75,8 +91,8 @@ def _text(line: bytes | str | None) -> str | None:
     return line.decode(errors="replace") if isinstance(line, bytes) else line
 
 
-def _instants(values: pa.Array, kind: DataType) -> list[Any]:
-    return list(values.cast(pa.int64()).to_pylist() if kind is DataType.TIMESTAMP else values.to_pylist())
+def _instants(values: pa.Array, kind: DataType | ListType) -> list[Any]:
+    return list(values.cast(own_arrow_type(kind)).to_pylist())
 
 
 def _spelled(record: Mapping[str, Any], schema: Schema, what: str) -> dict[str, Any]:
@@ -86,8 +102,10 @@ def _spelled(record: Mapping[str, Any], schema: Schema, what: str) -> dict[str, 
     return {name: _value(value, schema[name], f"{what}, column {name}") for name, value in record.items()}
 
 
-def _value(value: Any, kind: DataType, what: str) -> Any:
+def _value(value: Any, kind: DataType | ListType, what: str) -> Any:
     """``value`` as a producer holds it: times with their day and zone."""
+    if isinstance(kind, ListType):
+        return [_value(item, kind.item, what) for item in value] if isinstance(value, list) else value
     if kind is DataType.TIMESTAMP and isinstance(value, str):
         return spelled(value)
     if isinstance(value, datetime) and value.tzinfo is None:

@@ -18,6 +18,7 @@ from headrace.testing.files import RecordsFile, landed
 from headrace.testing.results import PaneRow, Panes, Result, StepResults, current_of, in_order
 from headrace.testing.steps import Step
 from headrace.testing.times import watermark_time
+from headrace_snapshots.format.table_names import UNNAMED
 
 Executor = Literal["local", "reference"]
 EXECUTORS: tuple[Executor, ...] = ("local", "reference")
@@ -34,7 +35,7 @@ def run(
 
     Nothing is read or written outside of this process's memory. ``executor`` "local" is the kernel that runs compute
     with, "reference" the short interpreter that defines what is right; both give the same. ``output`` is that of a
-    pipeline with several, which is tested as if the pipeline had it alone.
+    pipeline with several, which is tested as if the pipeline had it alone, with those that it reads.
 
     Until a step sets the processing time, the clock stands at the newest event time or watermark so far, as if records
     arrived when they happened; at first at 1970-01-01 UTC. After the last step the input has not ended, unless
@@ -45,8 +46,11 @@ def run(
     given = Arguments("run", UnitTestError)
     given.instance("pipeline", pipeline, Pipeline, "the pipeline to test")
     given.several("steps", steps, Step, "rows(...), watermark(...) or another step")
-    pipeline = tested(pipeline, output)
-    computes, clock, columns = _executor(pipeline, checked_executor(executor)), _Clock(pipeline), _columns(pipeline)
+    alone = tested(pipeline, output)
+    columns = _columns(alone)
+    if not alone.upstream:
+        pipeline, output = alone, None
+    computes, clock = _executor(pipeline, checked_executor(executor), output or UNNAMED.output), _Clock(pipeline)
     panes: list[PaneRow] = []
     done: list[StepResults] = []
     for number, step in enumerate(steps):
@@ -74,6 +78,11 @@ def run(
 
 def tested(pipeline: Pipeline, output: str | None) -> Pipeline:
     """``pipeline`` with the ``output`` alone that is to be tested. Raises UnitTestError."""
+    if output is None and pipeline.upstream:
+        raise UnitTestError(
+            f"an output of pipeline {pipeline.name} that reads others is tested with them: give the whole pipeline, "
+            'and output="..."'
+        )
     if output is None and not pipeline.has_names:
         return pipeline
     if output not in pipeline.outputs:
@@ -111,7 +120,7 @@ def _outcome(
 def _columns(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
     own = (*pipeline.key_types, *pipeline.value_types)
     panes = (*own, "window", *(name for name in PANE_COLUMNS if name not in _UNSEEN))
-    late = (*pipeline.stages[0].key_types, "window", *LATE_COLUMNS)
+    late = (*pipeline.record_key_types, "window", *LATE_COLUMNS)
     return {"panes": panes, "current": panes, "late": late, "rejected": REJECTED_COLUMNS}
 
 
@@ -126,7 +135,7 @@ def checked_executor(name: object) -> Executor:
     raise UnitTestError(f"executor={shown(name)}: write one of {', '.join(EXECUTORS)}")
 
 
-def _executor(pipeline: Pipeline, name: Executor) -> Computes:
+def _executor(pipeline: Pipeline, name: Executor, output: str) -> Computes:
     if pipeline.spark_functions:
         raise UnitTestError(
             f"pipeline {pipeline.name} sends rows through {pipeline.spark_functions[0].name}, which is Spark code: "
@@ -135,10 +144,10 @@ def _executor(pipeline: Pipeline, name: Executor) -> Computes:
     if name == "reference":
         from headrace.testing.executors.on_reference import ReferenceTestExecutor
 
-        return ReferenceTestExecutor(pipeline)
+        return ReferenceTestExecutor(pipeline, output)
     from headrace.testing.executors.on_local import LocalTestExecutor
 
-    return LocalTestExecutor(pipeline)
+    return LocalTestExecutor(pipeline, output)
 
 
 class _Clock:

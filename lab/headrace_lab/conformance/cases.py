@@ -10,25 +10,52 @@ from typing import Any
 from headrace.model.accumulation import How
 from headrace.model.combiners import Combiner
 from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.expressions.expr import columns_of
+from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.traversal import columns_of
 from headrace.model.time import Instant
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.data_driven import AfterPunctuation
 from headrace.model.windows import Window, WindowFn
+from headrace.pipeline.loops.loop import Loop
 
 Json = Mapping[str, Any]
 
 DEFAULT_KEY = "k"
+MOST_STAGES = 6
+"""How many stages, or outputs, a case may ask for their output watermarks."""
+RESULT = "result"
+"""The value of a pane, as conditions over it call it."""
 
 
 @dataclass(frozen=True)
 class CaseStage:
-    """One grouping operator of a case. ``combine`` None means collect."""
+    """One grouping operator of a case. ``combine`` None means collect. ``columns`` are further aggregates of its values
+    and what is computed of a row of results (8.4); ``having`` reads these and ``RESULT``. With a ``loop`` its elements
+    are edges, and its results are of the vertices.
+    """
 
     where: WindowFn
     when: Trigger
     how: How
     combine: Combiner | None
+    having: Expr | None = None
+    loop: Loop | None = None
+    columns: Mapping[str, Combiner | Expr] = field(default_factory=dict)
+
+    @property
+    def aggregates(self) -> dict[str, Combiner]:
+        """The columns that are aggregates."""
+        return {name: made for name, made in self.columns.items() if isinstance(made, Combiner)}
+
+    @property
+    def computed(self) -> dict[str, Expr]:
+        """The columns that are computed of a row of results."""
+        return {name: made for name, made in self.columns.items() if isinstance(made, Expr)}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The values of its panes, in their order."""
+        return (RESULT, *self.aggregates, *self.computed)
 
     @property
     def schema(self) -> Schema:
@@ -39,16 +66,33 @@ class CaseStage:
 
 
 @dataclass(frozen=True)
+class CaseOutput:
+    """What an output of a case reads: of the outputs ``of``, by number, panes, the results of those ``minus`` negated
+    (semantics 12.18); of none: the elements whose attribute ``only`` is true, all if it is None.
+    """
+
+    name: str
+    of: tuple[int, ...] = ()
+    minus: frozenset[int] = frozenset()
+    only: str | None = None
+
+
+@dataclass(frozen=True)
 class Between:
-    """How a pane of the first stage becomes an element of the second: its key and its value."""
+    """How a pane of the first stage becomes an element of the second: its key and its value, which is that of a
+    ``column``.
+    """
 
     key_is_value: bool
     value_is_one: bool
+    column: str = RESULT
 
 
 @dataclass(frozen=True)
 class CaseElement:
-    """One element of an input step; ``attributes`` are what triggers may read, as booleans."""
+    """One element of an input step; ``attributes`` are what triggers may read, as booleans. ``edge``: the columns of an
+    edge of a loop.
+    """
 
     key: str
     value: Any
@@ -56,6 +100,7 @@ class CaseElement:
     is_retraction: bool = False
     size: int = 0
     attributes: Mapping[str, bool] = field(default_factory=dict)
+    edge: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,7 +144,7 @@ class ExpectDropped:
 
 @dataclass(frozen=True)
 class ExpectOutputWatermark:
-    """Output watermarks by stage (0, 1)."""
+    """Output watermarks by stage, or output (0, 1, ...)."""
 
     stages: Mapping[int, Instant]
 
@@ -151,8 +196,10 @@ Step = (
 
 @dataclass(frozen=True)
 class Case:
-    """A case. ``strict``: output may appear only directly before an ``Expect``.
+    """A case. Its ``stages`` are a chain; or, where it has ``outputs``, one of each of these, in an order in which each
+    comes after those that it reads, and the panes are those of the last one.
 
+    ``strict``: output may appear only directly before an ``Expect``.
     ``expect_failure``: the replay must fail, with this text in its message. ``unknown_fields`` of the file, for people:
     nothing reads them.
     """
@@ -166,6 +213,12 @@ class Case:
     strict: bool
     expect_failure: str | None
     unknown_fields: tuple[str, ...] = ()
+    outputs: tuple[CaseOutput, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The values of its panes, in their order."""
+        return self.stages[-1].names
 
 
 def _nodes(trigger: Trigger) -> list[Trigger]:

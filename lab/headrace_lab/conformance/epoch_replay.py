@@ -1,6 +1,6 @@
-"""Replaying cases on executors that run stages of a pipeline in epochs: each step of a case is one epoch of its stages.
+"""Replaying cases on executors that run pipelines in epochs: each step of a case is one epoch of its pipeline.
 
-``StageRunner`` is what such an executor is asked for; ``EpochReplay`` says which stages a case configures, and
+``StageRunner`` is what such an executor is asked for; ``EpochReplay`` says which pipeline a case configures, and
 drives it.
 """
 
@@ -8,19 +8,24 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from headrace.model.accumulation import Accumulation, accumulating, discarding
-from headrace.model.combiners import Aggregate, Combiner
+from headrace.model.accumulation import accumulating, discarding
+from headrace.model.combiners import Aggregate, Combiner, count
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Expr, col, lit
 from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.triggers.leaves import Always
-from headrace.model.windows import GlobalWindows, Window
+from headrace.model.windows import FixedWindows, GlobalWindows, Window
 from headrace.pipeline.aggregation import Aggregation, Stage
+from headrace.pipeline.output import Output
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import json as source
 from headrace_lab.conformance.cases import (
     DEFAULT_KEY,
+    RESULT,
     AdvanceProcessingTime,
     AdvanceWatermark,
     Between,
@@ -34,9 +39,11 @@ from headrace_lab.conformance.cases import (
     ExpectOutputWatermark,
     Step,
 )
+from headrace_lab.conformance.loops import looped
 from headrace_lab.conformance.replay import CaseReplay, StepOutcome
 
-KEY, VALUE, RESULT = "key", "value", "result"
+KEY, VALUE = "key", "value"
+_SIGN = "sign of the element"
 
 
 class StageElement(NamedTuple):
@@ -74,8 +81,8 @@ class StageRunner(Protocol):
         """The output watermark of each stage."""
 
 
-Start = Callable[[Sequence[Stage]], StageRunner]
-"""Makes a runner of fresh stages."""
+Start = Callable[[Pipeline], StageRunner]
+"""Makes a runner of a fresh pipeline."""
 
 
 def replay_case(start: Start, case: Case) -> CaseReplay:
@@ -92,15 +99,18 @@ class EpochReplay:
 
     start: Start
     case: Case
-    stages: list[Stage] = field(init=False)
+    pipeline: Pipeline = field(init=False)
+    schema: Schema = field(init=False)
     runner: StageRunner = field(init=False)
     clock: Instant = field(init=False)
     epoch: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.stages = _stages(self.case)
-        self.runner = self.start(self.stages)
+        first = self.case.stages[0]
+        self.pipeline = _pipeline(self.case) if first.loop is None else looped(first)
+        self.schema = next(iter(self.pipeline.of_records.values())).stages[0].schema
+        self.runner = self.start(self.pipeline)
         self.clock = self.case.initial_processing_time
 
     def outcomes(self) -> Iterator[StepOutcome]:
@@ -125,7 +135,8 @@ class EpochReplay:
         return ()
 
     def _element(self, element: CaseElement) -> StageElement:
-        record = _record(self.stages[0], element, collects=self.case.stages[0].combine is None)
+        collects = self.case.stages[0].combine is None
+        record = element.edge or _record(self.schema, element, collects=collects)
         return StageElement(record, element.timestamp, -1 if element.is_retraction else 1, element.size)
 
     def _epoch(
@@ -149,7 +160,52 @@ class EpochReplay:
         return tuple(_decoded(self.case, pane) for pane in outcome.panes)
 
 
-# --- the configuration of a case as stages of a pipeline --------------------------------------------------------------
+# --- the configuration of a case as a pipeline ------------------------------------------------------------------------
+
+
+class _StagesPipeline(Pipeline):
+    """The stages of a case, as they are, with an input that stands for its elements."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        elements = source("elements", {"at": datetime}).event_time("at", bound="0s")
+        super().__init__("conformance", elements, what={"elements": count()}, where=FixedWindows("1h"))
+        object.__setattr__(self, "stages", tuple(stages))
+
+
+def _pipeline(case: Case) -> Pipeline:
+    return _with_outputs(case) if case.outputs else _StagesPipeline(_stages(case))
+
+
+def _with_outputs(case: Case) -> Pipeline:
+    """The outputs of a case over an input that stands for its elements, with a changelog if it withdraws some."""
+    readers = [stage for stage, output in zip(case.stages, case.outputs, strict=True) if not output.of]
+    given = [element for step in case.steps if isinstance(step, BundleStep) for element in step.elements]
+    values = [element.value for element in given]
+    is_signed = any(element.is_retraction for element in given)
+    attributes = {name: kind for stage in readers for name, kind in stage.schema.items()}
+    attributes |= {output.only: DataType.BOOL for output in case.outputs if output.only is not None}
+    numeric = next((stage.combine for stage in readers if stage.combine is not Combiner.COUNT), Combiner.COUNT)
+    attributes |= {_SIGN: DataType.INT} if is_signed else {}
+    columns: Schema = {KEY: DataType.STRING, VALUE: _value_type(numeric, values), **attributes}
+    landed = source("elements", {**columns, "at": DataType.TIMESTAMP}, changelog=_SIGN if is_signed else None)
+    elements = landed.event_time("at", bound="0s")
+    outputs: dict[str, Output] = {}
+    for stage, own in zip(case.stages, case.outputs, strict=True):
+        aggregation = _aggregation(stage, {KEY: col(KEY)}, col(RESULT if own.of else VALUE))
+        outputs[own.name] = Output(
+            of=[case.outputs[above].name for above in own.of],
+            columns={case.outputs[above].name: {RESULT: -col(RESULT)} for above in own.minus},
+            key=aggregation.key,
+            what=aggregation.what,
+            where=stage.where,
+            when=stage.when,
+            how=stage.how,
+            filter=None if own.only is None else col(own.only),
+            having=stage.having,
+            allow_finishing=True,
+            allow_double_counting=True,
+        )
+    return Pipeline("conformance", elements, outputs=outputs)
 
 
 def _stages(case: Case) -> list[Stage]:
@@ -163,16 +219,19 @@ def _stages(case: Case) -> list[Stage]:
         above = stages[-1]
         between = case.between or Between(key_is_value=False, value_is_one=False)
         key = {KEY: col(RESULT).cast(DataType.STRING) if between.key_is_value else lit(DEFAULT_KEY)}
-        value = lit(1) if between.value_is_one else col(RESULT)
-        withdrawable = above.aggregation.how.accumulation is Accumulation.RETRACTING
-        stages.append(Stage(_aggregation(stage, key, value), above.pane_schema, withdrawable))
+        value = lit(1) if between.value_is_one else col(between.column)
+        stages.append(Stage(_aggregation(stage, key, value), above.pane_schema, above.withdraws))
     return stages
 
 
 def _aggregation(stage: CaseStage, key: Mapping[str, Expr], value: Expr) -> Aggregation:
     combiner = stage.combine or Combiner.COLLECT
-    what = {RESULT: Aggregate(combiner, None if combiner is Combiner.COUNT else value)}
-    return Aggregation(key=key, where=stage.where, when=stage.when, how=stage.how, what=what)
+    what: dict[str, Aggregate | Expr] = {
+        name: Aggregate(made, None if made is Combiner.COUNT else value)
+        for name, made in {RESULT: combiner, **stage.aggregates}.items()
+    }
+    what |= stage.computed
+    return Aggregation(key=key, where=stage.where, when=stage.when, how=stage.how, what=what, having=stage.having)
 
 
 def _value_type(combine: Combiner | None, values: Sequence[Any]) -> DataType:
@@ -182,15 +241,16 @@ def _value_type(combine: Combiner | None, values: Sequence[Any]) -> DataType:
     return DataType.FLOAT if any(isinstance(value, float) for value in values) else DataType.INT
 
 
-def _record(stage: Stage, element: CaseElement, *, collects: bool) -> dict[str, Any]:
+def _record(schema: Schema, element: CaseElement, *, collects: bool) -> dict[str, Any]:
     value = element.value
-    if stage.schema[VALUE] is DataType.STRING and (collects or not isinstance(value, str)):
+    if schema[VALUE] is DataType.STRING and (collects or not isinstance(value, str)):
         value = json.dumps(value)
     return {**element.attributes, KEY: element.key, VALUE: value}
 
 
 def _decoded(case: Case, pane: Pane) -> Pane:
-    if len(case.stages) > 1 or case.stages[0].combine is not None:
+    first = case.stages[0]
+    if len(case.stages) > 1 or first.combine is not None or first.loop is not None:
         return pane
     return replace(pane, values=(tuple(json.loads(value) for value in pane.values[0]),))
 

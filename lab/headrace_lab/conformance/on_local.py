@@ -6,7 +6,6 @@ from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.blobs import Blobs
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.task_environment import TaskEnvironment
-from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
 from headrace.state.datafiles.cache import RowsInMemory
@@ -28,8 +27,8 @@ class LocalExecutor:
     def replay(self, cases: Sequence[Case]) -> Iterator[CaseReplay]:
         return (replay_case(self._start, case) for case in cases)
 
-    def _start(self, stages: Sequence[Stage]) -> StageRunner:
-        return OnTasks(self._engine, stages, self._tasks)
+    def _start(self, pipeline: Pipeline) -> StageRunner:
+        return OnTasks(self._engine, pipeline, self._tasks)
 
     def _engine(self, pipeline: Pipeline, attempts: Attempts) -> TasksEngine:
         store = MemoryStore()

@@ -1,29 +1,41 @@
 """The reference interpreter as an executor of conformance cases."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headrace.model.accumulation import behind
 from headrace.model.combiners import Aggregate, Combiner
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.result_columns import in_order
 from headrace.model.panes import Pane
-from headrace.model.time import MAX_INSTANT
-from headrace.reference import Chain, Contents, Element, Extract, Grouping, Output, collect, combine
+from headrace.model.time import MAX_INSTANT, Instant
+from headrace.model.windows import Window
+from headrace.pipeline.pipeline import Pipeline
+from headrace.reference import Chain, Contents, Element, Extract, Grouping, Operator, Output, collect, combine
+from headrace.reference.evaluate import evaluate
+from headrace.reference.loop import LoopedChain, LoopRun
+from headrace.reference.stages import Entrance
 from headrace.reference.windows import assign, merge
 from headrace_lab.conformance.cases import (
     DEFAULT_KEY,
+    RESULT,
     AdvanceProcessingTime,
     AdvanceWatermark,
     Between,
     BundleStep,
     Case,
     CaseElement,
+    CaseOutput,
     CaseStage,
     ExpectAssigned,
     ExpectCombined,
     ExpectMerged,
     Step,
 )
+from headrace_lab.conformance.loops import ENDS, looped
 from headrace_lab.conformance.replay import CaseReplay, StepOutcome
 
 
@@ -43,12 +55,17 @@ class _Run:
     """One case between two steps."""
 
     case: Case
-    chain: Chain = field(init=False)
+    chain: "Chain | _Outputs" = field(init=False)
     dropped: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        between = [] if self.case.between is None else [_to_element(self.case.between)]
-        self.chain = Chain([_grouping(stage) for stage in self.case.stages], between)
+        first = self.case.stages[0]
+        between = [] if self.case.between is None else [_to_element(self.case.between, first.names)]
+        groupings = [_grouping(stage) for stage in _with_lateness(self.case)]
+        if first.loop is not None:
+            self.chain = _looped(looped(first))
+        else:
+            self.chain = _Outputs(groupings, self.case.outputs) if self.case.outputs else Chain(groupings, between)
 
     def outcomes(self) -> Iterator[StepOutcome]:
         initial = self.case
@@ -71,6 +88,66 @@ class _Run:
         return Output()
 
 
+def _with_lateness(case: Case) -> list[CaseStage]:
+    """The stages; one of an output that reads others is at least as patient as each of these (5.2)."""
+    stages = [*case.stages]
+    for number, output in enumerate(case.outputs):
+        for above in output.of:
+            stages[number] = replace(stages[number], how=behind(stages[above].how, stages[number].how))
+    return stages
+
+
+class _Outputs:
+    """Operators of outputs, each after those that it reads, driven as a ``Chain`` is."""
+
+    def __init__(self, groupings: Sequence[Grouping], outputs: Sequence[CaseOutput]) -> None:
+        self.operators = [Operator(grouping) for grouping in groupings]
+        self._outputs = outputs
+
+    def step(
+        self,
+        elements: Iterable[Element] = (),
+        *,
+        processing_time: Instant | None = None,
+        watermark: Instant | None = None,
+        percentiles: Mapping[float, Instant] | None = None,
+        is_batch: bool = False,
+    ) -> Output:
+        """One epoch of all outputs (12.18); the panes are those of the last one."""
+        arrived = [*elements]
+        steps: list[Output] = []
+        for own, operator in zip(self._outputs, self.operators, strict=True):
+            if own.of:
+                bundle = [
+                    _as_element(pane, negated=above in own.minus) for above in own.of for pane in steps[above].panes
+                ]
+                mark = min(self.operators[above].output_watermark for above in own.of)
+                steps.append(operator.step(bundle, processing_time=processing_time, watermark=mark, is_batch=is_batch))
+                continue
+            taken = [element for element in arrived if own.only is None or element.record.get(own.only) is True]
+            steps.append(
+                operator.step(
+                    taken,
+                    processing_time=processing_time,
+                    watermark=watermark,
+                    percentiles=percentiles,
+                    is_batch=is_batch,
+                )
+            )
+        return Output(steps[-1].panes, tuple(drop for step in steps for drop in step.drops))
+
+    @property
+    def output_watermarks(self) -> list[Instant]:
+        """The output watermark of each output."""
+        return [operator.output_watermark for operator in self.operators]
+
+
+def _as_element(pane: Pane, *, negated: bool) -> Element:
+    result, *_ = pane.values
+    value = -result if negated and result is not None else result
+    return Element(key=pane.key, timestamp=pane.timestamp, value=value, is_retraction=pane.is_retraction)
+
+
 def _answer(case: Case, step: Step) -> object:
     where = case.stages[0].where
     match step:
@@ -88,13 +165,39 @@ def _answer(case: Case, step: Step) -> object:
     return None
 
 
+def _looped(pipeline: Pipeline) -> LoopedChain:
+    stage = pipeline.stages[0]
+    if pipeline.edges is None or pipeline.loop is None:
+        raise ValueError(f"{pipeline!r} has no loop")
+    return LoopedChain(LoopRun(pipeline.edges, stage, pipeline.loop), [Entrance(stage).grouping], [])
+
+
 def _grouping(stage: CaseStage) -> Grouping:
-    extract = collect if stage.combine is None else _extract(stage.combine)
-    return Grouping(stage.where, stage.when, stage.how, extract, stage.schema)
+    extract = collect if stage.combine is None else _extract([stage.combine, *stage.aggregates.values()])
+    grouping = Grouping(stage.where, stage.when, stage.how, extract, stage.schema, compute=_compute(stage))
+    return grouping if stage.having is None else replace(grouping, having=_fulfilling(stage.having, stage.names))
 
 
-def _extract(combiner: Combiner) -> Extract:
-    return lambda contents: (_combined(combiner, contents),)
+def _fulfilling(condition: Expr, names: Sequence[str]) -> Callable[[Pane], bool]:
+    types = dict.fromkeys(names, DataType.FLOAT)
+    return lambda pane: evaluate(condition, dict(zip(names, pane.values, strict=True)), types) is True
+
+
+def _extract(combiners: Sequence[Combiner]) -> Extract:
+    return lambda contents: tuple(_combined(combiner, contents) for combiner in combiners)
+
+
+def _compute(stage: CaseStage) -> Callable[[tuple[Any, ...], Window, tuple[Any, ...]], tuple[Any, ...]]:
+    """What makes the values of a row of results of its aggregates (8.4)."""
+    types = dict.fromkeys(stage.names, DataType.FLOAT)
+
+    def compute(key: tuple[Any, ...], window: Window, aggregates: tuple[Any, ...]) -> tuple[Any, ...]:
+        row = dict(zip(stage.names, aggregates, strict=False))
+        for name, expr in in_order(stage.computed).items():
+            row[name] = evaluate(expr, row, types)
+        return (*aggregates, *(row[name] for name in stage.computed))
+
+    return compute
 
 
 def _combined(combiner: Combiner, contents: Contents) -> Any:
@@ -106,22 +209,22 @@ def _combined(combiner: Combiner, contents: Contents) -> Any:
 
 def _element(element: CaseElement) -> Element:
     return Element(
-        key=(element.key,),
+        key=tuple(element.edge[end] for end in ENDS) if element.edge else (element.key,),
         timestamp=element.timestamp,
         value=element.value,
         is_retraction=element.is_retraction,
-        record=element.attributes,
+        record=element.edge or element.attributes,
         size=element.size,
     )
 
 
-def _to_element(between: Between) -> Callable[[Pane], Element]:
+def _to_element(between: Between, names: Sequence[str]) -> Callable[[Pane], Element]:
     def to_element(pane: Pane) -> Element:
-        (result,) = pane.values
+        row = dict(zip(names, pane.values, strict=True))
         return Element(
-            key=(str(result) if between.key_is_value else DEFAULT_KEY,),
+            key=(str(row[RESULT]) if between.key_is_value else DEFAULT_KEY,),
             timestamp=pane.timestamp,
-            value=1 if between.value_is_one else result,
+            value=1 if between.value_is_one else row[between.column],
             is_retraction=pane.is_retraction,
         )
 

@@ -14,7 +14,6 @@ from headrace.distribute.spark.session import spark_session
 from headrace.distribute.spark.types import SparkSession
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.task_environment import TaskEnvironment
-from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
 from headrace_lab.conformance.cases import AdvanceProcessingTime, AdvanceWatermark, BundleStep, Case, Expect
@@ -47,14 +46,18 @@ class SparkExecutor:
 
 
 def representatives(cases: Sequence[Case]) -> list[Case]:
-    """The cases that run through Spark's exchanges: for each kind of windows, accumulation and number of stages, that
-    which expects the most panes of those with at most MOST_EPOCHS.
+    """The cases that run through Spark's exchanges: for each kind of windows, accumulation and number of stages, of
+    outputs or a chain, with ``having`` or not, with a loop or not, that which expects the most panes of those with at
+    most MOST_EPOCHS.
     """
     by_kind: dict[object, Case] = {}
     for case in sorted(cases, key=_panes, reverse=True):
         first = case.stages[0]
+        having = any(stage.having is not None for stage in case.stages)
         if _panes(case) and _epochs(case) <= MOST_EPOCHS:
-            by_kind.setdefault((type(first.where), first.how.accumulation, len(case.stages)), case)
+            kinds = type(first.where), first.how.accumulation, len(case.stages)
+            kind = (*kinds, bool(case.outputs), having, first.loop is not None)
+            by_kind.setdefault(kind, case)
     return list(by_kind.values())
 
 
@@ -78,7 +81,7 @@ def _in_jobs(spark: SparkSession, case: Case) -> CaseReplay:
             work = TaskEnvironment.of(pipeline, store, Landing(pipeline, store))
             return TasksEngine(work, attempts, SparkRunner(spark, work, TASKS, map_elements))
 
-        def start(stages: Sequence[Stage]) -> StageRunner:
-            return OnTasks(engine, stages, TASKS)
+        def start(pipeline: Pipeline) -> StageRunner:
+            return OnTasks(engine, pipeline, TASKS)
 
         return replay_case(start, case)

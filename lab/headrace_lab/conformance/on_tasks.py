@@ -8,7 +8,6 @@ watermarks.
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 import pyarrow as pa
 
@@ -16,35 +15,24 @@ from headrace.distribute.epoch import Attempt, Attempts
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.levels import mapped_by, parts_below
 from headrace.distribute.tasks.map_side import Bundles
+from headrace.distribute.tasks.parts import addressed, parts_at
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.level_functions import Rows, numbers_in
 from headrace.distribute.tasks.shuffle.shuffle_input import bundle
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.distribute.tasks.task_results import BundleOutput, ShareOutput
 from headrace.kernel.elements import judge
-from headrace.model.combiners import count
 from headrace.model.time import MIN_INSTANT, Instant
-from headrace.model.windows import FixedWindows
-from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import OWN, json
+from headrace.pipeline.sources import OWN
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.row_files import tables
-from headrace.sources.file_planning import LandedFile
+from headrace.sources.connector import SourceSplit
 from headrace_lab.conformance.epoch_replay import StageElement, StagesOutcome
 from headrace_lab.conformance.values import element_rows, stored_panes
-from headrace_snapshots.format.table_names import UNNAMED
+from headrace_snapshots.format.table_names import OutputTables
 
 MakeEngine = Callable[[Pipeline, Attempts], TasksEngine]
-
-
-class CasePipeline(Pipeline):
-    """The stages of a case, as they are, with an input that stands for its elements."""
-
-    def __init__(self, stages: Sequence[Stage]) -> None:
-        elements = json("elements", {"at": datetime}).event_time("at", bound="0s")
-        super().__init__("conformance", elements, what={"elements": count()}, where=FixedWindows("1h"))
-        object.__setattr__(self, "stages", tuple(stages))
 
 
 def map_elements(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
@@ -54,24 +42,34 @@ def map_elements(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Itera
 
 
 def _map_share(task: EpochTask) -> tuple[ShareOutput, Bundles]:
-    plan, first = task.plan, task.chain.stages[0]
+    plan = task.plan
     files = [piece.file.path for piece in plan.shares[task.number]]
     elements = [element for path in files for element in pickle.loads(task.work.store.read(path))]  # noqa: S301 (ours)
     if not elements:
         return ShareOutput(), {}
     rows = [(element.record, element.timestamp, element.sign) for element in elements]
-    judged = judge(first, element_rows(first.stage.schema, rows, [element.size for element in elements]))
-    watermark = task.state.clocks[0].watermark
-    made = bundle(first, judged, None, watermark, task.output_watermark(), share=task.number, number=task.parts)
-    return ShareOutput(chains=(BundleOutput(made.aggregated.accounting),)), made.parts
+    chains: dict[int, BundleOutput] = {}
+    bundles: dict[int, pa.RecordBatch] = {}
+    for own in task.for_each_reader():
+        first = own.chain.of_records
+        judged = judge(first, element_rows(first.stage.schema, rows, [element.size for element in elements]))
+        watermark = own.state.clocks[0].watermark
+        parts = parts_at(plan, own.job, 0, own.of_chain)
+        made = bundle(first, judged, None, watermark, own.output_watermark(), share=own.number, number=parts)
+        chains[own.of_chain] = BundleOutput(made.aggregated.accounting)
+        bundles |= addressed(plan, own.job, 0, own.of_chain, made.parts)
+    return ShareOutput(chains=chains), bundles
 
 
 class OnTasks:
-    """The stages of a case on an engine whose runner has ``map_elements`` as its map side, and so many ``tasks``."""
+    """The ``pipeline`` of a case on an engine whose runner has ``map_elements`` as its map side, and so many ``tasks``.
+    Its panes are those of its last output.
+    """
 
-    def __init__(self, engine: MakeEngine, stages: Sequence[Stage], tasks: int) -> None:
-        pipeline = CasePipeline(stages)
-        self._columns = ViewColumns.of(pipeline)
+    def __init__(self, engine: MakeEngine, pipeline: Pipeline, tasks: int) -> None:
+        self._outputs = [*pipeline.by_output]
+        self._names = OutputTables(self._outputs[-1])
+        self._columns = ViewColumns.of(pipeline.by_output[self._outputs[-1]])
         self._engine = engine(pipeline, lambda epoch: Attempt(f"epoch-{epoch}", f"data/{epoch:06}"))
         self._tasks = tasks
 
@@ -92,17 +90,21 @@ class OnTasks:
         else:
             self._pass(watermark, percentiles)
         computed = engine.compute(self._landed(epoch, elements), processing_time, is_last=is_batch)
+        stages = [stage for chain in computed.chains.values() for stage in chain]
         dropped = {
-            "late": sum(stage.accounting.late for stage in computed.stages),
-            "closed": sum(stage.closed for stage in computed.stages),
-            "retraction": sum(stage.dropped_retractions for stage in computed.stages),
+            "late": sum(stage.accounting.late for stage in stages),
+            "closed": sum(stage.closed for stage in stages),
+            "retraction": sum(stage.dropped_retractions for stage in stages),
         }
-        panes = tables(engine.store, computed.written.logs[UNNAMED.panes], self._columns.schema(View.PANES))
+        panes = tables(engine.store, computed.written.logs[self._names.panes], self._columns.schema(View.PANES))
         return StagesOutcome(stored_panes(panes, self._columns), dropped)
 
     def output_watermarks(self) -> tuple[Instant, ...]:
-        """The output watermark of each stage."""
-        return tuple(clocks.output_watermark for clocks in self._engine.states[0].clocks)
+        """The output watermark of each stage, or of each output."""
+        chains = {chain.names.output: number for number, chain in enumerate(self._engine.work.chains)}
+        clocks = [self._engine.states[chains[output]].clocks for output in self._outputs]
+        stages = clocks[0] if len(clocks) == 1 else [own[-1] for own in clocks]
+        return tuple(stage.output_watermark for stage in stages)
 
     def _pass(self, watermark: Instant, percentiles: Mapping[float, Instant]) -> None:
         self._engine.pass_watermark({OWN: watermark})
@@ -110,7 +112,7 @@ class OnTasks:
         passed = {q: max(at, progress.percentiles.get(q, MIN_INSTANT)) for q, at in percentiles.items()}
         self._engine.inputs[OWN] = replace(progress, percentiles={**progress.percentiles, **passed})
 
-    def _landed(self, epoch: int, elements: Sequence[StageElement]) -> dict[str, list[LandedFile]]:
+    def _landed(self, epoch: int, elements: Sequence[StageElement]) -> dict[str, list[SourceSplit]]:
         """``elements`` in a file for each task."""
         files = []
         for number in range(self._tasks):
@@ -118,5 +120,5 @@ class OnTasks:
             if own:
                 path = f"elements/{epoch:06}-{number}"
                 self._engine.store.write(path, pickle.dumps(own))
-                files.append(LandedFile(path, size=1, etag=""))
+                files.append(SourceSplit(path, size=1, etag=""))
         return {OWN: files} if files else {}

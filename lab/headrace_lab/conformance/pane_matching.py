@@ -1,6 +1,7 @@
 """Panes beside what a case expects of them: only the listed attributes count, in an order only where it says so."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -8,23 +9,25 @@ from headrace.model.panes import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.windows import Window
 from headrace.testing.matching import difference, equal_numbers
-from headrace_lab.conformance.cases import Expect, Json
+from headrace_lab.conformance.cases import RESULT, Expect, Json
 from headrace_lab.conformance.schema import read_window
 
 
-def compare_panes(expect: Expect, panes: Sequence[Pane]) -> str | None:
-    """How ``panes`` differ from what is expected; None if they do not."""
-    if (differing := difference(PANES, expect.panes, panes)) is not None:
+def compare_panes(expect: Expect, panes: Sequence[Pane], names: tuple[str, ...] = (RESULT,)) -> str | None:
+    """How ``panes``, whose values have these ``names``, differ from what is expected; None if they do not."""
+    rows = _Panes(names)
+    if (differing := difference(rows, expect.panes, panes)) is not None:
         missing = f"Unmatched output: {differing.missing} of {len(expect.panes)} expected panes"
         more = f"Unexpected output: {differing.unexpected} of {len(panes)} panes"
         heads = [head for head, count in ((missing, differing.missing), (more, differing.unexpected)) if count]
         return "\n".join([*heads, *differing.lines])
     if expect.ordered:
-        return _in_order(expect.panes, panes)
+        return _in_order(rows, expect.panes, panes)
     if expect.ordered_per_window:
         windows = {pane.window for pane in panes}
         problems = [
             _in_order(
+                rows,
                 [e for e in expect.panes if read_window(e["window"]) == window],
                 [p for p in panes if p.window == window],
             )
@@ -34,30 +37,33 @@ def compare_panes(expect: Expect, panes: Sequence[Pane]) -> str | None:
     return None
 
 
-def _in_order(expected: Sequence[Json], panes: Sequence[Pane]) -> str | None:
+def _in_order(rows: "_Panes", expected: Sequence[Json], panes: Sequence[Pane]) -> str | None:
     pairs = list(zip_longest(expected, panes))
-    if all(e is not None and p is not None and not PANES.unequal(e, p) for e, p in pairs):
+    if all(e is not None and p is not None and not rows.unequal(e, p) for e, p in pairs):
         return None
-    lines = ["Wrong order of output:", *_list("expected", map(PANES.expected, expected))]
-    return "\n".join([*lines, *_list("found", map(PANES.found, panes))])
+    lines = ["Wrong order of output:", *_list("expected", map(rows.expected, expected))]
+    return "\n".join([*lines, *_list("found", map(rows.found, panes))])
 
 
 def _list(title: str, lines: Iterable[str]) -> list[str]:
     return [f"  {title}:", *(f"    {line}" for line in lines)]
 
 
+@dataclass(frozen=True)
 class _Panes:
-    """How panes are compared and written."""
+    """How panes are compared and written, whose values have these ``names``."""
+
+    names: tuple[str, ...]
 
     def unequal(self, expected: Mapping[str, Any], actual: Pane) -> list[str]:
         """The attributes in which ``actual`` is not what is ``expected``; one that does not say so is no retraction."""
-        attributes = _attributes(actual)
+        attributes = self._attributes(actual)
         wanted = {"retraction": False, **expected}
         return [name for name, value in wanted.items() if not _equal(name, value, attributes)]
 
     def both(self, column: str, expected: Mapping[str, Any], actual: Pane) -> tuple[str, str]:
         """Both values of an attribute."""
-        there = actual.timing if column == "timing_in" else _attributes(actual)[column]
+        there = actual.timing if column == "timing_in" else self._attributes(actual)[column]
         return _written(column, expected.get(column, False)), _written(column, there)
 
     def expected(self, row: Mapping[str, Any]) -> str:
@@ -66,29 +72,29 @@ class _Panes:
 
     def found(self, row: Pane) -> str:
         """All attributes of a pane."""
-        attributes = _attributes(row)
+        attributes = self._attributes(row)
         attributes.pop("values" if not isinstance(row.values[0], tuple) else "result")
+        if len(self.names) == 1:
+            attributes.pop("columns")
         return self.expected(attributes)
 
-
-PANES = _Panes()
-
-
-def _attributes(pane: Pane) -> dict[str, Any]:
-    (value,) = pane.values
-    return {
-        "window": pane.window,
-        "key": pane.key[0],
-        "values": list(value) if isinstance(value, tuple) else [value],
-        "result": value,
-        "timestamp": pane.timestamp,
-        "timing": pane.timing,
-        "index": pane.index,
-        "nonspeculative_index": pane.nonspeculative_index,
-        "is_first": pane.is_first,
-        "is_last": pane.is_last,
-        "retraction": pane.is_retraction,
-    }
+    def _attributes(self, pane: Pane) -> dict[str, Any]:
+        values = dict(zip(self.names, pane.values, strict=True))
+        value = values.pop(RESULT)
+        return {
+            "window": pane.window,
+            "key": pane.key[0],
+            "values": list(value) if isinstance(value, tuple) else [value],
+            "result": value,
+            "columns": values,
+            "timestamp": pane.timestamp,
+            "timing": pane.timing,
+            "index": pane.index,
+            "nonspeculative_index": pane.nonspeculative_index,
+            "is_first": pane.is_first,
+            "is_last": pane.is_last,
+            "retraction": pane.is_retraction,
+        }
 
 
 def _equal(name: str, wanted: Any, attributes: Mapping[str, Any]) -> bool:
@@ -107,7 +113,9 @@ def _equal(name: str, wanted: Any, attributes: Mapping[str, Any]) -> bool:
 
 
 def equal_values(wanted: Any, actual: Any) -> bool:
-    """Whether a value is the expected one; floats to an error."""
+    """Whether a value is the expected one; floats to an error, of columns those that are expected."""
+    if isinstance(wanted, Mapping):
+        return all(equal_values(value, actual[column]) for column, value in wanted.items())
     numbers = (int, float)
     if isinstance(wanted, float) or isinstance(actual, float):
         return isinstance(wanted, numbers) and isinstance(actual, numbers) and equal_numbers(wanted, actual)

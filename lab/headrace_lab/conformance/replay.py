@@ -50,7 +50,9 @@ class CaseReplay:
 
 
 class CaseExecutor(Protocol):
-    """Something that runs cases. The only value of a pane is the aggregate, or a tuple of what was collected."""
+    """Something that runs cases. The first value of a pane is the aggregate, or a tuple of what was collected; others
+    are those of columns that the case names.
+    """
 
     def replay(self, cases: Sequence[Case]) -> Iterable[CaseReplay]:
         """One replay for each case, in order. What goes wrong in a case is told in its replay."""
@@ -61,15 +63,15 @@ def check(case: Case, outcomes: Sequence[StepOutcome]) -> str | None:
     unclaimed: list[Pane] = []
     for number, (step, outcome) in enumerate(zip(case.steps, outcomes, strict=True), start=1):
         if isinstance(step, Expect):
-            problem = compare_panes(step, unclaimed)
+            problem = compare_panes(step, unclaimed, case.names)
             unclaimed = []
         else:
-            problem = _unexpected(unclaimed) if case.strict else None
+            problem = _unexpected(unclaimed, case.names) if case.strict else None
             problem = problem or _check_answer(step, outcome)
         if problem:
             return f"{_script(case, number)}\n{problem}"
         unclaimed += outcome.panes
-    problem = _unexpected(unclaimed)
+    problem = _unexpected(unclaimed, case.names)
     return f"{_script(case, len(case.steps) + 1)}\n{problem}" if problem else None
 
 
@@ -99,8 +101,8 @@ def _script(case: Case, failing: int) -> str:
     return "\n".join(lines)
 
 
-def _unexpected(panes: Sequence[Pane]) -> str | None:
-    return compare_panes(Expect(()), panes)
+def _unexpected(panes: Sequence[Pane], names: tuple[str, ...]) -> str | None:
+    return compare_panes(Expect(()), panes, names)
 
 
 def _written(windows: Iterable[Window]) -> str:

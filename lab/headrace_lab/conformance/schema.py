@@ -1,27 +1,40 @@
-"""Reading conformance cases from their neutral JSON schema (version 1), and two things for which the schema has no
-name. ``elide_unchanged`` is a bool of a case or of one of its stages (semantics 9.1). The ``elements`` of the step
-``batch`` are all input: one epoch after which the watermark is +inf (12.1).
+"""Reading conformance cases from their neutral JSON schema (version 1), and five things for which the schema has no
+name. ``elide_unchanged`` is a bool of a case or of one of its stages (semantics 9.1); so is ``having``, a comparison of
+a pane's result with a number, ``{"result": "<", "value": 10}`` (semantics 9.10). ``columns`` are further columns of
+results (8.4), of which ``having``, ``between`` and panes (``{"columns": {"rate": 0.5}}``) speak by name:
+``{"flights": "count", "rate": ["/", "result", "flights"]}``. The ``elements`` of the step
+``batch`` are all input: one epoch after which the watermark is +inf (12.1). ``loop`` is a loop (``loops``). A case of
+``kind`` "outputs" has ``outputs``, each as one stage, with a ``name`` (semantics 12.18): it reads the elements, or
+those whose attribute ``only`` is true, or the panes of outputs before it, ``of`` these names, the results of those in
+``minus`` negated. Its panes are those of the last output; ``stage1``, ``stage2``, ... of a step ``output_watermark``
+are its outputs.
 
 Raises CaseFormatError for what is not of the schema, UnsupportedCaseError for what the schema leaves optional.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, behind
 from headrace.model.combiners import TRAITS
+from headrace.model.expressions.traversal import columns_of
 from headrace.model.panes import Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Duration, Instant, is_finite
 from headrace.model.windows import ShiftedOutputTime, Window
 from headrace_lab.conformance.cases import (
     DEFAULT_KEY,
+    MOST_STAGES,
+    RESULT,
     AdvanceProcessingTime,
     AdvanceWatermark,
     Between,
     BundleStep,
     Case,
     CaseElement,
+    CaseOutput,
     CaseStage,
     Expect,
     ExpectAssigned,
@@ -48,8 +61,9 @@ from headrace_lab.conformance.fields import (
     text,
     text_or_integer,
 )
+from headrace_lab.conformance.loops import looped, read_edge, read_loop
 from headrace_lab.conformance.unknown import unknown_fields
-from headrace_lab.conformance.words import read_combiner, read_trigger, read_windows
+from headrace_lab.conformance.words import read_columns, read_combiner, read_having, read_trigger, read_windows
 
 PANE_ATTRIBUTES = frozenset(
     {
@@ -57,6 +71,7 @@ PANE_ATTRIBUTES = frozenset(
         "key",
         "values",
         "result",
+        "columns",
         "timestamp",
         "timing",
         "timing_in",
@@ -85,23 +100,34 @@ _NOTHING: Json = {}
 
 
 def _case(raw: Json) -> Case:
-    is_pipeline = field(raw, "kind", one_of("grouping", "pipeline"), "grouping") == "pipeline"
+    kind = field(raw, "kind", one_of("grouping", "pipeline", "outputs"), "grouping")
+    is_pipeline = kind == "pipeline"
     initial = field(raw, "initial", an_object, _NOTHING)
     failure = field(raw, "expect_failure", an_object, None)
-    stages = field(raw, "stages", _chained) if is_pipeline else (_stage(raw),)
-    steps = field(raw, "steps", list_of(_step, "step"))
-    _check_values(stages[0], steps)
+    outputs: tuple[CaseOutput, ...] = ()
+    if kind == "outputs":
+        stages, outputs = field(raw, "outputs", _outputs)
+    else:
+        stages = field(raw, "stages", _chained) if is_pipeline else (_stage(raw),)
+    has_loop = any(stage.loop is not None for stage in stages)
+    if has_loop and kind != "grouping":
+        raise CaseFormatError(f"a case with a loop has one stage, and is not of kind {kind!r}")
+    read_step = partial(_step, _edge if has_loop else _element)
+    steps = field(raw, "steps", list_of(read_step, "step"))
+    for stage in [stages[place] for place, output in enumerate(outputs) if not output.of] or stages[:1]:
+        _check_values(stage, steps)
     _check_batch(steps)
     return Case(
         name=str(field(raw, "name", text_or_integer)),
         stages=stages,
-        between=field(raw, "between", _between) if is_pipeline else None,
+        between=field(raw, "between", partial(_between, stages[0].names)) if is_pipeline else None,
         steps=steps,
         initial_watermark=field(initial, "watermark", _instant, MIN_INSTANT),
         initial_processing_time=field(initial, "processing_time", _instant, Instant(0)),
         strict=field(raw, "collect", one_of("strict", "at_end"), "strict") != "at_end",
         expect_failure=None if failure is None else field(failure, "message", text),
         unknown_fields=tuple(unknown_fields(raw)),
+        outputs=outputs,
     )
 
 
@@ -113,6 +139,32 @@ def _chained(raw: Any) -> tuple[CaseStage, ...]:
     second = {**second, "trigger": _for_panes(second.get("trigger"))}
     upper, lower = list_of(_stage, "stage")([first, second])
     return upper, replace(lower, how=behind(upper.how, lower.how))
+
+
+def _outputs(raw: Any) -> tuple[tuple[CaseStage, ...], tuple[CaseOutput, ...]]:
+    stages: list[CaseStage] = []
+    outputs: list[CaseOutput] = []
+    for own in list_of(an_object, "output")(raw):
+        name = field(own, "name", text)
+        with at(f"output {name}"):
+            known = [output.name for output in outputs]
+            if name in known:
+                raise CaseFormatError("another output has that name")
+            names = list_of(one_of(*known), "name")
+            of, minus = field(own, "of", names, ()), field(own, "minus", names, ())
+            if not {*minus} <= {*of}:
+                raise CaseFormatError(f"minus names {', '.join({*minus} - {*of})}, of which it is not")
+            stage = _stage({**own, "trigger": _for_panes(own.get("trigger"))} if of else own)
+            if stage.combine is None:
+                raise CaseFormatError("outputs give numbers: it needs a combiner that gives one")
+            only = field(own, "only", text, None)
+            if of and only is not None:
+                raise CaseFormatError("panes have no attributes: only is of outputs that read elements")
+        stages.append(stage)
+        outputs.append(CaseOutput(name, tuple(map(known.index, of)), frozenset(map(known.index, minus)), only))
+    if not outputs:
+        raise CaseFormatError("there is no output")
+    return tuple(stages), tuple(outputs)
 
 
 def _for_panes(raw: Any) -> Any:
@@ -128,9 +180,10 @@ def _for_panes(raw: Any) -> Any:
     return {name: _for_panes(value) for name, value in raw.items()}
 
 
-def _between(raw: Any) -> Between:
+def _between(names: Sequence[str], raw: Any) -> Between:
     key = field(an_object(raw), "key", one_of("constant", "value"))
-    return Between(key == "value", field(raw, "value", one_of("sum", "one")) == "one")
+    value = field(raw, "value", one_of("sum", "one", *names))
+    return Between(key == "value", value == "one", value if value in names else RESULT)
 
 
 # --- times ------------------------------------------------------------------------------------------------------------
@@ -204,7 +257,19 @@ def _stage(raw: Any) -> CaseStage:
         elide_unchanged=field(raw, "elide_unchanged", flag, False),
     )
     combine = field(raw, "combine", lambda name: None if name == "collect" else read_combiner(name), None)
-    return CaseStage(where, field(raw, "trigger", read_trigger), how, combine)
+    having, columns = field(raw, "having", read_having, None), field(raw, "columns", read_columns, {})
+    if (having is not None or columns) and combine is None:
+        raise CaseFormatError("having and columns read a result that is a number: they need a combiner that gives one")
+    loop = field(raw, "loop", read_loop, None)
+    stage = CaseStage(where, field(raw, "trigger", read_trigger), how, combine, having, loop, columns)
+    reads = [*stage.computed.values(), *([] if having is None else [having])]
+    if unknown := {*chain(*map(columns_of, reads))} - {*stage.names}:
+        raise CaseFormatError(f"there is no column {min(unknown)!r} of results; there are {', '.join(stage.names)}")
+    if stage.loop is not None:
+        if raw.get("combine") is not None:
+            raise CaseFormatError("the results of a loop are its values: leave combine out")
+        looped(stage)
+    return stage
 
 
 _TRANSFORMED = "EARLIEST_TRANSFORMED"
@@ -230,6 +295,10 @@ def _element(raw: Any) -> CaseElement:
         size=field(raw, "bytes", integer, 0),
         attributes={name: bool(value) for name, value in raw.items() if name not in _ELEMENT_FIELDS},
     )
+
+
+def _edge(raw: Any) -> CaseElement:
+    return read_edge(raw, field(an_object(raw), "ts", _timestamp))
 
 
 def _key(raw: Any) -> Any:
@@ -281,7 +350,7 @@ _CAUSES = {"late": "late", "closed": "closed", "retraction": "retraction", "drop
 
 
 def _output_watermark(raw: Json) -> Step:
-    names = {"equals": 0, "stage1": 0, "stage2": 1}
+    names = {"equals": 0} | {f"stage{number + 1}": number for number in range(MOST_STAGES)}
     return ExpectOutputWatermark({stage: field(raw, name, _instant) for name, stage in names.items() if name in raw})
 
 
@@ -304,9 +373,8 @@ def _merge(raw: Json) -> Step:
     return ExpectMerged(timestamps, frozenset(field(raw, "windows", _WINDOWS)))
 
 
+_INPUTS = {"input": False, "batch": True}
 _STEPS: Mapping[str, Callable[[Json], Step]] = {
-    "input": lambda raw: BundleStep(field(raw, "elements", list_of(_element, "element"))),
-    "batch": lambda raw: BundleStep(field(raw, "elements", list_of(_element, "element")), is_batch=True),
     "watermark": _watermark,
     "processing_time": lambda raw: AdvanceProcessingTime(field(raw, "to", _instant)),
     "expect": _expect,
@@ -319,8 +387,10 @@ _STEPS: Mapping[str, Callable[[Json], Step]] = {
 }
 
 
-def _step(raw: Any) -> Step:
+def _step(read_element: Callable[[Any], CaseElement], raw: Any) -> Step:
     op = field(an_object(raw), "op", text)
+    if op in _INPUTS:
+        return BundleStep(field(raw, "elements", list_of(read_element, "element")), is_batch=_INPUTS[op])
     if op not in _STEPS:
-        raise CaseFormatError(f"there is no step {op!r}; steps are {', '.join(_STEPS)}")
+        raise CaseFormatError(f"there is no step {op!r}; steps are {', '.join([*_INPUTS, *_STEPS])}")
     return _STEPS[op](raw)

@@ -1,8 +1,11 @@
-"""Fields of conformance cases that nobody reads: neither of the schema nor ours (``elide_unchanged``, ``batch``)."""
+"""Fields of cases that nobody reads: neither of the schema nor ours (``elide_unchanged``, ``columns``, ``having``,
+``batch``, ``loop``, ``outputs``).
+"""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from headrace_lab.conformance.cases import Json
+from headrace_lab.conformance.cases import MOST_STAGES, Json
+from headrace_lab.conformance.loops import EDGE_FIELDS, LOOP_FIELDS
 from headrace_lab.conformance.words import TRIGGER_FIELDS, WINDOW_FIELDS
 
 _STAGE_FIELDS = frozenset(
@@ -15,7 +18,10 @@ _STAGE_FIELDS = frozenset(
         "closing_behavior",
         "on_time_behavior",
         "combine",
+        "columns",
         "elide_unchanged",
+        "having",
+        "loop",
     }
 )
 _CASE_FIELDS = _STAGE_FIELDS | frozenset(
@@ -33,8 +39,10 @@ _CASE_FIELDS = _STAGE_FIELDS | frozenset(
         "notes",
         "stages",
         "between",
+        "outputs",
     }
 )
+_OUTPUT_FIELDS = _STAGE_FIELDS | frozenset({"name", "of", "minus", "only"})
 _STEP_FIELDS: Mapping[str, frozenset[str]] = {
     "input": frozenset({"elements"}),
     "batch": frozenset({"elements"}),
@@ -42,7 +50,7 @@ _STEP_FIELDS: Mapping[str, frozenset[str]] = {
     "processing_time": frozenset({"to"}),
     "expect": frozenset({"panes", "ordered", "ordered_per_window"}),
     "dropped": frozenset({"late", "closed", "retraction", "dropped_retraction"}),
-    "output_watermark": frozenset({"equals", "stage1", "stage2"}),
+    "output_watermark": frozenset({"equals", *(f"stage{number + 1}" for number in range(MOST_STAGES))}),
     "state": frozenset({"present", "absent", "tombstone"}),
     "assign": frozenset({"ts", "windows"}),
     "merge": frozenset({"timestamps", "windows"}),
@@ -53,16 +61,27 @@ _STEP_FIELDS: Mapping[str, frozenset[str]] = {
 def unknown_fields(case: Json) -> list[str]:
     """Fields that the schema does not have: they mean nothing here, so a slip of the pen would go unnoticed."""
     unknown = [f"{name!r} of the case" for name in case if name not in _CASE_FIELDS]
-    stages = case["stages"] if case.get("kind") == "pipeline" else ()
+    parts = {"pipeline": "stages", "outputs": "outputs"}
+    kind = case.get("kind")
+    stages = case[parts[kind]] if kind in parts else ()
+    known_fields = _OUTPUT_FIELDS if kind == "outputs" else _STAGE_FIELDS
     for stage in stages or (case,):
+        unknown += [f"{name!r} of a loop" for name in stage.get("loop") or () if name not in LOOP_FIELDS]
         unknown += [f"{name!r} of a window" for name in stage["window"] if name not in WINDOW_FIELDS]
         unknown += [f"{name!r} of a trigger" for name in sorted(_trigger_fields(stage["trigger"]) - TRIGGER_FIELDS)]
     for stage in stages:
-        unknown += [f"{name!r} of a stage" for name in stage if name not in _STAGE_FIELDS]
+        unknown += [f"{name!r} of a stage" for name in stage if name not in known_fields]
     for place, step in enumerate(case["steps"], start=1):
         known = _STEP_FIELDS[step["op"]] | {"op", "notes"}
         unknown += [f"{name!r} of step {place} ({step['op']})" for name in step if name not in known]
+        if case.get("loop"):
+            edges = step.get("elements", ())
+            unknown += [f"{name!r} of an edge of step {place}" for name in _names_of(edges) if name not in EDGE_FIELDS]
     return unknown
+
+
+def _names_of(objects: Iterable[Json]) -> list[str]:
+    return sorted(set[str]().union(*objects))
 
 
 def _trigger_fields(trigger: Json) -> set[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.kernel.types import ARROW_TYPES
+from headrace.kernel.types import arrow_type
 from headrace.model.expressions.data_types import Schema
 from headrace.model.panes import Pane, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
@@ -26,7 +26,7 @@ def element_rows(
     Timestamps among the columns are Instants.
     """
     columns = {
-        name: pa.array([row.get(name) for row, _, _ in elements], ARROW_TYPES[kind]) for name, kind in schema.items()
+        name: pa.array([row.get(name) for row, _, _ in elements], arrow_type(kind)) for name, kind in schema.items()
     }
     columns[c.EVENT_TIME] = pa.array([at for _, at, _ in elements], pa.int64())
     columns[c.SIGN] = pa.array([sign for _, _, sign in elements], pa.int64())

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from headrace.errors import FixConfigError
 from headrace.model.calendar import CalendarUnit
 from headrace.model.combiners import TRAITS, Combiner
-from headrace.model.expressions.expr import col
+from headrace.model.expressions.expr import Binary, Expr, col, lit
 from headrace.model.time import Duration
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.data_driven import AfterPunctuation
@@ -18,7 +18,18 @@ from headrace.model.triggers.leaves import AfterBytes, AfterProcessingTime
 from headrace.model.vocabulary import REQUIRED, WORDS, words
 from headrace.model.windows import WindowFn
 from headrace_lab.conformance.cases import Json
-from headrace_lab.conformance.fields import an_object, field, flag, integer, list_of, member_of, number, text
+from headrace_lab.conformance.fields import (
+    CaseFormatError,
+    an_object,
+    field,
+    flag,
+    integer,
+    list_of,
+    member_of,
+    number,
+    one_of,
+    text,
+)
 
 _T = TypeVar("_T")
 _Read = Callable[[Any], Any]
@@ -45,6 +56,31 @@ def read_combiner(name: Any) -> Combiner:
     if name not in COMBINERS:
         raise UnsupportedCaseError(f"there is no combiner {name!r}; there are collect, {', '.join(sorted(COMBINERS))}")
     return Combiner(name)
+
+
+def read_columns(raw: Any) -> dict[str, Combiner | Expr]:
+    """Columns of results beside the result: a combiner of the values of elements, or an operator and two operands, each
+    a number, the name of a column, or again an operator with two.
+    """
+    return {name: read_combiner(made) if isinstance(made, str) else _expr(made) for name, made in raw.items()}
+
+
+def read_having(raw: Any) -> Expr:
+    """A comparison of a column of results with a number: ``{"result": "<", "value": 10}``."""
+    names = [name for name in an_object(raw) if name != "value"]
+    if len(names) != 1:
+        raise CaseFormatError(f"{raw!r} is no comparison of one column with a value")
+    operator = field(raw, names[0], one_of(*sorted(Binary.COMPARISON)))
+    return Binary(operator, col(names[0]), lit(field(raw, "value", number)))
+
+
+def _expr(raw: Any) -> Expr:
+    if isinstance(raw, str):
+        return col(raw)
+    if not isinstance(raw, list):
+        return lit(raw if isinstance(raw, int) else number(raw))
+    operator, left, right = raw if len(raw) == 3 else (None, None, None)
+    return Binary(one_of(*sorted(Binary.ARITHMETIC))(operator), _expr(left), _expr(right))
 
 
 def ticks(raw: Any) -> Duration:

@@ -58,7 +58,8 @@ def _decision_dag(root: Root, kind: Decision, pipelines: Sequence[str] | None) -
 def _promote_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
     about = (
         "Make a branch main and published, once a person has seen what readers will see change. Or replace rows of "
-        "main by those of the branch, as a patch; then main goes on as it is, and the branch stays."
+        "main by those of the branch, as a patch; then main goes on as it is, and the branch stays. Or let main adopt "
+        "one output of the branch, which the next run publishes."
     )
     params = {
         "pipeline": _pipeline(pipelines),
@@ -68,6 +69,13 @@ def _promote_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
             type="boolean",
             title="Patch",
             description="Replace only rows of windows that have expired on both; main goes on as it is.",
+        ),
+        "output": Param(
+            None,
+            type=["null", "string"],
+            title="Output",
+            description="One of several: which the patch is of, or which main adopts from a branch that has computed "
+            "it again. Empty: the whole branch.",
         ),
         "approve": Param(
             True,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Param
 
-from headrace_snapshots.refs import BEGINNING, MAIN
+from headrace_snapshots.refs import BEGINNING, MAIN, output_of
 
 if TYPE_CHECKING:
     from headrace.runs.client.handle import PipelineHandle
@@ -49,8 +49,10 @@ _DRY_RUN: Final = ("Dry run", "Only say in the log what would happen.")
 
 
 def _release(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
-    entry = handle.release(form["snapshot"] or MAIN, message=reason)
-    yield f"readers see {entry.refs['published']} now, released by entry {entry.number}"
+    entry = handle.release(form["snapshot"] or MAIN, message=reason, output=form.get("output") or None)
+    for ref, (_, after) in entry.moves.items():
+        of = f" of output {output}" if (output := output_of(ref)) else ""
+        yield f"readers see {after}{of} now, released by entry {entry.number}"
 
 
 def _rollback(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
@@ -84,9 +86,9 @@ def _fork(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
 def _replay(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
     at = form["at"] or MAIN
     landed = (
-        handle.replay_late(to=form["to"], at=at)
+        handle.replay_late(output=form.get("output") or None, to=form["to"], at=at)
         if form["records"] == "late"
-        else handle.replay_rejected(input=form["input"], to=form["to"], at=at)
+        else handle.replay_rejected(output=form.get("output") or None, input=form["input"], to=form["to"], at=at)
     )
     for name, value in landed.to_json().items():
         yield f"{name.replace('_', ' ')}: {value}"
@@ -97,7 +99,10 @@ KINDS: Final = (
         "release",
         "Publish a snapshot whose audit failed. Readers see its rows from then on; the log of the pipeline says who "
         "decided it and why.",
-        lambda: {"snapshot": _text("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main.")},
+        lambda: {
+            "snapshot": _text("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main."),
+            "output": _text("Output", "Which of several outputs. Empty: all whose readers see an older snapshot."),
+        },
         _release,
         needs_reason=True,
     ),
@@ -150,6 +155,7 @@ KINDS: Final = (
                 title="Records",
                 description="Which of them.",
             ),
+            "output": _text("Output", "What one of several outputs dropped. Empty: dead letters that none could take."),
             "input": _text("Input", "Dead letters of one input alone. Empty: of all."),
             "to": _text(
                 "To", "A path below the root, or a URI. Empty: below the folders 'late' and 'rejected' of the root."

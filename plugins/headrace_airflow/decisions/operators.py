@@ -1,6 +1,6 @@
 """The tasks of decisions: they run in the worker, without Spark, and say all that they did in their logs."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import AssetAlias, BaseOperator, Context
@@ -9,12 +9,20 @@ from headrace.errors import HeadraceError
 from headrace_airflow.assets import Published
 from headrace_airflow.decisions.asking import AskingOperator
 from headrace_airflow.decisions.kinds import Decision
-from headrace_airflow.decisions.reasons import decided, done_already, earlier_try, reason_of
+from headrace_airflow.decisions.reasons import (
+    NotRehearsedError,
+    RehearsalOutdatedError,
+    decided,
+    done_already,
+    earlier_try,
+    reason_of,
+)
 from headrace_airflow.forms import check_names
 from headrace_airflow.roots.root import Root
 from headrace_airflow.roots.store import reaching_store
+from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.protocol import Kind
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.refs import MAIN, is_published, published_of, published_ref
 
 if TYPE_CHECKING:
     from headrace.runs.client.handle import PipelineHandle
@@ -23,6 +31,9 @@ if TYPE_CHECKING:
 
 REHEARSE: Final = "rehearse"
 """The task that says what a promotion would change."""
+
+_REHEARSED: Final = "branch"
+"""Under this key the task leaves the snapshot of the branch that it spoke of."""
 
 _ROWS: Final = 20
 """Rows that change, as a person is shown them who is to approve."""
@@ -67,7 +78,14 @@ class RehearsalOperator(BaseOperator):
             check_names(context, self.names)
             handle = handle_of(self.root, form["pipeline"])
             done = earlier_try(handle.catalog, context)
-            lines = rehearsed(handle, form["branch"], patch=form["patch"]) if done is None else [done_already(done)]
+            output = form.get("output") or None
+            # before it is read: whatever comes to the branch from here on, this run does not promote
+            context["ti"].xcom_push(key=_REHEARSED, value=handle.catalog.head().refs.get(form["branch"]))
+            lines = (
+                rehearsed(handle, form["branch"], output=output, patch=form["patch"])
+                if done is None
+                else [done_already(done)]
+            )
         for line in lines:
             self.log.info("%s", line)
         return "\n".join(lines)
@@ -89,7 +107,9 @@ class ApproveOperator(AskingOperator):
 
 
 class PromoteOperator(BaseOperator):
-    """Makes a branch main, or its rows a patch of main; says in the log of the pipeline who decided it, and why."""
+    """Makes a branch main, or its rows a patch of main, or lets main adopt one output of it; says in the log of the
+    pipeline who decided it, and why. If a person is asked, it is of the branch as that person was shown it.
+    """
 
     def __init__(self, *, root: Root, **kwargs: Any) -> None:
         super().__init__(outlets=[moved(root)], **kwargs)
@@ -98,18 +118,34 @@ class PromoteOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """The result of the promotion; raises why it is refused."""
         form = context["params"]
+        output = form.get("output") or None
         with reaching_store(self.root):
             handle = handle_of(self.root, form["pipeline"])
             done = earlier_try(handle.catalog, context)
             before = seen_before(handle, done)
             if done is not None:
                 self.log.info("%s", done_already(done))
-                finish(handle, done, form["branch"])
+                finish(handle, done, form["branch"], output=output, patch=form["patch"])
             else:
                 message = decided(context, asks=form["approve"])
-                result = handle.promote(form["branch"], patch=form["patch"], message=message)
+                if form["approve"]:
+                    _check_shown(handle.catalog, form["branch"], context["ti"].xcom_pull(REHEARSE, key=_REHEARSED))
+                result = handle.promote(form["branch"], output=output, patch=form["patch"], message=message)
                 self.log.info("readers see %s (epoch %s) now: %s", result.published, result.epoch, message)
             return {"published": announced(self.root, handle, context, before)}
+
+
+def _check_shown(catalog: "Catalog", branch: str, shown: str | None) -> None:
+    """Raise NotRehearsedError if nobody can have seen the branch, RehearsalOutdatedError unless it is as it was
+    ``shown``.
+    """
+    if shown is None:
+        raise NotRehearsedError(f"clear the task {REHEARSE}, which says what would change; then approve that")
+    if (now := catalog.head().refs.get(branch)) != shown:
+        raise RehearsalOutdatedError(
+            f"branch {branch} was at {shown} when the task {REHEARSE} said what readers would see change, and that was "
+            f"approved; it is at {now or 'nothing'} now. If that is to be promoted, clear {REHEARSE}, which looks again"
+        )
 
 
 def moved(root: Root) -> AssetAlias:
@@ -125,51 +161,82 @@ def handle_of(root: Root, pipeline: str) -> "PipelineHandle":
 
 
 def rehearsed(
-    handle: "PipelineHandle", branch: str, *, patch: bool, later: tuple[type[HeadraceError], ...] = ()
+    handle: "PipelineHandle",
+    branch: str,
+    *,
+    output: str | None = None,
+    patch: bool,
+    later: tuple[type[HeadraceError], ...] = (),
 ) -> list[str]:
     """What readers would see change by a promotion of ``branch``, as Markdown. Raises why it would be refused; what is
     put right ``later``, before the promotion, is only said.
     """
     if patch:
-        patched = handle.promote(branch, patch=True, dry_run=True, limit=_ROWS)
-        output, refusals = patched.output, patched.refusals
+        patched = handle.promote(branch, output=output, patch=True, dry_run=True, limit=_ROWS)
+        outputs, refusals = {output or "": patched.output}, patched.refusals
     else:
-        rehearsal = handle.promote(branch, dry_run=True, limit=_ROWS)
-        output, refusals = rehearsal.diff.output, rehearsal.refusals
+        rehearsal = handle.promote(branch, output=output, dry_run=True, limit=_ROWS)
+        outputs, refusals = {name: diff.output for name, diff in rehearsal.diffs.items()}, rehearsal.refusals
     notes = []
     for refusal in refusals:
         if not isinstance(refusal, later):
             raise refusal
         notes += ["", f"Before that the branch catches up, and this changes: {refusal}"]
-    return [*changes_table(output.rows.to_json(), [change.to_json() for change in output.first]), *notes]
+    tables: list[str] = []
+    for name, changed in outputs.items():
+        tables += [f"Output {name}:", ""] if name else []
+        tables += [*changes_table(changed.rows.to_json(), [change.to_json() for change in changed.first])]
+        tables += [""] if name else []
+    return [*tables, *notes]
 
 
-def finish(handle: "PipelineHandle", done: "Entry", branch: str) -> None:
-    """Publish the patch that ``done`` has committed, if that try ended before it could, and main is still there."""
-    refs = handle.catalog.head().refs
-    if done.refs.get(MAIN) == refs.get(MAIN) != refs.get(PUBLISHED):
-        handle.promote(branch, patch=True)
+def finish(handle: "PipelineHandle", done: "Entry", branch: str, *, output: str | None = None, patch: bool) -> None:
+    """Do what is left of what ``done`` has committed, if that try ended before it could: publish the patch, if main is
+    still there; drop the branch whose ``output`` main has adopted.
+    """
+    head = handle.catalog.head()
+    if output is not None and not patch:
+        if branch in head.generations:
+            handle.drop(branch, message=f"dropped {branch}: main has adopted {output}")
+        return
+    shown = handle.catalog.published_by_all(head.refs) if output is None else head.refs.get(published_ref(output))
+    if done.refs.get(MAIN) == head.refs.get(MAIN) != shown:
+        handle.promote(branch, output=output, patch=True)
 
 
-def seen_before(handle: "PipelineHandle", done: "Entry | None") -> str | None:
-    """What readers saw before this run moved it, or what they see if it has not."""
-    if done is not None and (moved := done.moves.get(MAIN if done.kind is Kind.COMMIT else PUBLISHED)):
-        return moved[0]  # a commit is a patch, of a main that readers see
-    return handle.catalog.known_head().refs.get(PUBLISHED)
+def seen_before(handle: "PipelineHandle", done: "Entry | None") -> dict[str, str | None]:
+    """What readers saw before this run moved it, or what they see if it has not; as ``_seen`` has it."""
+    catalog = handle.catalog
+    is_commit = done is not None and done.kind is Kind.COMMIT and MAIN in done.moves  # a patch, or an adoption
+    if done is not None and (is_commit or any(map(is_published, done.moves))):
+        return _seen(catalog, done.refs_before)
+    return _seen(catalog, catalog.known_head().refs)
 
 
-def announced(root: Root, handle: "PipelineHandle", context: Context, before: str | None) -> str | None:
-    """What readers see now, after an event of the pipeline's asset has told it if that is not ``before`` any more."""
-    published = handle.catalog.head().refs.get(PUBLISHED)
-    if published is not None and published != before:
-        extra = readers_see(handle.catalog)
-        context["outlet_events"][moved(root)].add(Published(root, handle.name).asset, extra=extra)
-    return published
+def announced(root: Root, handle: "PipelineHandle", context: Context, before: Mapping[str, str | None]) -> str | None:
+    """What readers of all outputs may see now, after an event has told it of each asset that is not as ``before``: the
+    pipeline's, and those of its outputs.
+    """
+    catalog = handle.catalog
+    now = _seen(catalog, catalog.head().refs)
+    for output in {**before, **now}:
+        if (shown := now.get(output)) != before.get(output):
+            published = Published(root, handle.name, output)
+            extra = published.event_extra(readers_see(seen_catalog(catalog, output), shown))
+            context["outlet_events"][moved(root)].add(published.asset, extra=extra)
+    return now[""]
 
 
-def readers_see(catalog: "Catalog") -> dict[str, Any]:
-    """What an event says of the snapshot that readers see: there is one."""
-    manifest = catalog.manifest(catalog.head().refs[PUBLISHED])
+def _seen(catalog: "Catalog", refs: Mapping[str, str]) -> dict[str, str | None]:
+    """What readers see of each output; "": what readers of all may see."""
+    return {**published_of(refs), "": catalog.published_by_all(refs)}
+
+
+def readers_see(catalog: "Catalog", published: str | None) -> dict[str, Any]:
+    """What an event says of the snapshot that readers see; of none where they see nothing any more."""
+    if published is None:
+        return {"epoch": None, "snapshot": None, "counts": {}, "watermark": None}
+    manifest = catalog.manifest(published)
     return {
         "epoch": manifest.epoch,
         "snapshot": manifest.snapshot_id,

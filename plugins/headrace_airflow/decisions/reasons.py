@@ -26,6 +26,18 @@ class NotApprovedError(FixConfigError):
     code = "config.not_approved"
 
 
+class NotRehearsedError(FixConfigError):
+    """A run acts only after its first look has said what changes by it."""
+
+    code = "config.not_rehearsed"
+
+
+class RehearsalOutdatedError(FixConfigError):
+    """What was said to change is no longer so: what it was said of has moved since."""
+
+    code = "config.rehearsal_outdated"
+
+
 def reason_of(context: Context) -> str:
     """The reason that the form gives, who triggered the run, and which run it is."""
     given = str(context["params"].get("reason") or "").strip()

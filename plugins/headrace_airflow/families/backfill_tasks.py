@@ -17,6 +17,8 @@ from headrace_airflow.decisions.reasons import APPROVE, decided, done_already, e
 from headrace_airflow.operators import HeadraceOperator, Summary, summary
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.run_ids import backfill_branch
+from headrace_snapshots.output_catalog import seen_catalog
+from headrace_snapshots.refs import published_of
 
 
 class ReplayOperator(HeadraceOperator):
@@ -39,7 +41,8 @@ class ReplayOperator(HeadraceOperator):
 
         pipeline = self.rooted.pipeline
         catalog = self.rooted.catalog()
-        if self.branch(context) in catalog.head().generations:
+        form = context["params"]
+        if self.branch(context) in catalog.head().generations or (form.get("output") and not form["patch"]):
             return None
         return fork_point(catalog, pipeline, parse_span(*self._range(context))).snapshot
 
@@ -47,8 +50,10 @@ class ReplayOperator(HeadraceOperator):
         ends = zip(("--from", "--to"), self._range(context), strict=True)
         given = [f"{flag}={moment}" for flag, moment in ends if moment]
         form = context["params"]
-        if form["promote"] != NEVER and not form["patch"]:
-            given.append("--promotes")
+        if output := form.get("output"):
+            given.append(f"--output={output}")
+        if form["promote"] != NEVER:
+            given.append("--patches" if form["patch"] else "--promotes")
         return [*super()._arguments(context, where, run_id), *given]
 
     def act(self, context: Context) -> Summary:
@@ -95,12 +100,14 @@ class BackfillApprovalOperator(AskingOperator):
         if (done := earlier_try(handle.catalog, context)) is not None:
             self.log.info("%s", done_already(done))
             return None
-        return "\n".join(rehearsed(handle, branch, patch=form["patch"], later=(BranchBehindError,)))
+        output = form.get("output")
+        return "\n".join(rehearsed(handle, branch, output=output, patch=form["patch"], later=(BranchBehindError,)))
 
 
 class CutOverOperator(HeadraceOperator):
     """Make the branch of a backfill ``main`` and ``published`` in one catalog entry, or its rows a patch of main, while
-    processing is held. What an earlier try has done is not done again.
+    processing is held. What an earlier try has done is not done again. One output main adopts: the next run of
+    *process* audits and publishes it.
 
     If main went on since the replay, the branch catches up first: this task holds the pool's slot, so main stays there.
     """
@@ -120,15 +127,19 @@ class CutOverOperator(HeadraceOperator):
         from headrace.runs.publishing.promotion import BranchBehindError
 
         branch, form = self.branch(context), context["params"]
+        output = form.get("output")
+        adopts = output and not form["patch"]
         if form["promote"] == NEVER:
             raise AirflowSkipException(f"branch {branch} stays for you to look at: the form says not to promote")
         handle = handle_of(self.rooted.root, self.rooted.name)
         done = earlier_try(handle.catalog, context)
         if done is not None:
             self.log.info("%s", done_already(done))
-            if form["patch"]:
-                finish(handle, done, branch)
-                return self._announced(context, readers_see(handle.catalog))
+            if form["patch"] or adopts:
+                finish(handle, done, branch, output=output, patch=form["patch"])
+                catalog = handle.catalog
+                shown = catalog.published_by_all(catalog.head().refs)
+                return self._announced(context, readers_see(catalog, shown))
         message = "" if done is not None else decided(context, asks=form["promote"] == WHEN_APPROVED)
         try:
             result = self._cut_over(context, message)
@@ -138,16 +149,30 @@ class CutOverOperator(HeadraceOperator):
             result = self._cut_over(context, message)
         if form["patch"] and not result.epochs:
             raise AirflowSkipException(f"nothing differs in windows that have expired: branch {branch} patches nothing")
+        if adopts:
+            for warning in result.warnings:
+                self.log.warning("%s", warning)
+            self.log.info("main has adopted output %s; the next run of process audits and publishes it", output)
+            return summary(result)
         return self._announced(context, summary(result))
 
     def _cut_over(self, context: Context, message: str) -> RunResult:
+        from headrace.runs.adopting.adopt import adopt
         from headrace.runs.patching.patch import patch
         from headrace.runs.publishing.promotion import promote
 
-        catalog = self.rooted.catalog()
-        act = patch if context["params"]["patch"] else promote
-        return act(catalog, self.branch(context), run_id="cut_over", message=message)
+        catalog, branch, output = self.rooted.catalog(), self.branch(context), context["params"].get("output")
+        if context["params"]["patch"]:
+            return patch(catalog, branch, run_id="cut_over", output=output or "", message=message)
+        if output:
+            return adopt(catalog, branch, output, run_id="cut_over", message=message)
+        return promote(catalog, branch, run_id="cut_over", message=message)
 
     def _announced(self, context: Context, became: Summary) -> Summary:
         self.published.announce(context, became)
+        catalog = self.rooted.catalog()
+        for output, snapshot in published_of(catalog.head().refs).items():
+            if output:
+                sees = readers_see(seen_catalog(catalog, output), snapshot)
+                Published(self.rooted.root, self.rooted.name, output).announce(context, sees)
         return became

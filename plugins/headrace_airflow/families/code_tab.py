@@ -5,6 +5,8 @@ cluster policy comes after it; the distribution names this module as one (entry 
 (tasks, callbacks, import errors, which DAGs are gone) goes by ``relative_fileloc``, which stays as Airflow sets it.
 """
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +27,35 @@ def shows(dag: "DAG", file: Path) -> None:
         file.read_text()  # in the encoding of the locale, as Airflow does
     except (OSError, UnicodeDecodeError):
         return
-    setattr(dag, _SOURCE, str(file.resolve()))
+    setattr(dag, _SOURCE, os.path.abspath(file))  # noqa: PTH100 - through links, which may lead to a newer file by then
+
+
+def outlive_removal() -> None:
+    """In the process that stores what was parsed: a pipeline's file that is gone by then takes no other DAGs along.
+
+    Airflow would count it as an import error of the file in ``dags/``, and so of all DAGs. The DAGs of the file go with
+    the next parse.
+    """
+    from airflow.models.dagcode import DagCode
+
+    read: Callable[[str], str] = DagCode.get_code_from_file
+
+    def code_of(file: str) -> str:
+        try:
+            return read(file)
+        except (OSError, UnicodeDecodeError):
+            if not _is_of_a_pipeline(Path(file)):
+                raise
+            return f"# {file} is gone since Airflow has parsed it. Its DAGs go when Airflow parses again.\n"
+
+    DagCode.get_code_from_file = staticmethod(code_of)  # type: ignore[method-assign]
+
+
+def _is_of_a_pipeline(file: Path) -> bool:
+    from headrace_airflow.roots.served import served_roots
+
+    folders = (folder for root in served_roots().roots for folder in root.folders.folders)
+    return any(file.parent == folder.absolute() for folder in folders)
 
 
 @hookimpl

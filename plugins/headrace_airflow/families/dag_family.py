@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from inspect import cleandoc
 from typing import Any, Final
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, AssetAny
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
 from headrace.describe.check import CheckReport, checked
@@ -46,12 +46,14 @@ def new_dag(
     family: str,
     about: str | None,
     *,
-    schedule: Schedule | None,
+    schedule: Schedule | AssetAny | None,
     params: dict[str, Any],
     by_hand: Sequence[DagRunType] = BY_HAND,
+    runs_at_once: int = 1,
 ) -> Iterator[DAG]:
     """The DAG of a ``family`` for a pipeline, to which all tasks belong that are made inside; its form is ``params``.
-    ``about`` is what it does: its first line is the description of a pipeline that has none.
+    ``about`` is what it does: its first line is the description of a pipeline that has none. ``runs_at_once``: more
+    than one where a run may wait for a person; whatever writes is in the pool all the same.
     """
     pipeline, text = rooted.pipeline, cleandoc(about or "")
     options = options_of(rooted)
@@ -62,7 +64,7 @@ def new_dag(
         schedule=timetable(schedule, rooted),
         start_date=options.start_date or _START,
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=runs_at_once,
         tags=["headrace", *rooted.root.tags, pipeline.name, family, *options.tags],
         default_args=RETRIES | task_arguments(options),
         deadline=deadline(options) if family == "process" else None,

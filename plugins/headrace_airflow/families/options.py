@@ -9,7 +9,7 @@ from importlib import import_module
 from runpy import run_path
 from typing import Any, Final
 
-from airflow.sdk import Asset, AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable
+from airflow.sdk import Asset, AssetAny, AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 from airflow.sdk.definitions.callback import SyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
@@ -18,13 +18,15 @@ from headrace.errors import FixConfigError
 from headrace.model.time import Duration
 from headrace.pipeline.deployment.airflow_options import AirflowOptions
 from headrace.pipeline.deployment.timetables import AssetSchedule, CronSchedule, FileSchedule, Schedule, Times
-from headrace_airflow.assets import landed, published_uri
+from headrace_airflow.assets import landed, published_asset
 from headrace_airflow.roots.root import Root, RootedPipeline
 
 DEFAULTS: Final = "HEADRACE_AIRFLOW_DEFAULTS"
 _NAME: Final = "airflow"
+_NONE: Final = AirflowOptions()
 _UTC: Final = "UTC"
-_PUBLISHED: Final = re.compile(r"^headrace://([a-z][a-z0-9_]*)/published$")
+_PUBLISHED: Final = re.compile(r"headrace://([^./]+\.)?([^./]+(?:/[^./]+)?)/published")
+"""The asset of a pipeline or of one of its outputs, with its root or without."""
 
 
 class AirflowDefaultsError(FixConfigError):
@@ -42,13 +44,15 @@ def options_of(rooted: RootedPipeline) -> AirflowOptions:
     defaults = _defaults(os.environ.get(DEFAULTS, ""), DEFAULTS)
     if root.defaults:
         defaults = _defaults(root.defaults, root.folders.named_by).over(defaults)
-    return defaults if own is None else own.over(defaults)
+    if own is None or defaults is _NONE:
+        return own or defaults
+    return own.over(defaults)
 
 
 @cache
 def _defaults(file: str, named_by: str) -> AirflowOptions:
     if not file:
-        return AirflowOptions()
+        return _NONE
     try:
         options = run_path(file).get(_NAME)
     except Exception as error:  # code of a user's own
@@ -58,7 +62,7 @@ def _defaults(file: str, named_by: str) -> AirflowOptions:
     return options
 
 
-def timetable(schedule: Schedule | None, rooted: RootedPipeline) -> Any:
+def timetable(schedule: Schedule | AssetAny | None, rooted: RootedPipeline) -> Any:
     """What Airflow takes as the schedule of a DAG of a pipeline."""
     match schedule:
         case AssetSchedule(uris, or_at):
@@ -74,7 +78,11 @@ def _asset(uri: str, root: Root) -> Asset:
     """The asset of a schedule. A pipeline's is that of the same ``root`` unless it names one: so staging and production
     can have the same files.
     """
-    return Asset(_PUBLISHED.sub(lambda match: published_uri(root, match[1]), uri))
+    ours = _PUBLISHED.fullmatch(uri)
+    if ours is None:
+        return Asset(uri)
+    named_root, name = ours.groups()
+    return published_asset(f"{named_root}{name}" if named_root else root.qualified(name))
 
 
 def _events(assets: list[Asset], or_at: Times | None) -> Any:
@@ -90,9 +98,9 @@ def times(schedule: Times) -> Any:
     return CronTriggerTimetable(str(schedule), timezone=_UTC)
 
 
-def run_types(schedule: Schedule | None) -> list[DagRunType]:
+def run_types(schedule: Schedule | AssetAny | None) -> list[DagRunType]:
     """How the runs of a schedule begin."""
-    by_event = [DagRunType.ASSET_TRIGGERED] if isinstance(schedule, AssetSchedule | FileSchedule) else []
+    by_event = [DagRunType.ASSET_TRIGGERED] if isinstance(schedule, AssetSchedule | FileSchedule | AssetAny) else []
     return [] if schedule is None else [DagRunType.SCHEDULED, *by_event]
 
 

@@ -12,10 +12,10 @@ from headrace.model.time import render_duration
 from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, PROMOTIONS, WHEN_APPROVED
 from headrace.pipeline.executors import AUTO, EXECUTORS
 from headrace.pipeline.pipeline import Pipeline
-from headrace_airflow.assets import Published
 from headrace_airflow.decisions.operators import REHEARSE
 from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
 from headrace_airflow.families.dag_family import BY_HAND, DagFamily, new_dag
+from headrace_airflow.families.output_tasks import audit_and_publish
 from headrace_airflow.families.recovery_tasks import RECOVER as RECOVER_TASK
 from headrace_airflow.families.recovery_tasks import (
     ApproveRecoveryOperator,
@@ -26,16 +26,20 @@ from headrace_airflow.families.recovery_tasks import (
 from headrace_airflow.forms import END, Form
 from headrace_airflow.operators import AuditOperator
 from headrace_airflow.preconditions import PreconditionsOperator
-from headrace_airflow.publishing import PublishOperator
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_snapshots.refs import NAME
 
 _BRANCH_PATTERN = f"^{NAME}{END}"
+_RECOVERIES = 16
+"""Runs of *recover* at once: those that wait for a person hold up no other. What writes is in the pool."""
+
 _SIZE_FLAGS = {"--files-per-epoch": "files_per_epoch", "--bytes-per-epoch": "bytes_per_epoch"}
 
 
 def process_dag(rooted: RootedPipeline) -> DAG:
-    """Drain what has landed in epochs of bounded size, see that it is audited, publish it.
+    """Drain what has landed in epochs of bounded size, audit it, publish it at once if the audit is good.
+
+    The task *audit* shows what was found, and is red if that is bad; *publish* tells others. Both do what is left.
 
     Its runs have no range of time, so `airflow backfill create` is refused. What has been read is read again by the DAG
     *backfill* of the pipeline, or on the command line: `headrace backfill PIPELINE --from ... --to ... --promote`.
@@ -83,6 +87,15 @@ def process_dag(rooted: RootedPipeline) -> DAG:
         ),
         "executor": _executor(rooted.pipeline),
     }
+    if rooted.pipeline.has_names:
+        flags["--without"] = "without"
+        params["without"] = Param(
+            [],
+            type="array",
+            items={"type": "string"},
+            title="Without",
+            description="Outputs, one a line, that stay as they are until a later run: the others go on without them.",
+        )
     if awaited := rooted.pipeline.signals:
         flags["--signal"] = "signals"
         params["signals"] = Param(
@@ -101,15 +114,12 @@ def process_dag(rooted: RootedPipeline) -> DAG:
         params=params,
         by_hand=[DagRunType.ASSET_MATERIALIZATION, *BY_HAND],
     ) as dag:
-        one_writer: dict[str, Any] = {"pool": rooted.pool}
-        chain(
-            PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))),
-            ProcessOperator(task_id="process", rooted=rooted, flags=flags, **one_writer),
-            AuditOperator(task_id="audit", rooted=rooted, **one_writer),
-            PublishOperator(
-                task_id="publish", published=Published(rooted.root, rooted.name, is_made_here=True), **one_writer
-            ),
+        preconditions = PreconditionsOperator(
+            task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))
         )
+        process = ProcessOperator(task_id="process", rooted=rooted, flags=flags, pool=rooted.pool)
+        chain(preconditions, process)
+        audit_and_publish(rooted, process, is_made_here=True)
     return dag
 
 
@@ -146,16 +156,16 @@ def recover_dag(rooted: RootedPipeline) -> DAG:
         "executor": _executor(rooted.pipeline),
         "reason": _reason(),
     }
-    with new_dag(rooted, RECOVER_TASK, recover_dag.__doc__, schedule=None, params=params) as dag:
-        one_writer: dict[str, Any] = {"pool": rooted.pool}
+    about = recover_dag.__doc__
+    with new_dag(rooted, RECOVER_TASK, about, schedule=None, params=params, runs_at_once=_RECOVERIES) as dag:
+        recover = RecoverOperator(task_id=RECOVER_TASK, rooted=rooted, pool=rooted.pool)
         chain(
             PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))),
             RehearseRecoveryOperator(task_id=REHEARSE, rooted=rooted),
             ApproveRecoveryOperator(rooted=rooted),
-            RecoverOperator(task_id=RECOVER_TASK, rooted=rooted, **one_writer),
-            AuditOperator(task_id="audit", rooted=rooted, **one_writer),
-            PublishOperator(task_id="publish", published=Published(rooted.root, rooted.name), **one_writer),
+            recover,
         )
+        audit_and_publish(rooted, recover)
     return dag
 
 
@@ -202,6 +212,8 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
         "executor": _executor(rooted.pipeline),
         "reason": _reason(),
     }
+    if rooted.pipeline.has_names:
+        params = {"output": _output(rooted.pipeline), **params}
     schedule = None if regular is None else regular.schedule
     with new_dag(rooted, "backfill", backfill_dag.__doc__, schedule=schedule, params=params) as dag:
         chain(
@@ -247,6 +259,18 @@ def _executor(pipeline: Pipeline) -> Param:
         },
         title="Executor",
         description="Where epochs are computed.",
+    )
+
+
+def _output(pipeline: Pipeline) -> Param:
+    return Param(
+        None,
+        type=["null", "string"],
+        enum=[None, *pipeline.outputs],
+        values_display={"None": "all outputs"},
+        title="Output",
+        description="One output alone, with what is computed of it, in the epochs of main: leave out the range then. "
+        "Main adopts it, and the next run of process publishes it. A patch is always of one output.",
     )
 
 

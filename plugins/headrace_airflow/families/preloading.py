@@ -8,6 +8,9 @@ import sys
 from importlib import import_module
 from typing import Final
 
+from headrace_airflow.families.code_tab import outlive_removal
+
+_PARSING: Final = "dag-processor"
 _FORKING: Final = ("scheduler", "dag-processor", "celery", "standalone")
 """The commands of Airflow whose processes do."""
 
@@ -15,7 +18,9 @@ _IMPORTED: Final = ("headrace_airflow.dag_files", "headrace_airflow.families.own
 
 
 def preload() -> None:
-    """Import it if this is such a process."""
+    """Import it if this is such a process; in the one that stores what was parsed, mind files that go meanwhile."""
     if sys.argv[1:2] and sys.argv[1] in _FORKING:
         for module in _IMPORTED:
             import_module(module)
+    if sys.argv[1:2] == [_PARSING]:
+        outlive_removal()

@@ -2,33 +2,36 @@
 state.
 """
 
+from contextlib import suppress
 from typing import Any, Final
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException, ErrorType
 
-from headrace.errors import FixConfigError, HeadraceError, RestoreError
+from headrace.errors import HeadraceError, RestoreError
 from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, WHEN_APPROVED
 from headrace_airflow.decisions.asking import AskingOperator
 from headrace_airflow.decisions.operators import REHEARSE, handle_of
-from headrace_airflow.decisions.reasons import APPROVE, decided, done_already
+from headrace_airflow.decisions.reasons import (
+    APPROVE,
+    NotRehearsedError,
+    RehearsalOutdatedError,
+    decided,
+    done_already,
+)
 from headrace_airflow.failures import TypedTaskError
 from headrace_airflow.operators import HeadraceOperator, Summary
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.roots.store import reaching_store
 from headrace_airflow.run_ids import request_of
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.refs import MAIN
 
 RECOVER: Final = "recover"
 """The task that goes back."""
-
-
-class NotRehearsedError(FixConfigError):
-    """A recovery goes back only after its first look has said what is given up."""
-
-    code = "config.not_rehearsed"
 
 
 class RehearseRecoveryOperator(BaseOperator):
@@ -39,7 +42,7 @@ class RehearseRecoveryOperator(BaseOperator):
         self.rooted = rooted
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """The id of the snapshot, and what is given up, in lines. Raises why the recovery would be refused."""
+        """The id of the snapshot, what is given up, in lines, and where main is. Raises why it would be refused."""
         with reaching_store(self.rooted.root):
             rehearsal = self._looked(context)
         for line in rehearsal["said"]:
@@ -52,16 +55,19 @@ class RehearseRecoveryOperator(BaseOperator):
 
         handle = handle_of(self.rooted.root, self.rooted.name)
         if (done := _done(handle.catalog, context)) is not None:
-            return {"snapshot": done.moves[MAIN][1], "said": [done_already(done)]}
+            return {"snapshot": done.moves[MAIN][1], "said": [done_already(done)], "head": None}
         head = handle.catalog.known_head()
         to = named_id(handle.catalog, head, context["params"]["snapshot"])
         files = check_whole(handle.catalog, to)
-        lines = [f"snapshot {to} is whole: all of its {files:,} files are as they were written"]
-        if head.refs.get(MAIN) == to:
-            return {"snapshot": to, "said": [*lines, "main is there already: nothing is given up"]}
+        lines, main = (
+            [f"snapshot {to} is whole: all of its {files:,} files are as they were written"],
+            head.refs.get(MAIN),
+        )
+        if main == to:
+            return {"snapshot": to, "said": [*lines, "main is there already: nothing is given up"], "head": main}
         given_up = with_epochs(handle.catalog, handle.rollback(to=to, dry_run=True))
         moves = [f"{ref} moves from {before} to {after}" for ref, (before, after) in given_up.moves.items()]
-        return {"snapshot": to, "said": [*lines, *moves, *given_up.told]}
+        return {"snapshot": to, "said": [*lines, *moves, *given_up.told], "head": main}
 
 
 class ApproveRecoveryOperator(AskingOperator):
@@ -96,8 +102,13 @@ class RecoverOperator(HeadraceOperator):
         return str(_rehearsed(context)["snapshot"])
 
     def act(self, context: Context) -> Summary:
-        """Recover. Raises NotApprovedError if a person is to be asked, and nobody has approved it."""
+        """Recover. Raises NotApprovedError if a person is to be asked and nobody has approved it, and
+        RehearsalOutdatedError if main has gone another way since it was said what is given up.
+        """
         self.log.info("going back: %s", self._decided(context))
+        catalog = self.rooted.catalog()
+        if _done(catalog, context) is None:
+            _check_ahead(catalog, _rehearsed(context)["head"])
         return super().act(context)
 
     def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
@@ -111,8 +122,11 @@ class RecoverOperator(HeadraceOperator):
 
 
 class ProcessOperator(HeadraceOperator):
-    """Drain what has landed. Where broken state stops it, start one recovery for the broken head of main: at once where
-    readers lose nothing by it and all input is there, else one that asks a person.
+    """Drain what has landed, audit it, and on main publish at once what the audit finds good. The tasks after it show
+    that, say what is not good, and do what is not done yet.
+
+    Where broken state stops it, start one recovery for the broken head of main: at once where readers lose nothing by
+    it and all input is there, else one that asks a person.
 
     The id of the recovery's run follows from the snapshot that is broken, and Airflow makes a run of one id once.
     """
@@ -129,6 +143,10 @@ class ProcessOperator(HeadraceOperator):
             if remedy == RestoreError.remedy and self.branch(context) == MAIN:
                 self._start_recovery(context, error)
             raise
+
+    def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
+        given = super()._arguments(context, where, run_id)
+        return [*given, "--publish"] if self.branch(context) == MAIN else given
 
     def _start_recovery(self, context: Context, error: TypedTaskError | RestoreError) -> None:
         from headrace.runs.recovery_target import way_back
@@ -187,6 +205,19 @@ def _rehearsed(context: Context) -> dict[str, Any]:
     if not rehearsal:
         raise NotRehearsedError(f"the task {REHEARSE} of this run has not said what is given up: clear it")
     return dict(rehearsal)
+
+
+def _check_ahead(catalog: Catalog, rehearsed: str | None) -> None:
+    """Raise RehearsalOutdatedError unless main is at the snapshot ``rehearsed``, or was continued from there."""
+    main = catalog.head().refs.get(MAIN)
+    if rehearsed is None or main is None or main == rehearsed:
+        return
+    with suppress(MissingSnapshotError, BrokenObjectError):  # nobody can tell
+        if not catalog.is_ancestor(rehearsed, main):
+            raise RehearsalOutdatedError(
+                f"main was at {rehearsed} when the task {REHEARSE} said what is given up; it has gone back since, and "
+                f"is at {main} now. If this recovery is still wanted, clear {REHEARSE}, which looks again"
+            )
 
 
 def _done(catalog: Catalog, context: Context) -> Entry | None:

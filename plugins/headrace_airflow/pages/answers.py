@@ -15,22 +15,29 @@ from headrace.observe.plot import plot
 from headrace.pipeline.expectations import ExpectationView
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.read.snapshots.snapshot_refs import snapshot_at
+from headrace.read.snapshots.snapshot_refs import named_id, snapshot_at
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.recovery_target import recovery_targets, with_epochs
+from headrace.runs.delivering.delivery_notes import notes
+from headrace.runs.publishing.rehearsal import rehearse_for_readers
+from headrace.runs.recovery_target import TargetBrokenError, check_there, recovery_targets, with_epochs
 from headrace.runs.reporting.results import from_json
-from headrace.runs.reporting.summary import EpochLine, PipelineSummary, summarize, written_bytes
+from headrace.runs.reporting.summarize import summarize
+from headrace.runs.reporting.summary import EpochLine, PipelineSummary, written_bytes
 from headrace_airflow.pages.audit_answers import audit_to_json, styled
 from headrace_airflow.pages.claims import Claims
 from headrace_airflow.pages.figures import graph_figures, table_figures
 from headrace_airflow.run_ids import run_id_begin
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.output_view import output_names, seen_by
+from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.layout import ObjectKind, audit_folder, folder
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.refs import MAIN, is_published, output_of, published_of
 from headrace_snapshots.store import ObjectNotFoundError
 
 MOST_ROWS = 200
 """Rows of a view that a page shows."""
+
+_THERE_ALREADY = "main is there already: nothing is given up"
 
 _LOOKED_AT = 400
 """Entries of the log that are looked through for publishes."""
@@ -47,6 +54,12 @@ class PipelinePage:
     def summary(self, known: PipelineSummary | None) -> PipelineSummary:
         """The summary, as the catalog is now; of ``known``, an older one, what is the same is taken."""
         return summarize(self._catalog, known).as_of(instant(datetime.now(UTC)))
+
+    def sinks(self) -> list[dict[str, Any]]:
+        """What sinks held when they were delivered to last, and whether it is what readers see."""
+        seen = published_of(self._catalog.known_head().refs)
+        noted = notes(self._catalog.store, self._catalog.pipeline)
+        return [{**msgspec.to_builtins(one), "is_current": one.snapshot == seen.get(one.output)} for one in noted]
 
     def history(self, limit: int, before: int | None) -> dict[str, Any]:
         """Entries of the log, newest first, and the snapshots among them with their parents."""
@@ -78,50 +91,68 @@ class PipelinePage:
         head = snapshot_at(self._catalog, at).manifest
         return None if head is None else graph_figures(self._catalog, head, with_values=with_values)
 
-    def lateness(self, at: str, epochs: int) -> dict[str, Any]:
+    def lateness(self, at: str, epochs: int, output: str) -> dict[str, Any]:
         """How late the data of the newest epochs was: counts, and quantiles in seconds."""
-        return plot(self._catalog, at, epochs, None).to_json()
+        return plot(self._of(output).catalog, at, epochs, None).to_json()
 
-    def pane_keys(self, at: str, epochs: int, limit: int) -> dict[str, Any] | None:
+    def pane_keys(self, at: str, epochs: int, limit: int, output: str) -> dict[str, Any] | None:
         """Keys of which the newest epochs have panes; None as long as there is no snapshot."""
-        head = snapshot_at(self._catalog, at).manifest
-        return None if head is None else PaneHistory(self._catalog, head, epochs).keys(limit).to_json()
+        history = self._panes(at, epochs, output)
+        return None if history is None else history.keys(limit).to_json()
 
-    def panes(self, at: str, epochs: int, key: Any, limit: int) -> dict[str, Any] | None:
+    def panes(self, at: str, epochs: int, key: Any, limit: int, output: str) -> dict[str, Any] | None:
         """The panes of a key that the newest epochs emitted, to be drawn; None as long as there is no snapshot."""
-        head = snapshot_at(self._catalog, at).manifest
-        return None if head is None else PaneHistory(self._catalog, head, epochs).of_key(key, limit).to_json()
+        history = self._panes(at, epochs, output)
+        return None if history is None else history.of_key(key, limit).to_json()
+
+    def _panes(self, at: str, epochs: int, output: str) -> PaneHistory | None:
+        catalog = self._of(output).catalog
+        head = snapshot_at(catalog, at).manifest
+        return None if head is None else PaneHistory(catalog, head, epochs)
+
+    def _of(self, output: str) -> PipelineReader:
+        """The results of one ``output``; "": of the only one, which has no name. Raises UnknownOutputError."""
+        return self._reader[output] if output else self._reader
 
     def audits(self, limit: int, *, with_values: bool) -> list[dict[str, Any]]:
         """The newest audits, newest first: of what is not published, and of each range that was."""
         audits: list[dict[str, Any]] = []
-        for after, until in islice(self._audited_ranges(), limit):
+        for output, after, until in islice(self._audited_ranges(), limit):
             try:
-                outcome = read_audit(self._catalog.store, self._catalog.pipeline, after, until)
+                outcome = read_audit(self._catalog.store, self._catalog.pipeline, after, until, output)
             except HeadraceError as error:
-                audits.append({"after": after, "until": until, "problem": f"{error.code}: {error}"})
+                problem = f"{error.code}: {error}"
+                audits.append({"after": after, "until": until, "output": output, "problem": problem})
                 continue
             if outcome is not None:
                 audits.append(audit_to_json(outcome, with_values=with_values))
         return audits
 
-    def data_docs(self, after: str | None, until: str, view: ExpectationView) -> bytes:
+    def data_docs(self, after: str | None, until: str, view: ExpectationView, output: str = "") -> bytes:
         """The page that Great Expectations made of an audit's view. Raises ObjectNotFoundError if there is none."""
         begin, end = (None if at is None else snapshot_at(self._catalog, at).manifest for at in (after, until))
         if end is None:
             raise ObjectNotFoundError(f"{until} is the beginning: nothing was audited up to there")
         range_ = (None if begin is None else begin.snapshot_id, end.snapshot_id)
-        return styled(self._catalog.store.read(f"{audit_folder(self._catalog.pipeline, *range_)}/docs/{view}.html"))
+        made = audit_folder(self._catalog.pipeline, *range_, output)
+        return styled(self._catalog.store.read(f"{made}/docs/{view}.html"))
 
-    def rows(self, view: str, at: str, where: str | None, limit: int) -> dict[str, Any]:
+    def rows(self, view: str, at: str, where: str | None, limit: int, output: str) -> dict[str, Any]:
         """The first rows of a view, how many there are, and its columns."""
-        rows = self._reader.read(view, at=at, where=where)
+        rows = self._of(output).read(view, at=at, where=where)
         shown = rows.head(min(limit, MOST_ROWS))
         return {"columns": [*rows.schema.names], "rows": [*shown], "total": len(rows)}
 
-    def diff(self, before: str, after: str, limit: int, *, with_values: bool) -> dict[str, Any]:
-        """What differs between two snapshots, tags or branches."""
-        return self._reader.diff(before, after, limit=limit if with_values else 0).to_json()
+    def diff(self, before: str, after: str, limit: int, output: str, *, with_values: bool) -> dict[str, Any]:
+        """What differs for readers between two snapshots, tags or branches."""
+        from headrace.read.diff.comparison import diff_for_readers  # with DuckDB
+
+        catalog = self._of(output).catalog
+        sides = [snapshot_at(catalog, at).manifest for at in (before, after)]
+        for side in sides:
+            if side is not None:
+                seen_by(side, UNNAMED.output)  # which says what to name where there are several outputs
+        return diff_for_readers(catalog, *sides, limit=limit if with_values else 0).to_json()
 
     def rollback(self, to: str, branch: str) -> dict[str, Any]:
         """What a rollback of ``branch`` would move, and what would be lost by it; nothing moves."""
@@ -134,19 +165,24 @@ class PipelinePage:
 
     def recovery(self, to: str) -> dict[str, Any]:
         """What a recovery from ``to`` would move, compute again and take from readers; nothing moves."""
-        if self._catalog.known_head().refs.get(MAIN) == to:
-            return {"moves": {}, "patches": [], "told": ["main is there already: nothing is given up"]}
-        given_up = PipelineHandle(self._catalog).rollback(to=to, dry_run=True)
-        figures: dict[str, Any] = with_epochs(self._catalog, given_up).to_json()
-        return figures
+        head = self._catalog.known_head()
+        snapshot = named_id(self._catalog, head, to)
+        refusals = []
+        try:
+            check_there(self._catalog, snapshot)
+        except TargetBrokenError as error:
+            refusals.append({"code": error.code, "message": str(error)})
+        if head.refs.get(MAIN) == snapshot:
+            return {"moves": {}, "patches": [], "told": [_THERE_ALREADY], "refusals": refusals}
+        given_up = PipelineHandle(self._catalog).rollback(to=snapshot, dry_run=True)
+        return {**with_epochs(self._catalog, given_up).to_json(), "refusals": refusals}
 
     def promotion(self, branch: str, limit: int, *, patch: bool, with_values: bool) -> dict[str, Any]:
         """What readers would see change if ``branch`` were promoted, and what is against it; nothing moves."""
-        handle, limit = PipelineHandle(self._catalog), limit if with_values else 0
+        limit = limit if with_values else 0
         if patch:
-            return handle.promote(branch, patch=True, dry_run=True, limit=limit).to_json()
-        rehearsal = handle.promote(branch, dry_run=True, limit=limit).to_json()
-        return {"output": rehearsal["diff"]["output"], "refusals": rehearsal["refusals"]}
+            return PipelineHandle(self._catalog).promote(branch, patch=True, dry_run=True, limit=limit).to_json()
+        return rehearse_for_readers(self._catalog, branch, limit=limit).to_json()
 
     def snapshot(self, at: str) -> dict[str, Any]:
         """A snapshot: its manifest's figures, files by table and log, costs."""
@@ -170,20 +206,24 @@ class PipelinePage:
             "logs": {name: {"files": log.files, "rows": log.rows} for name, log in manifest.logs.items()},
         }
 
-    def results(self, dag_id: str, run_id: str, task_id: str) -> list[dict[str, Any]]:
+    def results(self, dag_id: str, run_id: str, task_id: str, *, with_values: bool) -> list[dict[str, Any]]:
         """The results that tasks of a DAG run left, or one of its tasks, oldest first."""
         store = self._catalog.store
         begin = run_id_begin(dag_id, run_id, task_id)
         listed = store.list(f"{folder(self._catalog.pipeline, ObjectKind.RUNS)}{begin}")
         results = [from_json(store.read(info.path)) for info in listed]
-        return [result.to_json() for result in sorted(results, key=lambda result: result.finished_at)]
+        oldest_first = sorted(results, key=lambda result: result.finished_at)
+        return [(result if with_values else result.without_values).to_json() for result in oldest_first]
 
-    def _audited_ranges(self) -> Iterator[tuple[str | None, str]]:
-        """The range that is to be audited next, then each that was published, newest first."""
+    def _audited_ranges(self) -> Iterator[tuple[str, str | None, str]]:
+        """The range of each output that is to be audited next, then each that was published, newest first."""
         refs = self._catalog.known_head().refs
-        if MAIN in refs and refs[MAIN] != refs.get(PUBLISHED):
-            yield refs.get(PUBLISHED), refs[MAIN]
+        seen = published_of(refs)
+        if MAIN in refs:
+            for output in output_names(self._catalog.manifest(refs[MAIN])):
+                if refs[MAIN] != seen.get(output):
+                    yield output, seen.get(output), refs[MAIN]
         for entry in islice(self._catalog.entries(), _LOOKED_AT):
-            after, until = entry.moves.get(PUBLISHED, (None, None))
-            if until is not None:
-                yield after, until
+            for ref, (after, until) in entry.moves.items():
+                if is_published(ref) and until is not None:
+                    yield output_of(ref), after, until

@@ -21,7 +21,7 @@ from headrace_airflow.pages.access import may_edit, owner_behind
 from headrace_airflow.pages.airflow_runs import dag_runs_of, pipeline_deadlines
 from headrace_airflow.pages.answers import PipelinePage
 from headrace_airflow.pages.audit_answers import SANDBOX
-from headrace_airflow.pages.explanation import explanation, written_key
+from headrace_airflow.pages.explanation import explainer, explanation, written_key
 from headrace_airflow.pages.listing import deadline_to_json, listed
 from headrace_airflow.pages.opened_roots import OpenedRoots
 from headrace_snapshots.refs import MAIN, PUBLISHED
@@ -40,6 +40,9 @@ _STATUS: Final[Mapping[type[HeadraceError], int]] = {
 Limit = Annotated[int, Query(ge=1, le=500)]
 At = Annotated[str, Query(min_length=1, max_length=200)]
 
+OfOutput = Annotated[str, Query(pattern="^[a-z0-9_]{0,63}$")]
+"""One output of several, by name; "": the only one, which has none."""
+
 
 class _RowsAsked(BaseModel):
     """Which rows of a view are asked for: of which snapshot, under which condition in SQL, how many."""
@@ -47,6 +50,7 @@ class _RowsAsked(BaseModel):
     at: str = Field(PUBLISHED, min_length=1, max_length=200)
     where: str = Field("", max_length=2_000)
     limit: int = Field(20, ge=1, le=500)
+    output: str = Field("", pattern="^[a-z0-9_]{0,63}$")
 
 
 class _PanesAsked(BaseModel):
@@ -56,6 +60,7 @@ class _PanesAsked(BaseModel):
     at: str = Field(MAIN, min_length=1, max_length=200)
     epochs: int = Field(50, ge=1, le=500)
     limit: int = Field(200, ge=1, le=500)
+    output: str = Field("", pattern="^[a-z0-9_]{0,63}$")
 
 
 class _Answer(JSONResponse):
@@ -87,7 +92,8 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
         owner = owner_behind(dag_id)
         opened = roots.named(owner.root)
         known = opened.summaries.read().summaries.get(owner.pipeline)
-        summary, can_edit = opened.page(owner.pipeline).summary(known), may_edit(dag_id, user)
+        page, can_edit = opened.page(owner.pipeline), may_edit(dag_id, user)
+        summary = page.summary(known)
         run_id = None if summary.run is None else summary.run.run_id
         return _Answer(
             {
@@ -95,6 +101,7 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
                 "pipeline": opened.root.qualified(owner.pipeline),
                 "deadline": deadline_to_json(pipeline_deadlines().get((owner.root, owner.pipeline))),
                 "dag_run": None if run_id is None else _dag_runs([run_id]).get(run_id),
+                "sinks": page.sinks(),
                 "may_edit": can_edit,
             }
         )
@@ -118,16 +125,16 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
         return _Answer(_page_of(roots, dag_id).graph(at, with_values=may_edit(dag_id, user)))
 
     @app.get("/api/dags/{dag_id}/lateness", dependencies=readers)
-    def lateness(dag_id: str, at: At = MAIN, limit: Limit = 50) -> Any:
-        return _Answer(_page_of(roots, dag_id).lateness(at, limit))
+    def lateness(dag_id: str, at: At = MAIN, limit: Limit = 50, output: OfOutput = "") -> Any:
+        return _Answer(_page_of(roots, dag_id).lateness(at, limit, output))
 
     @app.get("/api/dags/{dag_id}/audits", dependencies=readers)
     def audits(dag_id: str, user: GetUserDep, limit: Limit = 20) -> Any:
         return _Answer(_page_of(roots, dag_id).audits(limit, with_values=may_edit(dag_id, user)))
 
     @app.get("/api/dags/{dag_id}/diff", dependencies=readers)
-    def diff(dag_id: str, before: At, after: At, user: GetUserDep, limit: Limit = 20) -> Any:
-        return _Answer(_page_of(roots, dag_id).diff(before, after, limit, with_values=may_edit(dag_id, user)))
+    def diff(dag_id: str, before: At, after: At, user: GetUserDep, limit: Limit = 20, *, output: OfOutput = "") -> Any:
+        return _Answer(_page_of(roots, dag_id).diff(before, after, limit, output, with_values=may_edit(dag_id, user)))
 
     @app.get("/api/dags/{dag_id}/rehearsals/rollback", dependencies=readers)
     def rollback(dag_id: str, to: At, branch: At = MAIN) -> Any:
@@ -151,8 +158,9 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
         return _Answer(_page_of(roots, dag_id).snapshot(at))
 
     @app.get("/api/dags/{dag_id}/runs/{run_id:path}", dependencies=readers)
-    def results(dag_id: str, run_id: str, task_id: str = "") -> Any:
-        return _Answer(_page_of(roots, dag_id).results(dag_id, run_id, task_id))
+    def results(dag_id: str, run_id: str, user: GetUserDep, task_id: str = "") -> Any:
+        with_values = may_edit(dag_id, user)
+        return _Answer(_page_of(roots, dag_id).results(dag_id, run_id, task_id, with_values=with_values))
 
     _add_values(app, roots)
     return app
@@ -161,33 +169,43 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
 def _add_values(app: FastAPI, roots: OpenedRoots) -> None:
     """Add the answers that are keys, rows and records, for those who may edit the DAG."""
     readers = [Depends(requires_access_dag("GET"))]
+    forks = explainer()
 
     @app.get("/api/dags/{dag_id}/audits/{until}/docs/{view}", dependencies=readers)
-    def data_docs(dag_id: str, until: str, view: ExpectationView, user: GetUserDep, after: str | None = None) -> Any:
+    def data_docs(
+        dag_id: str,
+        until: str,
+        view: ExpectationView,
+        user: GetUserDep,
+        *,
+        after: str | None = None,
+        output: OfOutput = "",
+    ) -> Any:
         _check_values(dag_id, user)
-        return HTMLResponse(_page_of(roots, dag_id).data_docs(after, until, view), headers=SANDBOX)
+        return HTMLResponse(_page_of(roots, dag_id).data_docs(after, until, view, output), headers=SANDBOX)
 
     @app.get("/api/dags/{dag_id}/rows/{view}", dependencies=readers)
     def rows(dag_id: str, view: str, user: GetUserDep, asked: Annotated[_RowsAsked, Query()]) -> Any:
         _check_values(dag_id, user)
-        return _Answer(_page_of(roots, dag_id).rows(view, asked.at, asked.where or None, asked.limit))
+        return _Answer(_page_of(roots, dag_id).rows(view, asked.at, asked.where or None, asked.limit, asked.output))
 
     @app.get("/api/dags/{dag_id}/panes", dependencies=readers)
     def panes(dag_id: str, user: GetUserDep, asked: Annotated[_PanesAsked, Query()]) -> Any:
         _check_values(dag_id, user)
-        return _Answer(_page_of(roots, dag_id).panes(asked.at, asked.epochs, written_key(asked.key), asked.limit))
+        key = written_key(asked.key)
+        return _Answer(_page_of(roots, dag_id).panes(asked.at, asked.epochs, key, asked.limit, asked.output))
 
     @app.get("/api/dags/{dag_id}/panes/keys", dependencies=readers)
     def pane_keys(dag_id: str, user: GetUserDep, asked: Annotated[_PanesAsked, Query()]) -> Any:
         _check_values(dag_id, user)
-        return _Answer(_page_of(roots, dag_id).pane_keys(asked.at, asked.epochs, asked.limit))
+        return _Answer(_page_of(roots, dag_id).pane_keys(asked.at, asked.epochs, asked.limit, asked.output))
 
     @app.get("/api/dags/{dag_id}/explain", dependencies=readers)
-    def explain(dag_id: str, user: GetUserDep, key: str = "", window: str = "") -> Any:
+    def explain(dag_id: str, user: GetUserDep, key: str = "", window: str = "", output: OfOutput = "") -> Any:
         _check_values(dag_id, user)
         owner = owner_behind(dag_id)
         opened = roots.named(owner.root)
-        return _Answer(explanation(opened.root, owner.pipeline, key, window, opened.environment))
+        return _Answer(explanation(forks, opened, (owner.pipeline, output), key, window))
 
 
 def _page_of(roots: OpenedRoots, dag_id: str) -> PipelinePage:

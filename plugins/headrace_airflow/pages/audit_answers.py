@@ -29,6 +29,7 @@ def audit_to_json(outcome: AuditOutcome, *, with_values: bool) -> dict[str, Any]
     return {
         "after": outcome.from_snapshot,
         "until": outcome.to_snapshot,
+        "output": outcome.output,
         "success": outcome.success,
         "finished_at": outcome.finished_at,
         "rows": {str(view): count for view, count in outcome.rows.items()},
@@ -47,7 +48,7 @@ def audit_to_json(outcome: AuditOutcome, *, with_values: bool) -> dict[str, Any]
 
 def _expectation(finding: Finding, *, with_values: bool) -> dict[str, Any]:
     return {
-        "expectation": finding.expected(),
+        "expectation": finding.expectation.describe(),
         "success": finding.success,
         "unexpected": finding.unexpected_count,
         "of": finding.element_count,

@@ -1,32 +1,40 @@
 """Why windows fired or not, for pages.
 
-That needs the definition of a pipeline, which is code of users: a process of its own imports it, never the API server.
-It gets no settings of Airflow, whose secrets are among them, and no values on its command line.
+That needs the definition of a pipeline, which is code of users: a process of its own imports it, never the API server
+(``forking``). It gets no settings of Airflow, whose secrets are among them, and no values on its command line.
 """
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace.errors import FixConfigError, HeadraceError, RetryError
+from headrace.errors import FixConfigError, HeadraceError
 from headrace.pipeline.loading.registry import PipelineFolders, registered
 from headrace.read.json_values import as_json
 from headrace.runs.reporting.results import RunError
-from headrace_airflow.roots.root import Root
+from headrace_airflow.pages.forking.client import ForkServer
+from headrace_airflow.settings import local_memory
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
-_SECONDS: Final = 60
+if TYPE_CHECKING:  # with Airflow, which a process that explains does without
+    from headrace_airflow.pages.opened_roots import OpenedRoot
 
+PRELOADED: Final = (
+    *("pyarrow.compute", "pyarrow.parquet", "headrace_snapshots.store.s3_root"),
+    *("headrace.read.explain.investigation", "headrace.read.pipeline_reader", "headrace.distribute.views"),
+    *("headrace.pipeline.pipeline", "headrace.pipeline.sources", "headrace.pipeline.deployment.regular_runs"),
+)
+"""What an explanation imports, but for the pipeline's own modules."""
 
-class NoExplanationError(RetryError):
-    """The process that explains did not end in time, or ended without an answer."""
+_SECONDS: Final = 60.0
+_EPOCHS: Final = 25
+"""Of so many newest epochs panes and late records are looked at, where no window is named."""
 
-    code = "retry.no_explanation"
+_NOT_THEIRS: Final = ("AIRFLOW", "AWS_", "HEADRACE_S3_")
+"""Beginnings of variables that a process has only if the root says so."""
 
 
 class UnexplainedError(FixConfigError):
@@ -35,46 +43,51 @@ class UnexplainedError(FixConfigError):
     code = "config.unexplained"
 
 
-def explanation(
-    root: Root, pipeline: str, key: str, window: str, variables: Mapping[str, str] = os.environ
-) -> dict[str, Any]:
-    """Why windows of a key have fired or not, in ``lines`` and as values. ``key`` is JSON, or plain text; ``window`` a
-    time, empty for all windows. Raises NoExplanationError, UnexplainedError.
+def explainer(variables: Mapping[str, str] = os.environ) -> ForkServer:
+    """Who explains. Raises SizeError."""
+    environment = {name: value for name, value in variables.items() if not name.startswith(_NOT_THEIRS)}
+    return ForkServer(__name__, environment, seconds=_SECONDS, memory=local_memory())
+
+
+def explanation(forks: ForkServer, opened: "OpenedRoot", of: tuple[str, str], key: str, window: str) -> dict[str, Any]:
+    """Why windows of a key have fired or not, in ``lines`` and as values. ``of``: a pipeline and one of its outputs, ""
+    for the one without a name. ``key`` is JSON, or plain text; ``window`` a time, empty for all windows. Raises
+    NoAnswerError, UnexplainedError.
     """
-    where = {"uri": root.uri, "folders": [str(folder) for folder in root.folders.folders]}
-    asked = json.dumps({**where, "pipeline": pipeline, "key": key, "window": window})
-    environment = {name: value for name, value in variables.items() if not name.startswith("AIRFLOW")}
-    command = [sys.executable, "-m", __name__]
+    (pipeline, output), root, variables = of, opened.root, opened.environment
+    asked = {
+        "uri": root.uri,
+        "folders": [str(folder) for folder in root.folders.folders],
+        "environment": {name: value for name, value in variables.items() if not name.startswith("AIRFLOW")},
+        **{"pipeline": pipeline, "output": output, "key": key, "window": window},
+    }
+    explained = forks.ask(asked)
+    if "error" in explained:
+        raise UnexplainedError(explained["error"]["message"])
+    return explained
+
+
+def answer(question: str) -> str:
+    """In a fork: what ``explanation`` gives, or what is wrong."""
+    asked = json.loads(question)
+    os.environ.clear()
+    os.environ.update(asked["environment"])
     try:
-        done = subprocess.run(
-            command, input=asked, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise NoExplanationError(f"pipeline {pipeline} is not explained after {_SECONDS} s: ask again") from error
-    answer = _answer(done.stdout)
-    if answer is None:
-        last = done.stderr.strip().rpartition("\n")[2]
-        raise NoExplanationError(f"what explains pipeline {pipeline} ended with exit code {done.returncode}: {last}")
-    if "error" in answer:
-        raise UnexplainedError(answer["error"]["message"])
-    return answer
+        explained = _explained(asked)
+    except HeadraceError as error:
+        explained = {"error": vars(RunError.of(error))}
+    return json.dumps(explained, default=as_json)
 
 
-def _answer(output: str) -> dict[str, Any] | None:
-    """What the process printed on its last line: the files of users may print before that."""
-    try:
-        answer: dict[str, Any] = json.loads(output.strip().rpartition("\n")[2])
-    except ValueError:
-        return None
-    return answer
-
-
-def _explain(asked: dict[str, Any]) -> dict[str, Any]:
+def _explained(asked: Mapping[str, Any]) -> dict[str, Any]:
     from headrace.read.pipeline_reader import PipelineReader
 
     definition = registered(asked["pipeline"], PipelineFolders(tuple(map(Path, asked["folders"])))).pipeline
-    reader = PipelineReader(Catalog(open_store(asked["uri"]), definition.name))
-    explanation = reader.explain(written_key(asked["key"]), window=asked["window"] or None, pipeline=definition)
+    whole = PipelineReader(Catalog(open_store(asked["uri"]), definition.name))
+    reader = whole[asked["output"]] if asked["output"] else whole
+    key, window = written_key(asked["key"]), asked["window"] or None
+    epochs = None if window else _EPOCHS
+    explanation = reader.explain(key, window=window, pipeline=definition, epochs=epochs)
     return {"lines": [*explanation.lines()], **explanation.to_json()}
 
 
@@ -86,11 +99,3 @@ def written_key(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-if __name__ == "__main__":
-    try:
-        result = _explain(json.load(sys.stdin))
-    except HeadraceError as error:
-        result = {"error": vars(RunError.of(error))}
-    sys.stdout.write(f"\n{json.dumps(result, default=as_json)}\n")

@@ -10,7 +10,7 @@ from headrace.read.snapshots.progress import StoredProgress, inputs_read, splits
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import seen_by
+from headrace_snapshots.format.output_view import outputs_of, seen_by, upstream_of
 from headrace_snapshots.format.table_names import IDS, INPUTS, REJECTED, UNNAMED
 
 _SLOWEST: Final = 10
@@ -19,10 +19,9 @@ _SLOWEST: Final = 10
 
 def graph_figures(catalog: Catalog, manifest: Manifest, *, with_values: bool) -> dict[str, Any]:
     """What a page writes beside the steps of the pipeline. Counts are of the epoch of ``manifest``; rows of logs and
-    files of inputs of all epochs. Splits are named ``with_values`` alone: their names come from records. Raises
-    UnknownOutputError for a pipeline with several outputs.
+    files of inputs of all epochs. Splits are named ``with_values`` alone: their names come from records. Where outputs
+    have names, ``outputs`` has what is each one's own, by name, and of whose panes each is computed.
     """
-    manifest = seen_by(manifest, UNNAMED.output)
     splits = splits_read(manifest)
     last = _files_of_epoch(catalog, manifest)
     held = StoredProgress.of(manifest).held_back_by
@@ -39,23 +38,43 @@ def graph_figures(catalog: Catalog, manifest: Manifest, *, with_values: bool) ->
         }
         for name, read in inputs_read(manifest).items()
     ]
-    outputs = watermarks_of(manifest).chains[UNNAMED.output]
-    return {
+    shared = {
         "snapshot": manifest.snapshot_id,
         "epoch": manifest.epoch,
         "counts": dict(manifest.counts),
         "inputs": inputs,
         "ids": table_figures(manifest, IDS) if IDS in manifest.tables else None,
+    }
+    names = outputs_of(manifest)
+    if not names:
+        return shared | _own_figures(manifest)
+    upstream = upstream_of(manifest)
+    own = [
+        {"name": name, "of": [*upstream.get(name, ())], "counts": dict(seen.counts), **_own_figures(seen)}
+        for name in names
+        for seen in (seen_by(manifest, name),)
+    ]
+    return shared | {"logs": {"rejected": _rows(manifest, REJECTED)}, "outputs": own}
+
+
+def _own_figures(manifest: Manifest) -> dict[str, Any]:
+    """What is an output's own in ``manifest``, which is as the output sees it."""
+    return {
         "stages": [
             {"watermark": render(watermark), "state": table_figures(manifest, UNNAMED.state(stage))}
-            for stage, watermark in enumerate(outputs)
+            for stage, watermark in enumerate(watermarks_of(manifest).chains[UNNAMED.output])
         ],
         "current": table_figures(manifest, UNNAMED.current),
         "logs": {
-            view: manifest.logs[log].rows
+            view: _rows(manifest, log)
             for view, log in {"panes": UNNAMED.panes, "late": UNNAMED.late, "rejected": REJECTED}.items()
         },
     }
+
+
+def _rows(manifest: Manifest, log: str) -> int:
+    """How many rows a log has; an output that has not begun has none."""
+    return manifest.logs[log].rows if log in manifest.logs else 0
 
 
 def table_figures(manifest: Manifest, name: str) -> dict[str, int]:

@@ -58,9 +58,13 @@ class PendingWorkTrigger(BaseEventTrigger):
         watch = Watch(self._find, self._runs, self._failed, self.poll_seconds)
         async for work in watch.announcements():
             about = work.to_json()
-            self.log.info("pipeline %s has work: %s", self.pipeline, about)
+            self.log.info("pipeline %s has work: %s", self._qualified, about)
             await self._note({"state": "announced", **about})
             yield TriggerEvent(about)  # type: ignore[no-untyped-call]
+
+    @property
+    def _qualified(self) -> str:
+        return f"{self.root}.{self.pipeline}" if self.root else self.pipeline
 
     def _find(self) -> PendingWork | None:
         root = served_roots().named(self.root)
@@ -82,11 +86,11 @@ class PendingWorkTrigger(BaseEventTrigger):
 
     async def _failed(self, error: Exception | None) -> None:
         if error is None:
-            self.log.info("pipeline %s can be watched again", self.pipeline)
+            self.log.info("pipeline %s can be watched again", self._qualified)
             await self._note({"state": "watching"})
             return
         code = error.code if isinstance(error, HeadraceError) else type(error).__name__
-        self.log.warning("pipeline %s cannot be watched, and is tried again: %s: %s", self.pipeline, code, error)
+        self.log.warning("pipeline %s cannot be watched, and is tried again: %s: %s", self._qualified, code, error)
         await self._note({"state": "failing", "error": f"{code}: {error}"})
 
     async def _note(self, state: dict[str, Any]) -> None:
@@ -101,4 +105,4 @@ class PendingWorkTrigger(BaseEventTrigger):
             asset = landed_name(served_roots().named(self.root), self.pipeline)
             await AssetStateStoreAccessor(name=asset).aset(STATE_KEY, note)
         except Exception:
-            self.log.exception("the state of the watcher of pipeline %s could not be stored", self.pipeline)
+            self.log.exception("the state of the watcher of pipeline %s could not be stored", self._qualified)

@@ -11,9 +11,10 @@ from typing import Any, TypeAlias, TypeVar
 
 from headrace.errors import RestoreError
 
-FORMAT = 3
+FORMAT = 4
 """The newest that is read. Written is the lowest that holds what there is to say: 2 since there is expiry, 3 of a
-manifest whose outputs have names.
+manifest whose outputs have names, and of an entry that publishes such. It is 4 of an entry after rows were handed over
+to a sink that cannot take back.
 """
 
 JSON: TypeAlias = Any

@@ -6,7 +6,7 @@ from typing import ClassVar
 from headrace_snapshots.format.codec import JSON
 from headrace_snapshots.format.record import StoredObject
 from headrace_snapshots.protocol import Append, Head, Horizon, Kind, Past
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.refs import MAIN, is_delivery, is_published, output_of
 
 
 class Entry(StoredObject, frozen=True, omit_defaults=True):
@@ -46,11 +46,27 @@ class Entry(StoredObject, frozen=True, omit_defaults=True):
         past = Past(since=self.number + 1) if self.past is None else self.past
         return Head(self.number, self.refs, self.generations, self.base, horizon=self.horizon, past=past)
 
+    @property
+    def refs_before(self) -> dict[str, str]:
+        """Every ref before it moved some."""
+        before = {**self.refs, **{ref: snapshot for ref, (snapshot, _) in self.moves.items()}}
+        return {ref: snapshot for ref, snapshot in before.items() if snapshot is not None}
+
     def floor(self, branch: str) -> int:
         """The first epoch whose output the next snapshots of ``branch`` need to name."""
         return self.horizon.floor if self.horizon is not None and branch == MAIN else 0
 
     @property
     def format(self) -> int:
-        """The second since there is expiry."""
+        """The second since there is expiry; the third where what readers see is told by output: an older version
+        would find nothing published, and move nothing of it back; the fourth where rows were handed over that cannot be
+        taken back: an older version would go below them.
+        """
+        refs = {*self.refs, *self.moves}
+        if any(map(is_delivery, refs)):
+            return 4
+        if any(is_published(ref) and output_of(ref) for ref in refs) or (
+            self.past is not None and any(promotion.outputs for promotion in self.past.replaced)
+        ):
+            return 3
         return 1 if self.horizon is None else 2

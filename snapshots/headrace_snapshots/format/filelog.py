@@ -95,6 +95,12 @@ class FileLog(JsonRecord, frozen=True):
         return (ref for level in self.levels for ref in level.refs)
 
     @property
+    def first_epoch(self) -> int | None:
+        """The first epoch that has a record; None if none has."""
+        epochs = (*(ref.first_epoch for ref in self.refs), *(record.epoch for record in self.tail[:1]))
+        return min(epochs, default=None)
+
+    @property
     def files(self) -> int:
         """Number of files in the whole log."""
         return sum(ref.files for ref in self.refs) + sum(len(r.files) for r in self.tail)

@@ -12,17 +12,32 @@ from headrace_snapshots.format.skips import Skip
 OUTPUTS = "outputs"
 """Under what schema, progress and definition have what is of each output, where outputs have names."""
 
+ADOPTED = "adopted"
+"""The epoch from which on the rows of an output are those of a branch, which was computed for it; in its schema."""
+
+FORMERLY = "formerly"
+"""What an output was called before, newest name first, "" where it had none; in its schema."""
+
+INPUT_WATERMARK = "input_watermark"
+"""The watermark that comes to an output that reads others, or what a loop makes, in its progress."""
+
 
 RESERVED = frozenset({"position", "summaries"})
 """Fields of format 3 that no version writes yet, beside ``upstream`` of an input in ``progress``."""
 
+POSITION = "position"
+"""Of an input in ``progress``: how far it was read, where its source is not files."""
 
-class Patch(JsonRecord, frozen=True):
-    """An output patch: the ``epoch`` of main that it is, and the branch and its snapshot that the rows are of."""
+
+class Patch(JsonRecord, frozen=True, omit_defaults=True):
+    """An output patch: the ``epoch`` of main that it is, and the branch and its snapshot that the rows are of; of which
+    ``output``, where they have names.
+    """
 
     epoch: int
     branch: str
     snapshot: str
+    output: str = ""
 
 
 class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
@@ -76,8 +91,11 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
 
     @property
     def format(self) -> int:
-        """The third where outputs have names: an older reader would find no rows where it looks for them."""
-        return 3 if OUTPUTS in self.schema else 1
+        """The third where outputs have names, in which an older reader would find no rows where it looks for them; and
+        where an input has a position, of which it knows nothing.
+        """
+        inputs: Mapping[str, JSON] = self.progress.get("inputs") or {}
+        return 3 if OUTPUTS in self.schema or any(POSITION in read for read in inputs.values()) else 1
 
     @property
     def is_patch(self) -> bool:

@@ -9,10 +9,13 @@ from typing import TypeVar
 
 from headrace.errors import FixConfigError
 from headrace_snapshots.format.codec import JSON
-from headrace_snapshots.format.manifest import OUTPUTS, Manifest
-from headrace_snapshots.format.table_names import OutputTables
+from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, INPUT_WATERMARK, OUTPUTS, Manifest
+from headrace_snapshots.format.table_names import IDS, INPUTS, REJECTED, OutputTables
 
 T = TypeVar("T")
+
+OF_OUTPUT = ("output_watermarks", "next_event_time_deadline", "next_processing_time_deadline", INPUT_WATERMARK)
+"""The fields of progress that each output has of its own."""
 
 
 class UnknownOutputError(FixConfigError):
@@ -24,6 +27,143 @@ class UnknownOutputError(FixConfigError):
 def outputs_of(manifest: Manifest) -> tuple[str, ...]:
     """The names of the outputs of a snapshot; none if it has one output without a name."""
     return tuple(manifest.schema.get(OUTPUTS, ()))
+
+
+def parked_in(manifest: Manifest) -> dict[str, int]:
+    """The outputs that stand still in a snapshot, and the epoch that each has come to, -1 if it has not begun."""
+    own: Mapping[str, JSON] = manifest.progress.get(OUTPUTS, {})
+    return {output: progress["epoch"] for output, progress in own.items() if progress.get("parked") is not None}
+
+
+def come_to(manifest: Manifest, output: str) -> int:
+    """The epoch that an ``output`` has come to in a snapshot, which may be seen as the output sees it."""
+    own = manifest.progress if "output" in manifest.schema else manifest.progress.get(OUTPUTS, {}).get(output, {})
+    return int(own["epoch"]) if own.get("parked") is not None else manifest.epoch
+
+
+def goes_on(before: Manifest, after: Manifest, output: str) -> bool:
+    """Whether an ``output`` of ``after`` goes on with the rows that it has in ``before``, from which ``after``
+    continues; not if they were computed again, or are those of another output that had the name then. Both may be seen
+    as the output sees them.
+    """
+    then, now = (_own_schema(side, output) for side in (before, after))
+    called, calls = ([*own.get(FORMERLY, ())] for own in (then, now))
+    is_same = called == calls or (bool(called) and calls[-len(called) :] == called)
+    return is_same and then.get(ADOPTED) == now.get(ADOPTED)
+
+
+def _own_schema(manifest: Manifest, output: str) -> Mapping[str, JSON]:
+    own: Mapping[str, JSON] = manifest.schema
+    return own if "output" in own else own.get(OUTPUTS, {}).get(output, {})
+
+
+def news_since(before: Manifest | None, after: Manifest, output: str) -> int:
+    """The epoch after which epochs of ``after`` are news of an ``output`` to who has ``before``, which it continues
+    from; -1: all are, as its rows have been computed again meanwhile, or there is no ``before``.
+    """
+    return come_to(before, output) if before is not None and goes_on(before, after, output) else -1
+
+
+def output_names(manifest: Manifest) -> tuple[str, ...]:
+    """All outputs of a snapshot; the one without a name is ""."""
+    return outputs_of(manifest) or ("",)
+
+
+def upstream_of(manifest: Manifest) -> dict[str, tuple[str, ...]]:
+    """The outputs of whose panes each output of a snapshot is computed; none: of records."""
+    defined: Mapping[str, Mapping[str, JSON]] = manifest.definition.get(OUTPUTS, {})
+    return {output: tuple(above["output"] for above in own.get("of", ())) for output, own in defined.items()}
+
+
+def all_names_before(manifest: Manifest, output: str) -> tuple[str, ...]:
+    """What an ``output`` of a snapshot was called before, newest name first."""
+    return tuple(_own_schema(manifest, output).get(FORMERLY, ()))
+
+
+def called_before(manifest: Manifest, output: str) -> tuple[str, ...]:
+    """The same, without what others are called now."""
+    return tuple(name for name in all_names_before(manifest, output) if name not in outputs_of(manifest))
+
+
+def first_name(manifest: Manifest, output: str) -> str:
+    """What an ``output`` of a snapshot was called first, as far as anyone knows; never the empty name."""
+    names: list[str] = [output, *manifest.schema.get(OUTPUTS, {}).get(output, {}).get(FORMERLY, ())]
+    return next(name for name in reversed(names) if name)
+
+
+def with_names(manifest: Manifest, formerly: Mapping[str, str]) -> Manifest:
+    """``manifest`` as if some of its outputs had new names: ``formerly`` has the old one of each, "" where the only
+    output had none. Files stay where they are.
+    """
+    for new, old in formerly.items():
+        manifest = _named(manifest, new) if not old else _renamed(manifest, new, old)
+    return manifest
+
+
+def _named(manifest: Manifest, name: str) -> Manifest:
+    names = OutputTables(name)
+    progress = {field: value for field, value in manifest.progress.items() if field not in OF_OUTPUT}
+    if (held_to := progress.get("held_to")) is not None:
+        rest = {field: value for field, value in held_to.items() if field not in OF_OUTPUT}
+        progress["held_to"] = {**rest, OUTPUTS: {name: _only(held_to)}}
+    shared = {field: value for field, value in manifest.definition.items() if field != "stages"}
+    definition = {**shared, "format": 2, OUTPUTS: {name: {"stages": manifest.definition.get("stages", [])}}}
+    return manifest.replace(
+        schema={OUTPUTS: {name: {**manifest.schema, "fingerprint": manifest.fingerprint, FORMERLY: [""]}}},
+        progress={**progress, OUTPUTS: {name: _only(manifest.progress)}},
+        tables=_called(manifest.tables, names),
+        logs=_called(manifest.logs, names),
+        counts={**manifest.counts, **{names.named(count): n for count, n in manifest.counts.items()}},
+        definition=definition if manifest.definition else {},
+    )
+
+
+def _renamed(manifest: Manifest, new: str, old: str) -> Manifest:
+    before, names = OutputTables(old), OutputTables(new)
+
+    def called(named: Mapping[str, T]) -> dict[str, T]:
+        plain = {name: before.plain(name) for name in named}
+        return {name if (own := plain[name]) is None else names.named(own): value for name, value in named.items()}
+
+    def listed(part: Mapping[str, JSON]) -> dict[str, JSON]:
+        own = part.get(OUTPUTS)
+        moved = {} if own is None else {OUTPUTS: {new if name == old else name: its for name, its in own.items()}}
+        return {**part, **moved}
+
+    schema, progress = listed(manifest.schema), listed(manifest.progress)
+    own = schema[OUTPUTS][new]
+    schema[OUTPUTS][new] = {**own, FORMERLY: [old, *own.get(FORMERLY, ())]}
+    if progress.get("held_to") is not None:
+        progress["held_to"] = listed(progress["held_to"])
+    return manifest.replace(
+        schema=schema,
+        progress=progress,
+        tables=called(manifest.tables),
+        logs=called(manifest.logs),
+        counts=called(manifest.counts),
+        definition=_reading(listed(manifest.definition), new, old),
+    )
+
+
+def _reading(definition: dict[str, JSON], new: str, old: str) -> dict[str, JSON]:
+    """``definition``, whose outputs read the output by its new name."""
+    if OUTPUTS not in definition:
+        return definition
+    outputs = {
+        name: {**own, "of": [{**above, "output": new} if above["output"] == old else above for above in own["of"]]}
+        if "of" in own
+        else own
+        for name, own in definition[OUTPUTS].items()
+    }
+    return {**definition, OUTPUTS: outputs}
+
+
+def _only(fields: Mapping[str, JSON]) -> dict[str, JSON]:
+    return {field: fields[field] for field in OF_OUTPUT if field in fields}
+
+
+def _called(named: Mapping[str, T], names: OutputTables) -> dict[str, T]:
+    return {name if name in (IDS, INPUTS, REJECTED) else names.named(name): value for name, value in named.items()}
 
 
 def seen_by(manifest: Manifest, output: str) -> Manifest:
@@ -54,6 +194,7 @@ def seen_by(manifest: Manifest, output: str) -> Manifest:
 
 def _progress(progress: Mapping[str, JSON], output: str) -> dict[str, JSON]:
     merged = _merged(progress, output)
+    merged["watermark"] = merged.pop(INPUT_WATERMARK, merged["watermark"])
     if (held_to := merged.get("held_to")) is not None:  # of main, which may have had other outputs
         merged["held_to"] = _merged({OUTPUTS: {output: {"output_watermarks": []}}, **held_to}, output)
     return merged

@@ -33,6 +33,16 @@ class OutputTables:
         return tuple(map(self.state, range(stages)))
 
     @property
+    def edges(self) -> str:
+        """The table of the edges of a loop."""
+        return self._named("edges")
+
+    @property
+    def in_flight(self) -> str:
+        """The table of what goes round a loop and has not arrived."""
+        return self._named("inflight")
+
+    @property
     def current(self) -> str:
         """The table of the view ``current``."""
         return self._named(_CURRENT)

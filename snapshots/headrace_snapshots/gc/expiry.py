@@ -2,12 +2,12 @@
 
 Theory of operation
 -------------------
-*Kept* is what has a ref; of main all that is not published yet, the last published snapshots and the young ones, and
-so of what main was before promotions, which can be taken back; of other branches all that main never had. An object
-is *live* while a kept snapshot needs it: its manifest, the data files of its tables and logs, the nodes of its logs;
-besides whatever the caller counts as live (audits, results of runs). A snapshot is a fact about the log, and so is what
-it needs: no clock tells whether an object is live. The clock only says which snapshots are young, and both it and the
-newest entry's time must agree that one is not.
+*Kept* is what has a ref; of main all that some output has not published yet, the last published snapshots and the young
+ones, and so of what main was before promotions, which can be taken back; of other branches all that main never had. An
+object is *live* while a kept snapshot needs it: its manifest, the data files of its tables and logs, the nodes of its
+logs; besides whatever the caller counts as live (audits, results of runs). A snapshot is a fact about the log, and so
+is what it needs: no clock tells whether an object is live. The clock only says which snapshots are young, and both it
+and the newest entry's time must agree that one is not.
 
 An expiry does, in this order:
 
@@ -55,6 +55,7 @@ from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.gc.deletion_list import Batch, DeletionList
 from headrace_snapshots.gc.gc_roots import Keep, Kept, Lineages, SnapshotPosition, named_by
+from headrace_snapshots.gc.holds import holds
 from headrace_snapshots.gc.snapshot_facts import FactsIndex
 from headrace_snapshots.layout import ObjectKind, folder, kind_of
 from headrace_snapshots.protocol import Head, Horizon
@@ -113,7 +114,9 @@ class Expired:
     ``swept`` is deleted. ``marked`` is what the next expiry deletes. ``waiting`` is what a writer of the branches
     ``writers`` may still need. ``folded`` entries of the log are deleted; ``tags`` were dropped, and ``fenced``
     branches have done nothing for so long that their writers were fenced. ``kept`` snapshots are left;
-    ``first_epoch`` is the first of main's, None if it has none.
+    ``first_epoch`` is the first of main's, None if it has none. ``held_by``: outputs that hold main's history back,
+    since they have published less than the others. ``readers`` in other pipelines for whom more is kept than the rule
+    says, furthest behind first.
     """
 
     kept: int
@@ -125,6 +128,8 @@ class Expired:
     folded: int = 0
     tags: tuple[str, ...] = ()
     fenced: tuple[str, ...] = ()
+    held_by: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
     dry_run: bool = False
 
     def to_json(self) -> dict[str, object]:
@@ -208,7 +213,9 @@ class _Expiry:
             return Expired(0, None, Total(), Total(), Total(), dry_run=self._dry_run)
         marked = self._marked(head)
         self._learn(marked or ())
-        kept = Lineages(self._facts).kept(head, self._keep, min(self._now, self._last_change(head)))
+        readers = holds(self._catalog.store, self._catalog.pipeline)
+        there = {_snapshot_of(info.path) for info in self._listed[ObjectKind.MANIFESTS]}
+        kept = Lineages(self._facts).kept(head, self._keep, min(self._now, self._last_change(head)), readers, there)
         live = self._live(kept)
         waiting = self._sweep(head, marked or (), live)
         first_entry = self._first_entry(head, kept)
@@ -239,7 +246,7 @@ class _Expiry:
         """Read the manifests that came since the last expiry, several at once."""
         going = {path for batch in marked for path in batch.objects}
         listed = (info.path for info in self._listed[ObjectKind.MANIFESTS] if info.path not in going)
-        self._facts.learn_snapshots([path.rpartition("/")[2].removesuffix(".json") for path in listed])
+        self._facts.learn_snapshots([*map(_snapshot_of, listed)])
 
     def _live(self, kept: Kept) -> set[str]:
         live = named_by(self._facts, kept.snapshots)
@@ -358,8 +365,15 @@ class _Expiry:
             folded=folded,
             tags=tuple(tags),
             fenced=tuple(idle),
+            held_by=kept.held_by,
+            readers=kept.readers,
             dry_run=self._dry_run,
         )
+
+
+def _snapshot_of(path: str) -> str:
+    """The snapshot whose manifest is at ``path``."""
+    return path.rpartition("/")[2].removesuffix(".json")
 
 
 def _batch(writers: Mapping[str, int], objects: Mapping[str, int]) -> list[Batch]:

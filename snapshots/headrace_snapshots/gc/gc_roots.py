@@ -12,10 +12,12 @@ from datetime import datetime, timedelta
 from headrace.errors import FixConfigError
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.output_view import output_names, parked_in
+from headrace_snapshots.gc.holds import ReaderHold, held
 from headrace_snapshots.gc.snapshot_facts import FactsIndex
 from headrace_snapshots.layout import manifest_path, node_path
 from headrace_snapshots.protocol import Head, Past, Replaced
-from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
+from headrace_snapshots.refs import MAIN, TAGS, is_delivery, is_published, published_of
 
 _logger = logging.getLogger(__name__)
 
@@ -62,7 +64,9 @@ class SnapshotPosition:
 class Kept:
     """What is kept at ``head``, and what is not any more, by id. ``main``: its line, newest first, without gaps.
 
-    ``grafts``: see Horizon. ``past``: what of main's can still be returned to, or must not come back.
+    ``grafts``: see Horizon. ``past``: what of main's can still be returned to, or must not come back. ``held_by``: the
+    outputs that have published least, if more is kept for that than of the others. ``readers``: those for whom more is
+    kept than the rule says, furthest behind first.
     """
 
     head: Head
@@ -71,6 +75,8 @@ class Kept:
     main: tuple[SnapshotPosition, ...]
     grafts: Mapping[str, str | None]
     past: Past
+    held_by: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
 
     @property
     def oldest(self) -> SnapshotPosition | None:
@@ -83,6 +89,17 @@ class Kept:
         return [ref for ref, snapshot in self.head.refs.items() if snapshot in self.expired]
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """The ``oldest`` and the ``newest`` snapshot that readers of any output see; None: of an output nothing yet.
+    ``behind``: the outputs that are at the oldest, if others are not.
+    """
+
+    oldest: str | None
+    newest: str | None
+    behind: tuple[str, ...]
+
+
 class Lineages:
     """The lines of descent of a catalog."""
 
@@ -90,26 +107,36 @@ class Lineages:
         self._facts = facts
         self._known: dict[str, SnapshotPosition] = {}
 
-    def kept(self, head: Head, keep: Keep, now: datetime) -> Kept:
-        """What ``keep`` keeps at ``head``. ``now`` only says what is young.
+    def kept(
+        self, head: Head, keep: Keep, now: datetime, holds: Sequence[ReaderHold] = (), there: Collection[str] = ()
+    ) -> Kept:
+        """What ``keep`` keeps at ``head``, and besides what readers hold of the snapshots that are ``there``: of main
+        all from the oldest of that on. ``now`` only says what is young.
 
         Raises BrokenObjectError, MissingSnapshotError.
         """
         cutoff = now - keep.younger if keep.younger is not None else None
         main = [*self._line(head, head.refs.get(MAIN))]
-        line = self._published(main, head.refs.get(PUBLISHED), 0, keep, cutoff)
-        lines = self._replaced(head, main, keep, cutoff)
-        replaced = tuple(before for before, line_positions in lines.items() if line_positions)
+        seen = self._seen(main, published_of(head.refs))
+        ruled = self._needed(main, self._published(main, seen.oldest, 0, keep, cutoff))
+        ages = {position.id: age for age, position in enumerate(main)}
+        # the next delivery to a sink that cannot take back begins at what it has
+        delivered = {snapshot for ref, snapshot in head.refs.items() if is_delivery(ref)}
+        line = main[: max([len(ruled), *(1 + ages[one] for one in {*held(holds), *delivered} if one in ages)])]
+        aside = {one: self._snapshot(head, one) for one in held(holds) if one not in ages and one in there}
+        lines = self._replaced(head, main, seen.oldest, keep, cutoff)
+        replaced = tuple(promotion for promotion, line_positions in lines if line_positions)
         given_up = self._given_up(head, keep, {position.id for position in main}, replaced)
-        kept = {position.id: position for line_positions in (line, *lines.values()) for position in line_positions}
+        kept = {position.id: position for positions in (line, *(own for _, own in lines)) for position in positions}
         had = {*given_up, *(position.id for position in main)}
-        had |= {position.id for before in lines for position in self._line(head, before.main)}
+        had |= {position.id for before, _ in lines for position in self._line(head, before.main)}
         for branch in sorted({*head.generations} - {MAIN}):
             kept.update({position.id: position for position in self._branch(head, branch, had, keep, cutoff)})
         if keep.tags:
             tagged = (snapshot for ref, snapshot in head.refs.items() if ref.startswith(TAGS))
             kept.update({snapshot: self._snapshot(head, snapshot) for snapshot in tagged})
-        starts = {*head.refs.values(), *(before.main for before in lines)}
+        kept.update(aside)
+        starts = {*head.refs.values(), *(before.main for before, _ in lines), *aside}
         positions = {position.id: position for start in starts for position in self._line(head, start)}
         grafts = {position.id: self._next_kept(position, positions, kept) for position in kept.values()}
         return Kept(
@@ -119,7 +146,33 @@ class Lineages:
             tuple(line),
             {snapshot: before for snapshot, before in grafts.items() if before != kept[snapshot].parent},
             Past(head.past.since, replaced, given_up),
+            seen.behind
+            if len(self._needed(main, self._published(main, seen.newest, 0, keep, cutoff))) < len(ruled)
+            else (),
+            _far_behind(holds, ages, len(ruled), aside),
         )
+
+    def _needed(self, line: Sequence[SnapshotPosition], kept: Sequence[SnapshotPosition]) -> list[SnapshotPosition]:
+        """``kept``, the newest of ``line``, and what outputs that are parked at its head need to go on: all since each
+        of them stands.
+        """
+        if not line:
+            return [*kept]
+        first = min(parked_in(self._facts.catalog.manifest(line[0].id)).values(), default=line[0].epoch)
+        return [position for number, position in enumerate(line) if number < len(kept) or position.epoch >= first]
+
+    def _seen(self, line: Sequence[SnapshotPosition], published: Mapping[str, str]) -> "_Seen":
+        """What readers see of ``line``: ``published`` has the snapshot by output."""
+        ids = [position.id for position in line]
+        outputs = output_names(self._facts.catalog.manifest(ids[0])) if any(published) and ids else ()
+        ages = {output: ids.index(shown) for output, shown in published.items() if shown in ids}
+        ages |= {output: len(ids) for output in outputs if output not in ages}  # never published
+        if not ages:
+            return _Seen(None, None, ())
+        newest, oldest = min(ages.values()), max(ages.values())
+        behind = tuple(sorted(output for output, age in ages.items() if age == oldest)) if oldest > newest else ()
+        at = {age: ids[age] if age < len(ids) else None for age in (oldest, newest)}
+        return _Seen(at[oldest], at[newest], behind)
 
     @staticmethod
     def _published(
@@ -138,25 +191,33 @@ class Lineages:
         return kept
 
     def _replaced(
-        self, head: Head, main: Sequence[SnapshotPosition], keep: Keep, cutoff: datetime | None
-    ) -> dict[Replaced, list[SnapshotPosition]]:
+        self,
+        head: Head,
+        main: Sequence[SnapshotPosition],
+        published: str | None,
+        keep: Keep,
+        cutoff: datetime | None,
+    ) -> list[tuple[Replaced, list[SnapshotPosition]]]:
         """What is kept of what main was before each promotion, oldest first; nothing of what main has again. Those that
-        cannot be read are left out: a broken main may have been the reason for its promotion.
+        cannot be read are left out: a broken main may have been the reason for its promotion. ``published``: the oldest
+        that readers of ``main`` see.
         """
-        positions: dict[Replaced, list[SnapshotPosition]] = {}
-        newer, line, published = 0, main, head.refs.get(PUBLISHED)
+        positions: list[tuple[Replaced, list[SnapshotPosition]]] = []
+        newer, line = 0, main
         for before in reversed(head.past.replaced):
             newer += _number_of(line, published, before.by)
             try:
-                line, published = [*self._line(head, before.main)], before.published
+                line = [*self._line(head, before.main)]
+                published = self._seen(line, published_of(before.published_refs)).oldest
                 kept = self._published(line, published, newer, keep, cutoff)
                 named_by(self._facts, [position.id for position in kept])
             except (BrokenObjectError, MissingSnapshotError) as error:
                 _logger.warning("what main was before entry %s cannot be returned to: %s", before.entry, error)
                 continue
             is_kept = newer < keep.last or _is_young(kept[0], cutoff)
-            positions[before] = kept if is_kept and before.main not in {position.id for position in main} else []
-        return dict(reversed(positions.items()))
+            is_gone = before.main not in {position.id for position in main}
+            positions.append((before, kept if is_kept and is_gone else []))
+        return positions[::-1]
 
     def _given_up(self, head: Head, keep: Keep, main: Collection[str], replaced: Iterable[Replaced]) -> tuple[str, ...]:
         """What must not come back to main: of each line that it left for good the newest snapshot that a branch, or a
@@ -167,7 +228,10 @@ class Lineages:
         leading = [
             snapshot
             for ref, snapshot in head.refs.items()
-            if ref not in {MAIN, PUBLISHED} and (keep.tags or not ref.startswith(TAGS))
+            if ref != MAIN
+            and not is_published(ref)
+            and not is_delivery(ref)
+            and (keep.tags or not ref.startswith(TAGS))
         ]
         ids: set[str] = set()
         for one in left:
@@ -180,14 +244,15 @@ class Lineages:
 
     def _branch(
         self, head: Head, branch: str, had: Collection[str], keep: Keep, cutoff: datetime | None
-    ) -> Iterator[SnapshotPosition]:
+    ) -> list[SnapshotPosition]:
         """Work in progress: all that main never ``had``, what that was forked from, and what the rule keeps."""
-        is_own = True
-        for number, position in enumerate(self._line(head, head.refs.get(branch))):
+        is_own, line, kept = True, [*self._line(head, head.refs.get(branch))], 0
+        for number, position in enumerate(line):
             if not is_own and number >= keep.last and not _is_young(position, cutoff):
-                return
-            yield position
+                break
+            kept = number + 1
             is_own = is_own and position.id not in had
+        return self._needed(line, line[:kept])
 
     def _line(self, head: Head, start: str | None) -> Iterator[SnapshotPosition]:
         current = start
@@ -219,6 +284,18 @@ class Lineages:
         while before is not None and before not in kept:
             before = positions[before].before
         return before
+
+
+def _far_behind(
+    holds: Iterable[ReaderHold], ages: Mapping[str, int], ruled: int, aside: Collection[str]
+) -> tuple[str, ...]:
+    """The readers for whom more is kept than ``ruled`` snapshots of main, furthest behind first."""
+    oldest = {
+        hold: max((len(ages) if one in aside else ages.get(one, -1) for one in hold.snapshots), default=-1)
+        for hold in holds
+    }
+    behind = [hold for hold in oldest if oldest[hold] >= ruled]
+    return tuple(hold.name for hold in sorted(behind, key=lambda hold: (-oldest[hold], hold.name)))
 
 
 def named_by(facts: FactsIndex, snapshots: Collection[str]) -> set[str]:

@@ -2,11 +2,13 @@
 
 from headrace_snapshots.protocol.moves import (
     Append,
+    BeginDelivery,
     ClaimBranch,
     Commit,
     Conflict,
     Decision,
     Drop,
+    EndDelivery,
     Expire,
     Fenced,
     Fork,
@@ -28,11 +30,13 @@ from headrace_snapshots.protocol.transitions import decide
 
 __all__ = [
     "Append",
+    "BeginDelivery",
     "ClaimBranch",
     "Commit",
     "Conflict",
     "Decision",
     "Drop",
+    "EndDelivery",
     "Expire",
     "Fenced",
     "Fork",

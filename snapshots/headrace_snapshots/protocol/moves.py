@@ -1,6 +1,6 @@
 """What a catalog's log is asked to append, and what the protocol answers: the words of ``transitions``."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -21,6 +21,8 @@ class Kind(StrEnum):
     TAG = "tag"
     DROP = "drop"
     EXPIRE = "expire"
+    DELIVERING = "delivering"
+    DELIVERED = "delivered"
 
 
 @dataclass(frozen=True)
@@ -72,20 +74,26 @@ class ClaimBranch:
 
 @dataclass(frozen=True)
 class Commit:
-    """Move ``branch`` from ``parent`` to ``snapshot``, as the writer of ``generation``."""
+    """Move ``branch`` from ``parent`` to ``snapshot``, as the writer of ``generation``. ``renamed``: refs of what
+    readers see of outputs, and what each was called before, newest first.
+    """
 
     branch: str
     generation: int
     parent: str | None
     snapshot: str
+    renamed: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Publish:
-    """Move ``published`` from ``expected`` forward to ``snapshot``; ``kind`` is PUBLISH or RELEASE."""
+    """Move what readers see of outputs forward: each ref in ``snapshots`` to its snapshot, or to nothing (None) if the
+    output is gone. ``expected``: where refs were when this was decided, also of outputs that do not move. ``kind`` is
+    PUBLISH or RELEASE.
+    """
 
-    snapshot: str
-    expected: str | None
+    snapshots: Mapping[str, str | None]
+    expected: Mapping[str, str | None]
     kind: Kind = Kind.PUBLISH
 
 
@@ -93,12 +101,15 @@ class Publish:
 class Rollback:
     """Move ``branch`` back to ``to`` (None: before its first snapshot) and fence its writer.
 
-    ``generation``: of the writer who wants it; None for anybody from outside.
+    ``generation``: of the writer who wants it; None for anybody from outside. ``outputs``: what ``to`` has outputs of,
+    as far as that is known; None: any. ``give_up_delivered``: also below what sinks have got that cannot take back.
     """
 
     branch: str
     to: str | None
     generation: int | None = None
+    outputs: Collection[str] | None = None
+    give_up_delivered: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,14 +122,18 @@ class Fork:
 
 @dataclass(frozen=True)
 class Promote:
-    """Let main and published be ``branch``, which ends; fences the writers of both.
+    """Let main, and what readers see of each output, be ``branch``, which ends; fences the writers of both.
 
-    ``expected``: the snapshot at which it was found that the branch may; None: whatever it is at.
+    ``expected``: the snapshot at which it was found that the branch may; None: whatever it is at. ``outputs`` are those
+    of its snapshot: "" is the one without a name. ``give_up_delivered``: also if the branch does not have what sinks
+    have got that cannot take back.
     """
 
     branch: str
     expected_main: str | None
     expected: str | None = None
+    outputs: Collection[str] = ("",)
+    give_up_delivered: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,7 +168,38 @@ class Expire:
     past: Past | None = None
 
 
-Intent = Init | ClaimBranch | Commit | Publish | Rollback | Fork | Promote | Tag | Drop | Expire
+@dataclass(frozen=True)
+class BeginDelivery:
+    """Let rows up to ``snapshot``, which readers of ``output`` see, go to a ``sink`` that cannot take them back."""
+
+    output: str
+    sink: str
+    snapshot: str
+
+
+@dataclass(frozen=True)
+class EndDelivery:
+    """Say that all rows up to ``snapshot``, where the delivery began, were handed over."""
+
+    output: str
+    sink: str
+    snapshot: str
+
+
+Intent = (
+    Init
+    | ClaimBranch
+    | Commit
+    | Publish
+    | Rollback
+    | Fork
+    | Promote
+    | Tag
+    | Drop
+    | Expire
+    | BeginDelivery
+    | EndDelivery
+)
 
 
 # Decisions: what may follow the head.
@@ -219,3 +265,9 @@ class Refused:
 
 Decision = Append | Need | NeedKept | Fenced | Conflict | Refused
 Facts = Mapping[tuple[str, str], bool]
+
+
+def comes_before(ancestor: str, descendant: str, facts: Facts) -> bool | Need:
+    """Whether ``ancestor`` is ``descendant`` or came before it; the question if nobody knows yet."""
+    known = ancestor == descendant or facts.get((ancestor, descendant))
+    return Need(ancestor, descendant) if known is None else known

@@ -6,21 +6,40 @@ and a rollback may return to it, or to what came before it. A rollback leaves wh
 snapshot of the line alone, since ids are never used again, as names of branches are.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+import msgspec
+
+from headrace_snapshots.refs import PUBLISHED, published_of, published_ref
 
 RETURNS = 100
 """Promotions that may be taken back: so many expiry keeps by default, and entries of the log stay small."""
 
 
-@dataclass(frozen=True)
-class Replaced:
-    """What ``main`` and ``published`` were when entry ``entry`` made snapshot ``by`` of another branch main."""
+class Replaced(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What ``main`` and ``published`` were when entry ``entry`` made snapshot ``by`` of another branch main.
+
+    ``outputs``: what readers saw of each output that had a name; entries do not have it where none had.
+    """
 
     entry: int
     main: str
     published: str | None
     by: str
+    outputs: Mapping[str, str] = {}
+
+    @classmethod
+    def at(cls, entry: int, refs: Mapping[str, str], main: str, by: str) -> "Replaced":
+        """What is replaced of ``refs``, by entry ``entry``."""
+        outputs = {output: snapshot for output, snapshot in published_of(refs).items() if output}
+        return cls(entry, main, refs.get(PUBLISHED), by, outputs)
+
+    @property
+    def published_refs(self) -> dict[str, str]:
+        """What readers saw, by ref."""
+        unnamed = {} if self.published is None else {PUBLISHED: self.published}
+        return unnamed | {published_ref(output): snapshot for output, snapshot in self.outputs.items()}
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,14 @@ writers. Nothing else changes what anyone can see.
   anybody claimed the branch.
 * ``published`` moves forward along main (publish, release), or to a branch that becomes main (promote), or back
   together with main in one entry (rollback below it). So ``published`` is always main's head or an ancestor of it.
+  Where outputs have names, each has a ``published/...`` of its own, and what is said of ``published`` holds of each.
+  The commit that gives an output another name gives its ref that name, too: readers see what they saw.
+  One entry moves all that may move, as its writer found at exactly the refs that it expects.
 * A rollback goes to an ancestor of the branch's head. Main may also return to what it was before a promotion, or to
   what came before that (``past``); then ``published`` is what readers saw then, or the target if that is older.
+* Rows that were handed over to a sink which cannot take back stay handed over. So an entry says first up to where they
+  may be (*delivering*), at exactly what readers see, and a second one that they all were (*delivered*). From the first
+  one on main goes nowhere without that snapshot, neither by a rollback nor by a promotion, unless a person gives it up.
 * Names of branches are used again, ids of snapshots never. So a promotion says which snapshot it is about.
 * Entries are needed from the *base* on: those below it may be missing. When entries above it are lost, nothing may
   follow but a rollback, which is a person's decision: it continues from the newest entry that can be read, becomes the
@@ -35,23 +41,30 @@ To the protocol a snapshot is an opaque name. Where a rule depends on ancestry, 
 manifests, it says so by returning ``Need``: the caller finds out and asks again with the fact.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from headrace_snapshots.protocol.appends import append_after
+from headrace_snapshots.protocol.deliveries import (
+    begin_delivery,
+    end_delivery,
+    renamed_deliveries,
+    with_deliveries,
+)
 from headrace_snapshots.protocol.moves import (
-    Append,
+    BeginDelivery,
     ClaimBranch,
     Commit,
     Conflict,
     Decision,
     Drop,
+    EndDelivery,
     Expire,
     Facts,
     Fenced,
     Fork,
     Head,
-    Horizon,
     Init,
     Intent,
     Kind,
@@ -62,9 +75,18 @@ from headrace_snapshots.protocol.moves import (
     Refused,
     Rollback,
     Tag,
+    comes_before,
 )
 from headrace_snapshots.protocol.past import Replaced
-from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS, why_not
+from headrace_snapshots.refs import (
+    MAIN,
+    PUBLISHED,
+    TAGS,
+    is_published,
+    output_of,
+    published_ref,
+    why_not,
+)
 
 
 def decide(head: Head, intent: Intent, facts: Facts) -> Decision:
@@ -77,12 +99,12 @@ def decide(head: Head, intent: Intent, facts: Facts) -> Decision:
 
 
 def _init(head: Head, intent: Init, facts: Facts) -> Decision:
-    return _append(head, Kind.INIT, MAIN, fences=[MAIN])
+    return append_after(head, Kind.INIT, MAIN, fences=[MAIN])
 
 
 def _claim(head: Head, intent: ClaimBranch, facts: Facts) -> Decision:
     is_new = intent.branch not in head.generations
-    return (_bad_branch(head, intent.branch) if is_new else None) or _append(
+    return (_bad_branch(head, intent.branch) if is_new else None) or append_after(
         head, Kind.CLAIM, intent.branch, fences=[intent.branch]
     )
 
@@ -95,20 +117,47 @@ def _commit(head: Head, intent: Commit, facts: Facts) -> Decision:
         return _superseded(branch, generation, intent.generation)
     if head.refs.get(branch) != intent.parent:
         return Fenced(branch, None, f"branch {branch} is at {head.refs.get(branch)}, not at {intent.parent} any more")
-    return _append(head, Kind.COMMIT, branch, {branch: intent.snapshot})
+    renamed = _renamed(head, intent.renamed) if branch == MAIN else {}
+    return append_after(head, Kind.COMMIT, branch, {branch: intent.snapshot, **renamed})
+
+
+def _renamed(head: Head, renamed: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
+    """Moves that give what readers see of an output under its former name the ref of its new one."""
+    moves: dict[str, str | None] = {}
+    for ref, before in renamed.items():
+        former = next((old for old in before if old in head.refs), None)
+        if ref not in head.refs and former is not None:
+            moves |= {ref: head.refs[former], former: None}
+            moves |= renamed_deliveries(head, output_of(former), output_of(ref))
+    return moves
 
 
 def _publish(head: Head, intent: Publish, facts: Facts) -> Decision:
-    main, published = head.refs.get(MAIN), head.refs.get(PUBLISHED)
-    if published != intent.expected:
-        return Conflict(f"published is at {published}, not at {intent.expected} any more")
-    if main is None or published == intent.snapshot:
-        return Refused("main has no snapshot" if main is None else f"{published} is published already")
-    obstacle = _unless(facts, intent.snapshot, main, f"{intent.snapshot} is not on main, whose head is {main}")
+    main = head.refs.get(MAIN)
+    for ref, expected in intent.expected.items():
+        if head.refs.get(ref) != expected:
+            return Conflict(f"{ref} is at {head.refs.get(ref)}, not at {expected} any more")
+    if main is None:
+        return Refused("main has no snapshot")
+    for ref, snapshot in intent.snapshots.items():
+        if snapshot is not None and (obstacle := _not_forward(ref, snapshot, main, head.refs.get(ref), facts)):
+            return obstacle
+    return append_after(head, intent.kind, MAIN, intent.snapshots)
+
+
+def _not_forward(ref: str, snapshot: str, main: str, published: str | None, facts: Facts) -> Need | Refused | None:
+    """Nothing if ``snapshot`` is on the line of ``main``, and after ``published``, at which ``ref`` is."""
+    if snapshot == published:
+        return Refused(f"{snapshot} is {_state_of(ref)} already")
+    obstacle = _unless(facts, snapshot, main, f"{snapshot} is not on main, whose head is {main}")
     if obstacle is None and published is not None:
-        reason = f"{intent.snapshot} is older than {published}, which is published: that would be a rollback"
-        obstacle = _unless(facts, published, intent.snapshot, reason)
-    return obstacle or _append(head, intent.kind, MAIN, {PUBLISHED: intent.snapshot})
+        reason = f"{snapshot} is older than {published}, which is {_state_of(ref)}: that would be a rollback"
+        obstacle = _unless(facts, published, snapshot, reason)
+    return obstacle
+
+
+def _state_of(ref: str) -> str:
+    return PUBLISHED if ref == PUBLISHED else f"{PUBLISHED} of {output_of(ref)}"
 
 
 def _rollback(head: Head, intent: Rollback, facts: Facts) -> Decision:
@@ -123,25 +172,28 @@ def _rollback(head: Head, intent: Rollback, facts: Facts) -> Decision:
     if branch != MAIN:
         if obstacle := _unless_ancestor(head, to, current, branch, facts):
             return obstacle
-        return _append(head, Kind.ROLLBACK, branch, {branch: to}, fences=_fenced_by_rollback(head, branch))
-    return _rollback_of_main(head, to, facts)
+        return append_after(head, Kind.ROLLBACK, branch, {branch: to}, fences=_fenced_by_rollback(head, branch))
+    return with_deliveries(head, _rollback_of_main(head, intent, facts), to, intent.give_up_delivered, facts)
 
 
-def _rollback_of_main(head: Head, to: str | None, facts: Facts) -> Decision:
-    current, undone = head.refs.get(MAIN), _undone(head, to, facts)
+def _rollback_of_main(head: Head, intent: Rollback, facts: Facts) -> Decision:
+    to, current, undone = intent.to, head.refs.get(MAIN), _undone(head, intent.to, facts)
     if isinstance(undone, Need):
         return undone
     if undone == len(head.past.replaced) and (obstacle := _unless_ancestor(head, to, current, MAIN, facts)):
         return obstacle
     if to is not None and (obstacle := _unless_kept(head, to, facts)):
         return obstacle
-    published = _published_after(head, to, undone, facts)
-    if isinstance(published, Need):
-        return published
-    if published is not None and (obstacle := _unless_kept(head, published, facts)):
-        return obstacle
-    moves = {MAIN: to} if published == head.refs.get(PUBLISHED) else {MAIN: to, PUBLISHED: published}
-    append = _append(head, Kind.ROLLBACK, MAIN, moves, fences=_fenced_by_rollback(head, MAIN))
+    moves: dict[str, str | None] = {MAIN: to}
+    for ref in _published_refs(head, undone):
+        published = _published_after(head, ref, intent, undone, facts)
+        if isinstance(published, Need):
+            return published
+        if published is not None and (obstacle := _unless_kept(head, published, facts)):
+            return obstacle
+        if published != head.refs.get(ref):
+            moves[ref] = published
+    append = append_after(head, Kind.ROLLBACK, MAIN, moves, fences=_fenced_by_rollback(head, MAIN))
     return replace(append, past=head.past.rolled_back(current, to, undone))
 
 
@@ -154,7 +206,7 @@ def _undone(head: Head, to: str | None, facts: Facts) -> "int | Need":
     ``to``. That of the next promotion if there is none.
     """
     for number, promotion in enumerate(head.past.replaced):
-        is_behind = to is None or _comes_before(to, promotion.main, facts)
+        is_behind = to is None or comes_before(to, promotion.main, facts)
         if isinstance(is_behind, Need):
             return replace(is_behind, or_broken=True)
         if is_behind:
@@ -162,25 +214,28 @@ def _undone(head: Head, to: str | None, facts: Facts) -> "int | Need":
     return len(head.past.replaced)
 
 
-def _published_after(head: Head, to: str | None, undone: int, facts: Facts) -> "str | Need | None":
-    """What readers see after main has gone back to ``to``: nothing newer than that. Where that takes promotions back,
-    what they saw before those.
+def _published_refs(head: Head, undone: int) -> list[str]:
+    """The refs of what readers see, and of what they saw before the promotions that are taken back."""
+    before = [ref for promotion in head.past.replaced[undone:][:1] for ref in promotion.published_refs]
+    return list(dict.fromkeys((*filter(is_published, head.refs), *before)))
+
+
+def _published_after(head: Head, ref: str, intent: Rollback, undone: int, facts: Facts) -> "str | Need | None":
+    """What readers of ``ref`` see after main has gone back: nothing newer than that, and nothing if it has no such
+    output. Where that takes promotions back, what they saw before those.
     """
-    published, replaced = head.refs.get(PUBLISHED), head.past.replaced[undone:]
-    if to is None or published is None:
+    to, published, replaced = intent.to, head.refs.get(ref), head.past.replaced[undone:]
+    if to is None or (intent.outputs is not None and output_of(ref) not in intent.outputs):
         return None
-    is_behind = _comes_before(to, published, facts)
+    if published is None and not replaced:
+        return None
+    is_behind = False if published is None else comes_before(to, published, facts)
     if is_behind is False and replaced:
-        published = replaced[0].published
-        is_behind = False if published is None else _comes_before(to, published, facts)
+        published = replaced[0].published_refs.get(ref)
+        is_behind = False if published is None else comes_before(to, published, facts)
     if isinstance(is_behind, Need):
         return is_behind
     return to if is_behind else published
-
-
-def _comes_before(ancestor: str, descendant: str, facts: Facts) -> "bool | Need":
-    known = ancestor == descendant or facts.get((ancestor, descendant))
-    return Need(ancestor, descendant) if known is None else known
 
 
 def _fork(head: Head, intent: Fork, facts: Facts) -> Decision:
@@ -189,7 +244,9 @@ def _fork(head: Head, intent: Fork, facts: Facts) -> Decision:
     moves = {} if intent.snapshot is None else {intent.branch: intent.snapshot}
     if intent.snapshot is not None and (obstacle := _unless_kept(head, intent.snapshot, facts)):
         return obstacle
-    return _bad_branch(head, intent.branch) or _append(head, Kind.FORK, intent.branch, moves, fences=[intent.branch])
+    return _bad_branch(head, intent.branch) or append_after(
+        head, Kind.FORK, intent.branch, moves, fences=[intent.branch]
+    )
 
 
 def _promote(head: Head, intent: Promote, facts: Facts) -> Decision:
@@ -200,12 +257,13 @@ def _promote(head: Head, intent: Promote, facts: Facts) -> Decision:
         return Conflict(f"main is at {head.refs.get(MAIN)}, not at {intent.expected_main} any more")
     if intent.expected not in {None, snapshot}:
         return Conflict(f"branch {branch} is at {snapshot}, not at {intent.expected} any more")
-    moves = {MAIN: snapshot, PUBLISHED: snapshot, branch: None}
-    append = _append(head, Kind.PROMOTE, MAIN, moves, fences=[MAIN], ends=branch)
-    main, published = head.refs.get(MAIN), head.refs.get(PUBLISHED)
-    if main is None:
-        return append
-    return replace(append, past=head.past.promoted(Replaced(head.entry + 1, main, published, snapshot)))
+    seen = {published_ref(output): snapshot for output in intent.outputs}
+    gone = {ref: None for ref in head.refs if is_published(ref) and ref not in seen}
+    moves = {MAIN: snapshot, **seen, **gone, branch: None}
+    append = append_after(head, Kind.PROMOTE, MAIN, moves, fences=[MAIN], ends=branch)
+    if (main := head.refs.get(MAIN)) is not None:
+        append = replace(append, past=head.past.promoted(Replaced.at(head.entry + 1, head.refs, main, snapshot)))
+    return with_deliveries(head, append, snapshot, intent.give_up_delivered, facts)
 
 
 def _tag(head: Head, intent: Tag, facts: Facts) -> Decision:
@@ -216,26 +274,26 @@ def _tag(head: Head, intent: Tag, facts: Facts) -> Decision:
         return Refused(f"there is a branch {intent.name}, so {intent.name} would name two: choose another name")
     if obstacle := _unless_kept(head, intent.snapshot, facts):
         return obstacle
-    return _bad_name(intent.name) or _append(head, Kind.TAG, None, {ref: intent.snapshot})
+    return _bad_name(intent.name) or append_after(head, Kind.TAG, None, {ref: intent.snapshot})
 
 
 def _drop(head: Head, intent: Drop, facts: Facts) -> Decision:
     ref = intent.ref
     if intent.expected is not None and head.entry != intent.expected:
         return _followed(head, intent.expected, f"which was read to see that nobody needs {ref}")
-    if ref in {MAIN, PUBLISHED}:
+    if ref == MAIN or is_published(ref):
         return Refused(f"{ref} cannot be dropped; roll main back instead")
     if ref not in head.refs and ref not in head.generations:
-        others = sorted({*head.refs, *head.generations} - {MAIN, PUBLISHED})
+        others = sorted(name for name in {*head.refs, *head.generations} - {MAIN} if not is_published(name))
         return Refused(f"there is no branch or tag {ref}; those that can be dropped: {', '.join(others) or 'none'}")
     moves = {ref: None} if ref in head.refs else {}
-    return _append(head, Kind.DROP, None if ref.startswith(TAGS) else ref, moves, ends=ref)
+    return append_after(head, Kind.DROP, ref if ref in head.generations else None, moves, ends=ref)
 
 
 def _expire(head: Head, intent: Expire, facts: Facts) -> Decision:
     if head.entry != intent.expected:
         return _followed(head, intent.expected, "which was read to see what is kept")
-    append = _append(head, Kind.EXPIRE, None, dict.fromkeys(intent.tags), fences=[*intent.idle])
+    append = append_after(head, Kind.EXPIRE, None, dict.fromkeys(intent.tags), fences=[*intent.idle])
     past = head.past if intent.past is None else intent.past
     return replace(append, base=max(append.base, intent.horizon.folded), horizon=intent.horizon, past=past)
 
@@ -251,6 +309,8 @@ _RULES: Mapping[type, Callable[[Head, Any, Facts], Decision]] = {
     Tag: _tag,
     Drop: _drop,
     Expire: _expire,
+    BeginDelivery: begin_delivery,
+    EndDelivery: end_delivery,
 }
 
 
@@ -311,37 +371,3 @@ def _bad_branch(head: Head, name: str) -> Refused | None:
 def _bad_name(name: str) -> Refused | None:
     reason = why_not(name)
     return None if reason is None else Refused(f"{name!r} cannot name a branch or tag: {reason}")
-
-
-def _append(
-    head: Head,
-    kind: Kind,
-    branch: str | None,
-    moves: Mapping[str, str | None] | None = None,
-    *,
-    fences: list[str] | None = None,
-    ends: str = "",
-) -> Append:
-    """The entry that moves refs, gives ``fences`` its own number as generation, and ends the branch ``ends``."""
-    moves = moves or {}
-    refs = {ref: snapshot for ref, snapshot in {**head.refs, **moves}.items() if snapshot is not None}
-    generations = {**head.generations, **dict.fromkeys(fences or [], head.entry + 1)}
-    generations.pop(ends, None)
-    return Append(
-        kind,
-        branch,
-        generations.get(branch) if branch is not None else None,
-        {ref: (head.refs.get(ref), snapshot) for ref, snapshot in moves.items()},
-        refs,
-        generations,
-        head.base if head.is_whole else head.entry + 1,
-        _horizon(head, kind, moves),
-        head.past,
-    )
-
-
-def _horizon(head: Head, kind: Kind, moves: Mapping[str, str | None]) -> Horizon | None:
-    """The horizon of the head. Its floor is 0 once main moves to another line of descent, which has other epochs."""
-    if head.horizon is None or kind is Kind.COMMIT or MAIN not in moves:
-        return head.horizon
-    return replace(head.horizon, floor=0)

@@ -7,7 +7,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.protocol import Head, Kind
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.refs import MAIN, is_published
 from headrace_snapshots.store import ObjectStore
 
 _FENCING = {Kind.INIT, Kind.CLAIM, Kind.ROLLBACK, Kind.FORK, Kind.PROMOTE, Kind.EXPIRE}
@@ -74,10 +74,10 @@ def _manifests(catalog: Catalog, head: Head, entry: Entry) -> Iterator[str]:
         return
     if entry.kind is Kind.COMMIT and entry.branch:
         yield from _commits(catalog, head, entry, named[entry.branch])
-    if PUBLISHED in named:
-        main = entry.refs.get(MAIN)
-        if main is None or not catalog.is_ancestor(entry.refs[PUBLISHED], main):
-            yield f"entry {entry.number} leaves published at {entry.refs[PUBLISHED]}, which is not on main ({main})"
+    main = entry.refs.get(MAIN)
+    for ref in filter(is_published, named):
+        if main is None or not catalog.is_ancestor(entry.refs[ref], main):
+            yield f"entry {entry.number} leaves {ref} at {entry.refs[ref]}, which is not on main ({main})"
 
 
 def _commits(catalog: Catalog, head: Head, entry: Entry, manifest: Manifest) -> Iterator[str]:

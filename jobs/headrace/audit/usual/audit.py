@@ -15,6 +15,7 @@ from headrace.audit.usual.measures import VersionMeasure, ViewMeasure
 from headrace.pipeline.expectations import ExpectationView
 from headrace.pipeline.quality.usual import UsualCheck
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.output_view import goes_on
 from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import ObjectStore
 
@@ -62,7 +63,7 @@ class UsualAudit:
         begin = unpublished.after or catalog.head().refs.get(PUBLISHED)
         history = history_before(catalog, begin if before is None else before.against, warn)
         records = counts_of(catalog, unpublished)["records"]
-        version = VersionMeasure(unpublished.until, records, passed(catalog, unpublished))
+        version = VersionMeasure(unpublished.until, records, passed(catalog, _timed(catalog, unpublished)))
         return cls(tuple(checks), history, version, lambda: [*released_again(catalog, unpublished)])
 
     @property
@@ -105,7 +106,18 @@ class UsualAudit:
     def _released(self) -> Sequence[ReleasedEpochs]:
         return self.find_released()
 
-    def keep(self, store: ObjectStore, pipeline: str, outcome: UsualOutcome) -> None:
-        """Keep the figures of the version for audits of what follows it: as many versions as checks look back on."""
+    def keep(self, store: ObjectStore, pipeline: str, outcome: UsualOutcome, output: str = "") -> None:
+        """Keep the figures of the version of ``output`` for audits of what follows it: as many versions as checks look
+        back on.
+        """
         most = max(check.versions for check in self.checks)
-        write_history(store, pipeline, self.version.snapshot, [*self.history.versions, outcome.measure][-most:])
+        versions = [*self.history.versions, outcome.measure][-most:]
+        write_history(store, pipeline, self.version.snapshot, versions, output)
+
+
+def _timed(catalog: Catalog, unpublished: UnpublishedRange) -> UnpublishedRange:
+    """The range in whose time its records came: from the beginning, where the output was computed again meanwhile."""
+    if unpublished.after is None:
+        return unpublished
+    before, until = (catalog.manifest(at) for at in (unpublished.after, unpublished.until))
+    return unpublished if goes_on(before, until, catalog.output) else UnpublishedRange(None, unpublished.until)

@@ -20,7 +20,7 @@ from headrace.audit.usual.measures import VersionMeasure
 from headrace.errors import RestoreError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.sealed import sealed, unsealed
-from headrace_snapshots.layout import ObjectKind, folder, history_path
+from headrace_snapshots.layout import ObjectKind, audited_range, folder, history_path
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 FORMAT: Final = 1
@@ -62,7 +62,7 @@ def history_before(catalog: Catalog, snapshot: str | None, warn: Callable[[str],
 
 def _readable(catalog: Catalog, snapshot: str, warn: Callable[[str], None]) -> VersionHistory | None:
     try:
-        versions = read_history(catalog.store, catalog.pipeline, snapshot)
+        versions = read_history(catalog.store, catalog.pipeline, snapshot, catalog.called_at(snapshot))
     except HistoryDamagedError as error:
         warn(str(error))
         return None
@@ -70,15 +70,19 @@ def _readable(catalog: Catalog, snapshot: str, warn: Callable[[str], None]) -> V
 
 
 def _kept(catalog: Catalog) -> list[str]:
-    """The snapshots that have an object."""
-    below = folder(catalog.pipeline, ObjectKind.AUDITS)
-    paths = (info.path for info in catalog.store.list(below))
-    return [name for path in paths if path == history_path(catalog.pipeline, name := path[len(below) :].split("/")[0])]
+    """The snapshots that have an object of the output whose catalog it is."""
+    paths = (info.path for info in catalog.store.list(folder(catalog.pipeline, ObjectKind.AUDITS)))
+    ends = ((path, about.end) for path in paths if (about := audited_range(catalog.pipeline, path)) is not None)
+    return [end for path, end in ends if path == history_path(catalog.pipeline, end, catalog.called_at(end))]
 
 
-def read_history(store: ObjectStore, pipeline: str, snapshot: str) -> tuple[VersionMeasure, ...] | None:
-    """The versions that lead to ``snapshot``, oldest first; None if none are kept. Raises HistoryDamagedError."""
-    path = history_path(pipeline, snapshot)
+def read_history(
+    store: ObjectStore, pipeline: str, snapshot: str, output: str = ""
+) -> tuple[VersionMeasure, ...] | None:
+    """The versions of an ``output`` that lead to ``snapshot``, oldest first; None if none are kept. Raises
+    HistoryDamagedError.
+    """
+    path = history_path(pipeline, snapshot, output)
     try:
         document = unsealed(json.loads(store.read(path)))
         if document["format"] != FORMAT or document["snapshot"] != snapshot:
@@ -93,7 +97,9 @@ def read_history(store: ObjectStore, pipeline: str, snapshot: str) -> tuple[Vers
         ) from error
 
 
-def write_history(store: ObjectStore, pipeline: str, snapshot: str, versions: Sequence[VersionMeasure]) -> None:
-    """Keep the ``versions`` that lead to ``snapshot``, oldest first (one put)."""
+def write_history(
+    store: ObjectStore, pipeline: str, snapshot: str, versions: Sequence[VersionMeasure], output: str = ""
+) -> None:
+    """Keep the ``versions`` of an ``output`` that lead to ``snapshot``, oldest first (one put)."""
     document = {"format": FORMAT, "snapshot": snapshot, "versions": [version.to_json() for version in versions]}
-    store.write(history_path(pipeline, snapshot), sealed(document))
+    store.write(history_path(pipeline, snapshot, output), sealed(document))

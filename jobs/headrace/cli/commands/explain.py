@@ -23,12 +23,16 @@ def explain(
     ] = None,
     at: At = MAIN,
     stage: StageOption = None,
+    epochs: Annotated[
+        int | None,
+        Option(help="Look at panes and late records of so many newest epochs alone; by default at all."),
+    ] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Say why the windows of a key have fired or not, and what they wait for."""
     from headrace.cli.catalog_names import reader_of
 
-    explanation = reader_of(pipeline, root).explain(key, window=window, stage=stage, at=at)
+    explanation = reader_of(pipeline, root).explain(key, window=window, stage=stage, at=at, epochs=epochs)
     if output is Format.JSON:
         print_json(explanation.to_json())
     else:
@@ -42,14 +46,15 @@ def plan(pipeline: PipelineArgument, *, root: Root, at: At = MAIN, output: Outpu
     It changes nothing. A run keeps the state of an aggregation if neither the aggregation nor its input has changed;
     schedules, executors, descriptions and expectations do not count. It migrates the state if only columns have
     changed: renamed, gone, or new and empty (run --allow-new-aggregates). Any other change needs a replay, by a
-    backfill.
+    backfill. Where outputs have names, one that has changed is parked, and the others go on.
     """
-    from headrace.cli.catalog_names import reader_of
+    from headrace.cli.catalog_names import handle_and_output
 
-    reader = reader_of(pipeline, root)
-    plans = {name: reader[name].plan(at=at) for name in reader.outputs}
-    if not plans:
-        planned = reader.plan(at=at)
+    handle, named = handle_and_output(pipeline, root)
+    plans = handle.plans(at=at)
+    if named is not None or not plans:
+        of_one = handle if named is None else handle[named] if named not in plans else None
+        planned = plans[named or ""] if of_one is None else of_one.plan(at=at)
         if output is Format.JSON:
             print_json(planned.to_json())
         else:
@@ -57,5 +62,5 @@ def plan(pipeline: PipelineArgument, *, root: Root, at: At = MAIN, output: Outpu
     elif output is Format.JSON:
         print_json({name: planned.to_json() for name, planned in plans.items()})
     else:
-        for name, planned in plans.items():
-            print_lines([f"output {name}", *map(as_typed, planned.lines())])
+        for planned in plans.values():
+            print_lines(map(as_typed, planned.lines()))

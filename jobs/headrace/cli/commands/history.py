@@ -1,18 +1,23 @@
 """The commands that compare snapshots and move in their history: diff, fork, rollback, promote."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from headrace.cli.app import Output, PipelineArgument, Root, command
+from click import BadParameter
+from click.exceptions import Exit
+
+from headrace.cli.app import GiveUpDelivered, Output, PipelineArgument, Root, command
 from headrace.cli.commands.snapshots import print_entry
 from headrace.cli.completion import complete_branch, complete_snapshot
 from headrace.cli.display.output import Format, notice, print_fields, print_json
+from headrace.cli.exit_codes import DONE, FAILED_CASES
 from headrace.cli.parameters import Argument, Option
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
     from headrace.runs.patching.patch import PatchRehearsal
-    from headrace.runs.publishing.promotion import Rehearsal
+    from headrace.runs.publishing.rehearsal import Rehearsal
 
 _NAMED = "An id, a branch, a tag, or a time (what readers saw then)."
 
@@ -20,22 +25,65 @@ _NAMED = "An id, a branch, a tag, or a time (what readers saw then)."
 @command("headrace diff delays.py published main --root file:///tmp/hr")
 def diff(
     pipeline: PipelineArgument,
-    before: Annotated[str, Argument(metavar="A", help=_NAMED, complete=complete_snapshot)],
-    after: Annotated[str, Argument(metavar="B", help="The other one.", complete=complete_snapshot)],
+    before: Annotated[str, Argument(metavar="A", help=_NAMED, complete=complete_snapshot)] = PUBLISHED,
+    after: Annotated[str | None, Argument(metavar="B", help="The other one.", complete=complete_snapshot)] = None,
     *,
     root: Root,
     limit: Annotated[int, Option(min=0, help="Rows to print; all are counted.")] = 20,
+    against: Annotated[
+        str | None,
+        Option(
+            metavar="KIND:TABLE",
+            help="A table in place of B: postgres:TABLE, delta:PATH, iceberg:NAMESPACE.TABLE or parquet:PATH.",
+        ),
+    ] = None,
+    connection: Annotated[str | None, Option(help="How the table is reached: HEADRACE_CONN_{NAME}.")] = None,
+    column: Annotated[
+        list[str] | None, Option(metavar="OURS=THEIRS", help="What the table calls a column. Repeatable.")
+    ] = None,
+    without: Annotated[list[str] | None, Option(help="A column that is not compared. Repeatable.")] = None,
+    tolerance: Annotated[float, Option(min=0, max=1, help="How much floats may differ, relative to the greater.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
-    """Compare two snapshots: what readers would see change, input, watermarks, state, late rows and dead letters."""
-    from headrace.cli.catalog_names import reader_of
-    from headrace.cli.display.diffs import print_diff
+    """Compare two snapshots: what readers would see change, input, watermarks, state, late rows and dead letters.
 
+    With --against, compare the rows of A (by default what readers see) with those of any table. It ends with 1 if they
+    differ.
+    """
+    from headrace.cli.catalog_names import handle_and_output, reader_of
+    from headrace.cli.display.diffs import print_comparison, print_diff
+
+    if against is not None:
+        handle, of = handle_and_output(pipeline, root)
+        comparison = handle.compare_with(
+            against,
+            connection=connection,
+            output=of,
+            at=before,
+            columns=_renamed(column or ()),
+            without=without or (),
+            tolerance=tolerance,
+            limit=limit,
+        )
+        if output is Format.JSON:
+            print_json(comparison.to_json())
+        else:
+            print_comparison(comparison, against)
+        raise Exit(DONE if comparison.is_equal else FAILED_CASES)
+    if after is None:
+        raise BadParameter("give two snapshots, or a table with --against")
     difference = reader_of(pipeline, root).diff(before, after, limit=limit)
     if output is Format.JSON:
         print_json(difference.to_json())
     else:
         print_diff(difference)
+
+
+def _renamed(columns: Sequence[str]) -> dict[str, str]:
+    renamed = dict(name.partition("=")[::2] for name in columns)
+    if wrong := [name for name, theirs in renamed.items() if not theirs]:
+        raise BadParameter(f"--column {wrong[0]}: write OURS=THEIRS, as in window_start=hour")
+    return renamed
 
 
 @command("headrace fork delays.py before-the-change trial --root file:///tmp/hr")
@@ -71,6 +119,7 @@ def rollback(
     dry_run: Annotated[
         bool, Option(help="Move nothing; print what would move, patches that would be lost, releases that would end.")
     ] = False,
+    give_up_delivered: GiveUpDelivered = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run continues from there.
@@ -82,14 +131,15 @@ def rollback(
     from headrace.read.log_entries import moves
 
     handle = handle_of(pipeline, root)
-    given_up = handle.rollback(to=to, branch=branch, dry_run=True)
+    given_up = handle.rollback(to=to, branch=branch, dry_run=True, give_up_delivered=give_up_delivered)
     if dry_run:
         if output is Format.JSON:
             print_json(given_up.to_json())
         else:
             print_fields({"moves": moves(given_up.moves)})
     else:
-        print_entry(handle.rollback(to=to, branch=branch, message=message), output)
+        entry = handle.rollback(to=to, branch=branch, message=message, give_up_delivered=give_up_delivered)
+        print_entry(entry, output)
     for line in given_up.told:
         notice(f"warning: {line}")
 
@@ -110,29 +160,34 @@ def promote(
     ] = False,
     limit: Annotated[int, Option(min=0, help="Rows that --dry-run prints; all are counted.")] = 20,
     message: Annotated[str, Option(help="Who decided it, and why; kept in the log.")] = "",
+    give_up_delivered: GiveUpDelivered = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Make a branch main and published, if its whole audit succeeded and it has read all that main has.
 
     The branch ends, and a run that writes main is fenced. The old main stays in the store, and in the log. With --patch
     main and the branch both stay, and main gets one more epoch with rows of the branch.
+
+    Of an output (shop.daily) main adopts only what the branch has of that, and of what is computed of it.
     """
-    from headrace.cli.catalog_names import handle_of
-    from headrace.cli.display.diffs import print_diff
+    from headrace.cli.catalog_names import handle_and_output
     from headrace.cli.display.run import print_ending
 
-    handle = handle_of(pipeline, root)
+    handle, of_output = handle_and_output(pipeline, root)
     if not dry_run:
-        print_ending(handle.promote(branch, patch=patch, message=message), pipeline, root, output)
+        promoted_as = handle.promote(
+            branch, output=of_output, patch=patch, message=message, give_up_delivered=give_up_delivered
+        )
+        print_ending(promoted_as, pipeline, root, output)
         notice(f"In Airflow the next run of the process DAG of {handle.name} announces this to DAGs downstream")
         return
     rehearsal: Rehearsal | PatchRehearsal
     if patch:
-        rehearsal = patched = handle.promote(branch, patch=True, dry_run=True, limit=limit)
+        rehearsal = patched = handle.promote(branch, output=of_output, patch=True, dry_run=True, limit=limit)
         show = partial(_print_patch, patched)
     else:
-        rehearsal = promoted = handle.promote(branch, dry_run=True, limit=limit)
-        show = partial(print_diff, promoted.diff)
+        rehearsal = promoted = handle.promote(branch, output=of_output, dry_run=True, limit=limit)
+        show = partial(_print_diffs, promoted)
     if output is Format.JSON:
         print_json(rehearsal.to_json())
         return
@@ -142,6 +197,15 @@ def promote(
         notice(f"the promotion would be refused: {refusal} ({refusal.code})")
     if not rehearsal.refusals:
         notice(f"nothing is against the promotion: {again}")
+
+
+def _print_diffs(rehearsal: "Rehearsal") -> None:
+    from headrace.cli.display.diffs import print_diff
+
+    for output, difference in rehearsal.diffs.items():
+        if output:
+            notice(f"output {output}:")
+        print_diff(difference)
 
 
 def _print_patch(rehearsal: "PatchRehearsal") -> None:

@@ -99,6 +99,15 @@ def _told(expired: "Expired", keep: "Keep") -> dict[str, Any]:
         fields["tags dropped"] = ", ".join(expired.tags)
     if expired.fenced:
         fields["branches fenced"] = ", ".join(expired.fenced)
+    if expired.held_by:
+        fields["held back by"] = (
+            f"{', '.join(expired.held_by)}: readers see older snapshots of it than of other outputs"
+        )
+    if expired.readers:
+        fields["kept for readers"] = (
+            f"{', '.join(expired.readers)}: they have to read on from there; who is gone for good: `headrace drop "
+            "PIPELINE READER --reader`"
+        )
     return fields
 
 

@@ -5,11 +5,12 @@ from typing import Annotated
 
 from click.exceptions import Exit
 
-from headrace.cli.app import Output, command
+from headrace.cli.app import Output, Root, command
 from headrace.cli.completion import complete_pipeline
 from headrace.cli.display.output import Format, notice, print_json, print_lines, print_table
 from headrace.cli.parameters import Argument, Option
 from headrace.errors import FixConfigError
+from headrace_snapshots.refs import PUBLISHED
 
 
 @command("headrace pipelines --root file:///tmp/hr")
@@ -32,14 +33,51 @@ def pipelines(
     if output is Format.JSON:
         print_json(rows)
     else:
-        columns = list(rows[0]) if rows else ["name"]
-        print_table(columns, ([row[column] for column in columns] for row in rows))
+        shown = listed.rows()
+        columns = list(shown[0]) if shown else ["name"]
+        print_table(columns, ([row[column] for column in columns] for row in shown))
     for why in listed.broken.values():
         notice(f"cannot be used: {why}")
     if not rows and not listed.broken:
         notice("There are no pipelines: HEADRACE_PIPELINES names the folders to look in")
     elif any(row["source"] is None for row in rows):
         notice("Only the results of pipelines without a source are known here: give commands that run these their file")
+
+
+@command("headrace lineage --root file:///tmp/hr")
+def lineage(
+    root: Root,
+    of: Annotated[
+        str | None, Option(metavar="PIPELINE", help="Name what has consumed a snapshot of it, or what came of that.")
+    ] = None,
+    at: Annotated[str, Option(metavar="SNAPSHOT", help="An id, a branch, a tag, or a time.")] = PUBLISHED,
+    output: Output = Format.TEXT,
+) -> None:
+    """Show which pipelines read which, and how far behind each is, in one consistent cut over all of them.
+
+    With --of, name the readers that have consumed a snapshot, each with its first snapshot that has.
+    """
+    from headrace.read.deployment import Deployment
+    from headrace.read.roots import check_root
+    from headrace_snapshots.store import open_store
+
+    store = open_store(root)
+    check_root(store)
+    deployment = Deployment(store)
+    if of is not None:
+        dependents = deployment.dependents(of, at)
+        if output is Format.JSON:
+            print_json(dependents.to_json())
+        else:
+            print_table(["reader", "since", "epoch"], ([*one.to_json().values()] for one in dependents.readers))
+        return
+    shown = deployment.lineage()
+    if output is Format.JSON:
+        print_json(shown.to_json())
+        return
+    rows = shown.rows()
+    columns = list(rows[0]) if rows else ["pipeline"]
+    print_table(columns, ([row[column] for column in columns] for row in rows))
 
 
 @command("headrace check delays.py")

@@ -1,5 +1,7 @@
-"""The commands that process: run, backfill, recover, replay-late, replay-rejected."""
+"""The commands that process: run, backfill, recover, deliver, replay-late, replay-rejected."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from headrace.cli.app import (
@@ -7,6 +9,7 @@ from headrace.cli.app import (
     BytesPerEpoch,
     ExecutorOption,
     FilesPerEpoch,
+    GiveUpDelivered,
     Output,
     PipelineArgument,
     Root,
@@ -20,6 +23,7 @@ from headrace.runs.modes import Mode
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
+    from headrace.runs.client.handle import PipelineHandle
     from headrace.runs.reprocessing.late import LandedLate
     from headrace.runs.reprocessing.rejected import LandedRejected
 
@@ -74,6 +78,9 @@ def run(
         bool,
         Option(help="Let aggregates that the last snapshot lacks start empty: they count only new data."),
     ] = False,
+    without: Annotated[
+        list[str] | None, Option(help="Go on without an output, which stays as it is until a later run. Repeatable.")
+    ] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
@@ -97,6 +104,7 @@ def run(
             full_sweep=full_sweep,
             strict=strict,
             allow_new_aggregates=allow_new_aggregates,
+            without=without or (),
             listener=listener,
         )
     print_ending(result, pipeline, root, output)
@@ -125,6 +133,10 @@ def backfill(
         ),
     ] = None,
     promote: Annotated[bool, Option(help="Make the branch main and published when its audit succeeds.")] = False,
+    patch: Annotated[
+        bool,
+        Option(help="Let its rows replace those whose windows have expired on both; main goes on, the branch stays."),
+    ] = False,
     files_per_epoch: FilesPerEpoch = None,
     bytes_per_epoch: BytesPerEpoch = None,
     executor: ExecutorOption = None,
@@ -135,6 +147,9 @@ def backfill(
     For a range of event time the branch starts from the newest published snapshot taken before any data of the first
     affected window was read, and reads what came after it. Main and its readers stay undisturbed. Without --promote the
     branch stays beside them for you to look at; the same command with --branch continues it.
+
+    Of an output (shop.daily) only that is computed, with what is computed of it; --promote lets main adopt it. With
+    --patch it is computed with what it reads, late records count, and main gets one more epoch with its rows.
     """
     from headrace.cli.display.run import run_backfill
 
@@ -146,6 +161,7 @@ def backfill(
         end=end,
         branch=branch,
         promote=promote,
+        patch=patch,
         files_per_epoch=files_per_epoch,
         bytes_per_epoch=bytes_per_epoch,
         executor=executor,
@@ -160,6 +176,7 @@ def recover(
     root: Root,
     executor: ExecutorOption = None,
     publish: Annotated[bool, Option(name="--publish/--no-publish", help="Publish when the audit succeeds.")] = True,
+    give_up_delivered: GiveUpDelivered = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Move main back to a snapshot, read everything after it again, audit it, publish it.
@@ -171,7 +188,9 @@ def recover(
 
     handle = handle_of(pipeline, root)
     with watching() as listener:
-        result = handle.recover(snapshot, executor=executor, publish=publish, listener=listener)
+        result = handle.recover(
+            snapshot, executor=executor, publish=publish, give_up_delivered=give_up_delivered, listener=listener
+        )
     print_ending(result, pipeline, root, output)
 
 
@@ -190,15 +209,15 @@ def replay_late(
     output: Output = Format.TEXT,
 ) -> None:
     """Land late records again, as files of the source's format; each record lands only once."""
-    from headrace.cli.catalog_names import handle_of
+    from headrace.cli.catalog_names import handle_and_output
 
-    landed = handle_of(pipeline, root).replay_late(to=to, at=at)
+    handle, of_output = handle_and_output(pipeline, root)
+    landed = handle.replay_late(output=of_output, to=to, at=at)
     next_run = (
         "The next run reads these copies, and under the same watermark they are late again. A backfill or batch "
         "reads the original files and ignores the copies, so nothing counts twice"
     )
-    beside = None if to is not None else f"headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch"
-    _print_landed(landed, f"late records at {at}", output, next_run, beside)
+    _print_landed(landed, f"late records at {at}", output, next_run, partial(_batch_of, handle, pipeline, of_output))
 
 
 @command("headrace replay-rejected delays.py --root file:///tmp/hr")
@@ -220,40 +239,49 @@ def replay_rejected(
     output: Output = Format.TEXT,
 ) -> None:
     """Land dead letters again as they were, for a pipeline that can read them now; each record lands only once."""
-    from headrace.cli.catalog_names import handle_of
+    from headrace.cli.catalog_names import handle_and_output
 
-    landed = handle_of(pipeline, root).replay_rejected(input=of, to=to, at=at)
+    handle, of_output = handle_and_output(pipeline, root)
+    landed = handle.replay_rejected(output=of_output, input=of, to=to, at=at)
     sweep = " with --full-sweep (the copies' names sort before the newest files)" if landed.needs_full_sweep else ""
     next_run = (
         f"The next run{sweep} reads these copies; {_late(landed.late, landed.records)}. A backfill, batch or rollback "
         "reads the original files and ignores the copies, so nothing counts twice"
     )
-    beside = None if to is not None else f"headrace run {pipeline} --root {root.rstrip('/')}/rejected --mode batch"
-    _print_landed(landed, f"dead letters at {at}", output, next_run, beside)
+    _print_landed(landed, f"dead letters at {at}", output, next_run, partial(_batch_of, handle, pipeline, of_output))
+
+
+def _batch_of(handle: "PipelineHandle", reference: str, output: str | None, root: str) -> str:
+    """The command that computes what has landed below ``root``, of one ``output`` without the others."""
+    whole = reference if output is None else reference.removesuffix(f".{output}")
+    others = [] if output is None else [other for other in handle.outputs if other != output]
+    return " ".join(
+        ["headrace run", whole, "--root", root, "--mode batch", *(f"--without {other}" for other in others)]
+    )
 
 
 _NOTHING_LANDED = "Nothing has landed now, so the next run has nothing more to read"
 
 
 def _print_landed(
-    landed: "LandedLate | LandedRejected", title: str, output: Format, next_run: str, beside: str | None
+    landed: "LandedLate | LandedRejected", title: str, output: Format, next_run: str, batch: Callable[[str], str]
 ) -> None:
     """Print what landed, how many records did not land and why, and what follows: what the ``next_run`` does with the
-    copies where the pipeline reads, or ``beside``, the command that gives their part of the results.
+    copies where the pipeline reads, or the ``batch`` below a root that gives their part of the results.
     """
     fields = landed.to_json()
     if output is Format.JSON:
         print_json(fields)
         return
     targets = {f"{name} to": uri for name, uri in fields.pop("targets", {}).items()}
-    left = fields.pop("left")
+    left, beside = fields.pop("left"), fields.pop("beside")
     print_fields({**targets, **fields}, title)
     for why, count in left.items():
         notice(f"{count:,} cannot land: {why}")
     if landed.lands_in_source:
         notice(next_run if landed.records else _NOTHING_LANDED)
     elif beside is not None and (landed.records or landed.already_landed):
-        notice(f"Their part of the results: {beside}")
+        notice(f"Their part of the results: {batch(beside)}")
 
 
 def _late(late: int | None, records: int) -> str:
@@ -264,3 +292,39 @@ def _late(late: int | None, records: int) -> str:
         return "behind the watermark of main none of them is late"
     how_many = "all" if late == records else f"{late:,}"
     return f"behind the watermark of main {how_many} of them are late, since their windows have expired"
+
+
+@command("headrace deliver sales.py --root file:///tmp/hr --sink reports.sales")
+def deliver(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    sink: Annotated[list[str] | None, Option(help="Only this sink. Repeatable.")] = None,
+    take_over: Annotated[bool, Option(help="Replace what another root or pipeline has delivered there.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Make the sinks of a pipeline, or of one output (shop.py:shop.hourly), hold what readers see.
+
+    Each sink says which published version it holds, and gets what lies between. So the same command follows a publish,
+    a release, a rollback, a promotion and a patch; called again, it has nothing to do. A sink that fails holds what it
+    held, and the others get theirs.
+    """
+    from headrace.cli.catalog_names import existing
+    from headrace.pipeline.loading.registry import output_named, resolve
+    from headrace.runs.client.handle import PipelineHandle
+    from headrace_snapshots.catalog import Catalog
+    from headrace_snapshots.store import open_store
+
+    reference, named = output_named(pipeline)
+    definition = resolve(reference)
+    handle = PipelineHandle(Catalog(open_store(existing(root)), definition.name), definition)
+    deliveries = handle.deliver(
+        output=named or None,
+        sinks=sink or (),
+        take_over=take_over,
+        listener=None if output is Format.JSON else lambda delivery: notice(delivery.describe()),
+    )
+    if output is Format.JSON:
+        print_json([delivery.to_json() for delivery in deliveries])
+    elif not deliveries:
+        notice(f"{pipeline} has no sinks")

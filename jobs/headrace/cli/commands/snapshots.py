@@ -46,6 +46,12 @@ def log(
         print_json(entries.to_json())
     else:
         print_table(COLUMNS, entries.rows())
+        if positions := handle.output_positions():
+            about = (
+                (name, at.published_epoch, at.unpublished, None if at.parked is None else at.parked.describe())
+                for name, at in positions.items()
+            )
+            print_table(["output", "readers see epoch", "behind main", "parked"], about, "outputs")
 
 
 @command("headrace show delays.py main --root file:///tmp/hr")
@@ -59,14 +65,16 @@ def show(
     """Print a snapshot: clocks, counts, tables, timings, storage requests."""
     from headrace.cli.catalog_names import handle_of
     from headrace.model.time import render
-    from headrace.read.snapshots.progress import StoredProgress
+    from headrace.read.snapshots.progress import StoredProgress, watermarks_of
+    from headrace_snapshots.format.output_view import come_to, outputs_of
 
-    manifest = handle_of(pipeline, root).show(snapshot)
+    handle = handle_of(pipeline, root)
+    manifest = handle.show(snapshot)
     if output is Format.JSON:
         print_json(manifest.to_json())
         return
     own = ("snapshot_id", "pipeline", "branch", "epoch", "parent", "generation", "created_at")
-    clocks = {name: value for name, value in manifest.progress.items() if name != "inputs"}
+    clocks = {name: value for name, value in manifest.progress.items() if name not in ("inputs", "outputs")}
     progress = StoredProgress.of(manifest)
     if progress.held_to is not None:
         clocks["held_to"] = f"watermark {render(progress.held_to.watermark)} of main"
@@ -74,6 +82,20 @@ def show(
         clocks["held_back_by"] = ", ".join(f"{name} {value}" for name, value in holder.to_json().items() if value)
     patched = {} if manifest.patch is None else {"newest patch": _patched(manifest.patch)}
     print_fields({name: getattr(manifest, name) for name in own} | clocks | patched, "snapshot")
+    if names := outputs_of(manifest):
+        positions, chains = handle.output_positions(), watermarks_of(manifest).chains
+        about = (
+            (
+                name,
+                come_to(manifest, name),
+                render(chains[name][-1]) if chains[name] else None,
+                *((None, None) if (at := positions.get(name)) is None else (at.published_epoch, at.unpublished)),
+                None if (parked := progress.parked.get(name)) is None else parked.describe(),
+            )
+            for name in names
+        )
+        columns = ["output", "is at epoch", "watermark", "readers see epoch", "behind main", "parked"]
+        print_table(columns, about, "outputs")
     stored = [
         (name, "layers", len(layers), sum(layer.rows for layer in layers)) for name, layers in manifest.tables.items()
     ]
@@ -92,12 +114,30 @@ def release(
     message: Annotated[str, Option(help="Who decided it, and why; kept in the log.")],
     output: Output = Format.TEXT,
 ) -> None:
-    """Publish a snapshot whose audit failed: a person's decision, recorded with its reason."""
-    from headrace.cli.catalog_names import handle_of
+    """Publish a snapshot whose audit failed: a person's decision, recorded with its reason.
 
-    handle = handle_of(pipeline, root)
-    print_entry(handle.release(snapshot, message=message), output)
+    Of one output (shop.hourly), or of all that are behind it (shop).
+    """
+    from headrace.cli.catalog_names import handle_and_output
+
+    handle, named = handle_and_output(pipeline, root)
+    print_entry(handle.release(snapshot, message=message, output=named), output)
     notice(f"In Airflow the next run of the process DAG of {handle.name} announces this to DAGs downstream")
+
+
+@command("headrace publish delays.py --root file:///tmp/hr")
+def publish(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    output: Output = Format.TEXT,
+) -> None:
+    """Publish of main what its stored audits found good, of one output (shop.hourly) or of all. It audits nothing."""
+    from headrace.cli.catalog_names import handle_and_output
+    from headrace.cli.display.run import print_ending
+
+    handle, named = handle_and_output(pipeline, root)
+    print_ending(handle.publish(named), pipeline, root, output)
 
 
 @command("headrace tag delays.py before-the-change --root file:///tmp/hr")
@@ -125,11 +165,21 @@ def drop(
     *,
     root: Root,
     message: Annotated[str, Option(help="Why; kept in the log.")] = "",
+    reader: Annotated[
+        bool, Option(name="--reader", help="NAME is a pipeline that read this one, and is gone: keep nothing for it.")
+    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Drop a branch or a tag, and say which still stand. Its snapshots stay in the store."""
     from headrace.cli.catalog_names import handle_of
 
+    if reader:
+        ended = handle_of(pipeline, root).drop_reader(name)
+        if output is Format.JSON:
+            print_json({"readers": ended})
+        else:
+            print_fields({"nothing is kept any more for": ", ".join(ended)})
+        return
     entry = handle_of(pipeline, root).drop(name, message=message)
     print_entry(entry, output)
     if output is Format.TEXT:

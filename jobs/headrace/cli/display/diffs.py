@@ -9,6 +9,7 @@ from headrace_snapshots.format.table_names import IDS, UNNAMED
 if TYPE_CHECKING:
     from headrace.read.diff.differences import InputDiff, OutputDiff, Pair, SnapshotDiff, SnapshotName
     from headrace.read.diff.row_changes import RowChange, RowCounts
+    from headrace.read.diff.table_comparison import TableComparison
 
 _NAMED_FILES = 3
 
@@ -23,6 +24,26 @@ def print_diff(diff: "SnapshotDiff") -> None:
         print_table(["input", "files", "number", "such as"], inputs)
     tables = {**{stage.table: stage.state for stage in diff.stages}, IDS: diff.ids}
     print_output(diff.output, {name: rows for name, rows in tables.items() if name != IDS or rows.before or rows.after})
+
+
+def print_comparison(comparison: "TableComparison", table: str) -> None:
+    """What a table has that readers do not see, and the other way round."""
+    print_fields(
+        {
+            "rows that readers see": f"{comparison.ours:,}",
+            "rows of the table": f"{comparison.theirs:,}",
+            "only readers see": f"{comparison.only_ours:,}",
+            "only the table has": f"{comparison.only_theirs:,}",
+            "with other values": f"{comparison.different:,}",
+            "keys that the table has twice": f"{comparison.twice:,}",
+            "rows with a text that is no such value": f"{comparison.unreadable:,}",
+        },
+        f"{comparison.snapshot} and {table}",
+    )
+    if comparison.first:
+        sides = [(str(row["ours"] or "-"), str(row["theirs"] or "-")) for row in comparison.first]
+        print_table(["readers see", "the table has"], sides)
+    notice("They are equal" if comparison.is_equal else "They differ")
 
 
 def print_output(output: "OutputDiff", tables: "Mapping[str, RowCounts] | None" = None) -> None:

@@ -9,6 +9,7 @@ from headrace.cli.catalog_names import STARTED_BY, handle_to_run
 from headrace.cli.display.output import Format, despite_closed_output, notice, print_lines
 from headrace.cli.display.progress import Bar
 from headrace.errors import HeadraceError
+from headrace.pipeline.loading.registry import output_named
 from headrace.runs.client.recording import new_run_id
 from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, watched
 from headrace.runs.reporting.results import RunResult, to_json
@@ -16,23 +17,29 @@ from headrace_snapshots.catalog import Catalog
 
 
 def run_backfill(
-    reference: str, root: str, output: Format, *, branch: str | None, promote: bool, **options: Any
+    reference: str, root: str, output: Format, *, branch: str | None, promote: bool, patch: bool, **options: Any
 ) -> None:
     """Backfill ``branch`` (None: a new one), print how it ended, and say how to go on where it was stopped."""
-    handle = handle_to_run(reference, root)
+    whole, of_output = output_named(reference)
+    handle = handle_to_run(whole, root)
     named = f"backfill-{new_run_id(STARTED_BY)}" if branch is None else branch
     where, executor = Where(reference, root), options["executor"]
     on = ("--branch", named, *(() if executor is None else ("--executor", str(executor))))
     try:
         with watching() as listener:
-            result = handle.backfill(branch=named, promote=promote, listener=listener, **options)
+            result = handle.backfill(
+                output=of_output or None, branch=named, promote=promote, patch=patch, listener=listener, **options
+            )
     except HeadraceError as error:
         if _has_begun(handle.catalog, named):
-            again = (*on, *(("--promote",) if promote else ()))
+            again = (*on, *(("--promote",) if promote else ()), *(("--patch",) if patch else ()))
             error.add_note(f"to go on where it stopped: {where.command('backfill', *again)}")
         raise
-    print_ending(result, reference, root, output)
-    if not promote:
+    print_ending(result, whole, root, output)
+    if patch:
+        with despite_closed_output():
+            notice(f"branch {named} stays: `headrace drop {handle.name} {named}` drops it")
+    elif not promote:
         with despite_closed_output():
             notice(f"to compare it with what readers see: {where.command('diff', 'published', named)}")
             notice(f"to make it main and published: {where.command('backfill', *on, '--promote')}")

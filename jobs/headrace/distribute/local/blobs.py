@@ -13,6 +13,7 @@ from headrace.distribute.tasks.background.compaction import FoldPlan
 from headrace.distribute.tasks.background.merge import MergePlan
 from headrace.distribute.tasks.background.thread import Stop
 from headrace.distribute.tasks.levels import levels_below, tasks_above
+from headrace.distribute.tasks.parts import tasks_of_first_level
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage, hear
 from headrace.distribute.tasks.shuffle.level_functions import MapLevel, fold_level, level_below, map_level, merge_level
@@ -36,17 +37,20 @@ class Blobs:
         """What the tasks of the last level say."""
 
         def share(number: int) -> list[pa.RecordBatch]:
-            return list(self.mapped(self.work, plan, numbers(number, number + 1)))
+            first = map_level if plan.job else self.mapped
+            return list(first(self.work, plan, numbers(number, number + 1)))
 
         with ThreadPoolExecutor(self.number, thread_name_prefix="task") as threads:
-            blobs = list(threads.map(share, range(len(plan.shares))))
-            for level in range(levels_below(self.work)):
+            blobs = list(threads.map(share, range(tasks_of_first_level(self.work, plan))))
+            for level in range(levels_below(self.work, plan)):
 
                 def part(rows: list[pa.RecordBatch], level: int = level) -> list[pa.RecordBatch]:
                     return list(level_below(self.work, plan, level, rows))
 
                 blobs = list(threads.map(part, by_part(row for rows in blobs for row in rows)))
-        return hear((row for rows in blobs for row in rows), tasks_above(self.work, plan, levels_below(self.work)))
+        return hear(
+            (row for rows in blobs for row in rows), tasks_above(self.work, plan, levels_below(self.work, plan))
+        )
 
     def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say."""

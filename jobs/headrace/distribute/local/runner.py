@@ -13,6 +13,7 @@ from headrace.distribute.tasks.background.compaction import FoldPlan, fold_task
 from headrace.distribute.tasks.background.merge import MergePlan, merge_task
 from headrace.distribute.tasks.background.thread import Stop
 from headrace.distribute.tasks.levels import levels_below, part_task, share_task, tasks_at
+from headrace.distribute.tasks.parts import tasks_of_first_level
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
 from headrace.distribute.tasks.task_environment import TaskEnvironment
@@ -43,8 +44,8 @@ class Threads:
 
     def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
-        messages = self._run(partial(share_task, self.work, plan), range(len(plan.shares)))
-        for level in range(levels_below(self.work)):
+        messages = self._run(partial(share_task, self.work, plan), range(tasks_of_first_level(self.work, plan)))
+        for level in range(levels_below(self.work, plan)):
             part = partial(_part, self.work, plan, level, messages)
             messages = self._run(part, range(tasks_at(self.work, plan, level)))
         return [message.received_by(0) for message in messages]

@@ -7,8 +7,9 @@ from pyspark.daemon import manager
 
 from headrace.distribute.spark import runner
 from headrace.pipeline.file_formats import FORMATS
+from headrace.sources.formats import reader
 
-PRELOADED = (runner, *(FORMATS[name] for name in FORMATS.built_in), pa.array([0]))
+PRELOADED = (runner, reader, *(FORMATS[name] for name in FORMATS.built_in), pa.array([0]))
 """The tasks, with all that they import; the formats of files; and pandas, which pyarrow imports for its first array."""
 
 if __name__ == "__main__":

@@ -15,13 +15,14 @@ from headrace.distribute.spark.errors import spark_errors
 from headrace.distribute.spark.functions import applied
 from headrace.distribute.spark.session import EXCHANGE
 from headrace.distribute.spark.task_payload import TaskPayload
-from headrace.distribute.spark.types import SPARK_TYPES, DataFrame, SparkSession
+from headrace.distribute.spark.types import DataFrame, SparkSession, spark_type
 from headrace.distribute.tasks.background.compaction import FoldPlan
 from headrace.distribute.tasks.background.merge import MergePlan
 from headrace.distribute.tasks.background.thread import Stop
 from headrace.distribute.tasks.levels import levels_below, tasks_above, tasks_at
 from headrace.distribute.tasks.map_side import read_rows
 from headrace.distribute.tasks.panes import leaving_schema, read_panes
+from headrace.distribute.tasks.parts import tasks_of_first_level, through_spark
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.exchange import SCHEMA, ReceivedMessage, hear
 from headrace.distribute.tasks.shuffle.level_functions import (
@@ -31,7 +32,6 @@ from headrace.distribute.tasks.shuffle.level_functions import (
     level_below,
     map_level,
     merge_level,
-    nothing_level,
     numbers_in,
     rows_level,
 )
@@ -67,8 +67,8 @@ class SparkRunner:
     def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
         with spark_errors():
-            rows = self._mapped(plan) if plan.first_stage == 0 else self._panes(plan)
-            below = levels_below(self._work, plan.first_stage)
+            rows = self._panes(plan) if plan.job else self._mapped(plan)
+            below = levels_below(self._work, plan)
             for level in range(below):
                 parts = rows.repartitionById(tasks_at(self._work, plan, level), "part")
                 rows = self._through(parts, level_below, plan, level)
@@ -86,14 +86,19 @@ class SparkRunner:
         return rows
 
     def _panes(self, plan: EpochPlan) -> DataFrame:
-        rows = self._through(self._numbers(1), nothing_level, plan)
-        if plan.elements:
-            (chain,) = self._work.chains
-            transform = chain.stages[plan.first_stage].stage.aggregation.transform
-            assert transform is not None
-            schema = from_arrow_schema(leaving_schema(chain.stages[plan.first_stage - 1]))
-            panes = self._numbers(len(plan.elements)).mapInArrow(self._sent.calling(read_elements, plan), schema)
-            rows = rows.union(self._through(applied(transform, panes), map_made, plan, "", _TASKS))
+        work = self._work
+        rows = self._through(self._numbers(tasks_of_first_level(work, plan)), map_level, plan)
+        for number in through_spark(work, plan):
+            elements = [at for at, panes in enumerate(plan.elements) if panes.chain == number]
+            if elements:
+                chain, first = work.chains[number], work.jobs[plan.job].stage_at(number, 0)
+                transform = chain.stages[first].stage.aggregation.transform
+                assert transform is not None
+                schema = from_arrow_schema(leaving_schema(chain.stages[first - 1]))
+                files = self._numbers(len(elements), first=elements[0])
+                made = applied(transform, files.mapInArrow(self._sent.calling(read_elements, plan), schema))
+                base = (number + 1) * _TASKS
+                rows = rows.union(self._through(made, map_made, plan, chain.names.output, base))
         return rows
 
     def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
@@ -112,8 +117,8 @@ class SparkRunner:
     def _folded(self, plan: FoldPlan) -> Sequence[ReceivedMessage]:
         return _received(self._through(self._numbers(plan.parts), fold_level, plan), plan.parts)
 
-    def _numbers(self, count: int) -> DataFrame:
-        return self._spark.range(0, count, 1, count)
+    def _numbers(self, count: int, *, first: int = 0) -> DataFrame:
+        return self._spark.range(first, first + count, 1, count)
 
     def _through(self, rows: DataFrame, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) -> DataFrame:
         return rows.mapInArrow(self._sent.calling(run, *arguments), _ROW)
@@ -139,8 +144,8 @@ def map_made(work: TaskEnvironment, plan: EpochPlan, name: str, base: int, batch
 
 
 def _row_type(input_: Input) -> StructType:
-    columns = {**dict.fromkeys(PLACE, DataType.INT), **input_.source.schema}
-    return StructType([StructField(name, SPARK_TYPES[kind]) for name, kind in columns.items()])
+    columns = {**dict.fromkeys(PLACE, DataType.INT), **input_.source.types}
+    return StructType([StructField(name, spark_type(kind)) for name, kind in columns.items()])
 
 
 def _received(rows: DataFrame, tasks: int) -> Sequence[ReceivedMessage]:

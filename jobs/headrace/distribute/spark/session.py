@@ -4,10 +4,11 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, Final
 
-import pyarrow as pa
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
@@ -33,9 +34,29 @@ _CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.ui.explainMode": "simple",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # as Spark sets it for SQL: so the workers of SQL begin in the daemon that a plain job has started
+    "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     **EXCHANGE,
 }
+
+
+_begun: Final[list[Future[SparkSession]]] = []
+
+
+def begin_session(app_name: str) -> None:
+    """Start the session of an application on this machine in a thread, and its first Python workers. The next
+    ``spark_session`` gives it, and raises what has kept it from starting.
+
+    Returns once the JVM is at work on it, or it has failed: until then Python has nothing better to do.
+    """
+    at_work = threading.Event()
+    thread = ThreadPoolExecutor(1, thread_name_prefix="spark")
+    session = thread.submit(_new_session, app_name, _settings(), None, at_work)
+    session.add_done_callback(lambda _: at_work.set())
+    _begun.append(session)
+    thread.shutdown(wait=False)
+    at_work.wait()
 
 
 def spark_session(
@@ -51,35 +72,59 @@ def spark_session(
     ``conf`` overrides anything. What a JVM that is started here says goes to ``log``, or to this process's own output.
     Raises JvmRefusedError, SparkStartError.
     """
-    settings = dict(_CONF)
-    # tasks run the Python that the driver runs, unless a cluster has its own
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if not is_submitted():
-        settings |= _launch_conf(cores)
-    settings |= conf or {}
+    if _begun:
+        return _begun.pop().result()
+    return _new_session(app_name, _settings(cores, conf), log, None)
+
+
+def _settings(cores: int | None = None, conf: Mapping[str, str] | None = None) -> dict[str, str]:
+    return {**_CONF, **({} if is_submitted() else _launch_conf(cores)), **(conf or {})}
+
+
+def _new_session(
+    app_name: str, settings: Mapping[str, str], log: Path | None, at_work: threading.Event | None
+) -> SparkSession:
+    """``at_work`` is set when the JVM makes the context. Where it is given, or the JVM is ours, workers start, too."""
+    _prepare_python()
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    _silence_python()
     with starting(log):
         if log is not None:
             _launch(settings, log)
-        session = builder.getOrCreate()
-    if not is_submitted():
-        threading.Thread(target=_warm_up, args=(session,), name="warm-up", daemon=True).start()
-    return session
+        context = _context(SparkConf().setAll([*settings.items()]).setAppName(app_name), at_work)
+        if at_work is not None or not is_submitted():
+            threading.Thread(target=_warm_up, args=(context,), name="warm-up", daemon=True).start()
+        return builder.getOrCreate()  # of that context
 
 
-def _warm_up(session: SparkSession) -> None:
+def _context(conf: SparkConf, at_work: threading.Event | None) -> SparkContext:
+    """The context there is, or a new one; ``at_work`` is set when the JVM makes it."""
+
+    class Announced(SparkContext):
+        def _initialize_context(self, jconf: Any) -> Any:  # PySpark has it for subclasses
+            assert at_work is not None
+            at_work.set()
+            return super()._initialize_context(jconf)
+
+    return SparkContext.getOrCreate(conf) if at_work is None else Announced(conf=conf)
+
+
+def _warm_up(context: SparkContext) -> None:
     """Let Spark start its first Python workers, which takes seconds, beside whatever comes before the first epoch."""
     try:
-        session.range(0, 1, 1, 1).mapInArrow(_nothing, "id long").toArrow()
-    except Exception as error:  # such as a session that stops: what is wrong the first epoch says
+        context.parallelize([0], 1).mapPartitions(_nothing).count()
+    except Exception as error:  # such as a context that stops: what is wrong the first epoch says
         logging.getLogger(__name__).debug("the first Python worker did not start: %s", error)
 
 
-def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return batches
+def _nothing(numbers: Iterable[int]) -> Iterable[int]:
+    return numbers
+
+
+def is_running() -> bool:
+    """Whether this process has a Spark application, and not one that ``begin_session`` began for the next run."""
+    return SparkContext._active_spark_context is not None and not _begun
 
 
 def is_submitted() -> bool:
@@ -113,10 +158,12 @@ def _launch_conf(cores: int | None) -> dict[str, str]:
     return settings
 
 
-def _silence_python() -> None:
-    """PySpark prints every failed query to stderr as JSON with its Java stack, and py4j a traceback for every
-    connection that a dead JVM leaves; the typed error says it in a line.
+def _prepare_python() -> None:
+    """Tasks run the Python that the driver runs, unless a cluster has its own. PySpark prints every failed query to
+    stderr as JSON with its Java stack, and py4j a traceback for every connection that a dead JVM leaves; the typed
+    error says it in a line.
     """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
     logging.getLogger("py4j").propagate = False

@@ -6,8 +6,9 @@ from pyspark.sql import types as t
 
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.decimals import PRECISION, SCALE
+from headrace.model.expressions.value_types import ListType
 
-__all__ = ["SPARK_TYPES", "DataFrame", "SparkColumn", "SparkSession"]
+__all__ = ["SPARK_TYPES", "DataFrame", "SparkColumn", "SparkSession", "spark_type"]
 
 SPARK_TYPES: dict[DataType, t.DataType] = {
     DataType.STRING: t.StringType(),
@@ -19,3 +20,8 @@ SPARK_TYPES: dict[DataType, t.DataType] = {
     DataType.BYTES: t.BinaryType(),
     DataType.DECIMAL: t.DecimalType(PRECISION, SCALE),
 }
+
+
+def spark_type(kind: DataType | ListType) -> t.DataType:
+    """The type of a column of a source."""
+    return t.ArrayType(SPARK_TYPES[kind.item]) if isinstance(kind, ListType) else SPARK_TYPES[kind]

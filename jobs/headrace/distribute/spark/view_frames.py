@@ -19,7 +19,8 @@ from headrace.distribute.spark.types import DataFrame, SparkColumn, SparkSession
 from headrace.distribute.tasks.shuffle.level_functions import Rows, numbers_in
 from headrace.distribute.views import fulfilling
 from headrace.kernel.renamed_columns import Names, as_now, names_there
-from headrace.model.expressions.expr import Expr, columns_of
+from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.traversal import columns_of
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore, ObjectStore, open_store, scheme_of

@@ -5,24 +5,26 @@ epoch; ``fold_current`` may run beside it in another.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Protocol
 
-from headrace.distribute.epoch import Attempts, ComputedEpoch
+from headrace.distribute.chain import ChainState
+from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
 from headrace.distribute.input_clocks import inputs_after, source_clocks
+from headrace.distribute.jobs import with_downstream, with_upstream
 from headrace.distribute.stage_clocks import StageClocks
 from headrace.distribute.tasks.background.compaction import FoldPlan
 from headrace.distribute.tasks.background.merges import Merger, Merges
 from headrace.distribute.tasks.background.thread import Stop
-from headrace.distribute.tasks.epoch_outcome import EpochOutcome
+from headrace.distribute.tasks.epoch_outcome import EpochOutcome, JobResults
+from headrace.distribute.tasks.parts import job_of
 from headrace.distribute.tasks.plan import EpochPlan, shared_out, shares, undivided
 from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.distribute.tasks.task_results import (
     DisagreementError,
     Folded,
-    StageOutput,
     TaskResult,
     UpstreamResults,
     summed,
@@ -32,6 +34,7 @@ from headrace.kernel.renamed_columns import Names
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.identity.renaming import Formerly
+from headrace.sources.chain_clocks import ChainClocks, Parked
 from headrace.sources.formats.errors import DividedFileError
 from headrace.sources.landing import ByInput
 from headrace.sources.newest_event_time import newest_read
@@ -77,6 +80,7 @@ class TasksEngine:
         self.renamed: Mapping[str, Sequence[Formerly]] = NOT_RENAMED
         self.progress = PipelineProgress()
         self.epoch = -1
+        self.snapshot: str | None = None
 
     @property
     def levels(self) -> int:
@@ -101,12 +105,15 @@ class TasksEngine:
         progress: PipelineProgress,
         tables: Mapping[str, Sequence[Layer]],
         renamed: Mapping[str, Sequence[Formerly]] = NOT_RENAMED,
+        *,
+        snapshot: str | None = None,
     ) -> None:
-        """Continue from a snapshot: its epoch, its progress, the layers of its tables. ``renamed``: what the columns of
-        the stages of an output are called there, if another definition made it; the first epoch migrates their state.
+        """Continue from a ``snapshot``: its epoch, its progress, the layers of its tables. ``renamed``: what the
+        columns of the stages of an output are called there, if another definition made it; the first epoch migrates
+        their state.
         """
         self.renamed = renamed
-        self.epoch, self.progress = epoch, progress
+        self.epoch, self.progress, self.snapshot = epoch, progress, snapshot
         self.inputs = {**self.inputs, **progress.inputs}
         self.merges.close()
         self.merges = Merges(self.runner)
@@ -135,20 +142,29 @@ class TasksEngine:
         wait_for_merges: bool = True,
         hold: WatermarkHold | None = None,
         recorded: bool = False,
+        isolates: bool = False,
+        again: Again | None = None,
     ) -> ComputedEpoch:
         """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
         ``is_last``, the watermark goes to +inf after it, and a first epoch is a batch. ``signals`` came since the
         epoch before. Its files are stored when it returns. ``wait_for_merges``: no epoch may come after it soon, so it
         waits for what is being merged beside it, which were for nothing else. ``hold``: watermarks that it does not
         pass, whatever records say. Files that change before they are read are read as they have become, unless they are
-        to be those that were ``recorded``.
+        to be those that were ``recorded``. ``isolates``: an output that fails by itself is parked, and the others go
+        on while there are any. ``again``: it is computed for some outputs only, which are behind the others.
 
         Raises ChangingFileError if they change each time; ChangedFileError for a recorded one.
         """
         started = time.monotonic()
         attempt = self.attempts(self.epoch + 1)
-        self._migrate(attempt.prefix)
-        self.merges.begin(attempt.prefix, self.tables, self.states[0].clocks[0].watermark)
+        parked = self._parked(again)
+        if again is not None:
+            self.ids = again.ids
+        self._migrate(attempt.prefix, parked)
+        live = [state for number, state in enumerate(self.states) if number not in parked]
+        merged = {table: layers for state in live for table, layers in state.tables.items()}
+        merged |= {IDS: self.ids} if self.work.tells_ids and again is None else {}
+        self.merges.begin(attempt.prefix, merged, self._least_watermark(live))
 
         def read(files: ByInput) -> EpochOutcome:
             size = sum(file.size for landed in files.values() for file in landed)
@@ -157,25 +173,31 @@ class TasksEngine:
                 prefix=attempt.prefix,
                 epoch=self.epoch + 1,
                 processing_time=Instant(max(self.progress.processing_time, processing_time)),
-                shares=shares(self.pipeline, files, self.runner.tasks(size)),
+                shares=shares(self.pipeline, self.landing, files, self.runner.tasks(size)),
                 parts=shared_out(id_parts, [_stored_bytes(state.tables) for state in self.states]),
                 id_parts=id_parts,
                 clocks=source_clocks(self.pipeline, self.inputs),
                 ids=self.ids,
                 states=self.states,
+                watermark=self.progress.watermark,
                 newest=self.progress.newest,
                 signals=tuple(signals),
                 is_last=is_last,
                 hold=hold,
+                marks=self.landing.watermarks(files),
+                parked=parked,
+                isolates=isolates and len(live) > 1,
+                again=again,
+                read_only=self._read_only(again),
             )
             return self._outcome(plan)
 
         files, outcome = (files, read(files)) if recorded else self.landing.reading(files, read)
         check(self.pipeline, outcome.plan.epoch, outcome.observations)
         tables = self.merges.adopted(outcome.tables, wait=wait_for_merges)
-        self._set_state([chain.clocks for chain in outcome.chains], tables)
+        self._set_state(outcome.stage_clocks, tables)
         self.progress = self._come_to(files, outcome)
-        self.epoch = outcome.plan.epoch
+        self.epoch, self.snapshot = outcome.plan.epoch, attempt.snapshot_id
         return ComputedEpoch(
             attempt=attempt,
             epoch=self.epoch,
@@ -187,22 +209,53 @@ class TasksEngine:
             acknowledged=outcome.acknowledged,
             wait_for_merges=wait_for_merges,
             written=self._written(outcome),
+            parked=tuple(self.work.chains[n].names.output for n in sorted(outcome.left_out | outcome.plan.read_only)),
         )
 
-    def _outcome(self, plan: EpochPlan) -> EpochOutcome:
-        """What ``plan`` comes to; every file is read as a whole if a piece of one cannot be."""
-        try:
-            return EpochOutcome(plan, self.work, self._levels(plan))
-        except DividedFileError:
-            plan = undivided(plan)
-            return EpochOutcome(plan, self.work, self._levels(plan))
+    def _least_watermark(self, live: Sequence[ChainState]) -> Instant:
+        """The watermark of the first stage of the chains that are ``live``, or of one behind it: something may be in
+        flight in a loop.
+        """
+        chains = zip(self.work.chains, self.states, strict=True)
+        looped = [state for chain, state in chains if chain.loop is not None]
+        return min(state.clocks[0].watermark for state in (live[0], *looped))
 
-    def _migrate(self, prefix: str) -> None:
+    def _parked(self, again: Again | None) -> frozenset[int]:
+        """The numbers of the chains that take no part. What is computed again needs what it reads to be computed."""
+        names = [chain.names.output for chain in self.work.chains]
+        parked = frozenset(number for number, name in enumerate(names) if name in self.progress.parked)
+        if again is None:
+            return with_downstream(self.work.chains, parked)
+        needed = with_upstream(self.work.chains, {names.index(name) for name in again.outputs})
+        return with_downstream(self.work.chains, parked | ({*range(len(names))} - needed))
+
+    def _read_only(self, again: Again | None) -> frozenset[int]:
+        """The numbers of the chains that are computed for others alone."""
+        if again is None:
+            return frozenset()
+        own = {number for number, chain in enumerate(self.work.chains) if chain.names.output in again.outputs}
+        return with_upstream(self.work.chains, own) - own
+
+    def _outcome(self, plan: EpochPlan) -> EpochOutcome:
+        """What ``plan`` comes to; every file is read as a whole if a piece of one cannot be. Raises the error of an
+        output if no other is left.
+        """
+        try:
+            outcome = self._jobs(plan)
+        except DividedFileError:
+            outcome = self._jobs(undivided(plan))
+        if len(outcome.left_out) == len(self.work.chains):
+            raise next(iter(outcome.errors.values())).error()
+        return outcome
+
+    def _migrate(self, prefix: str, parked: Set[int]) -> None:
         """Give state that another definition left the columns of this one, in files of this epoch: with it they become
-        part of a snapshot, or are garbage.
+        part of a snapshot, or are garbage. State of ``parked`` chains stays as it is.
         """
         tables = self.tables
-        for chain in self.work.chains:
+        for number, chain in enumerate(self.work.chains):
+            if number in parked:
+                continue
             formerly = self.renamed.get(chain.names.output, ())
             for table, stage, before in zip(chain.tables, chain.stages, formerly, strict=False):
                 if (names := StateNames.of(stage, before)).differ:
@@ -217,16 +270,14 @@ class TasksEngine:
             requests = summed([requests, outcome.requests()])
         return Written(self.tables, outcome.logs(), requests)
 
-    def _levels(self, plan: EpochPlan) -> tuple[tuple[TaskResult, ...], ...]:
-        """What the tasks of each level passed on, of all jobs of the epoch."""
-        levels: tuple[tuple[TaskResult, ...], ...] = ()
-        for stages in self.work.jobs:
-            if stages.start:
-                panes = [task.output.elements for task in levels[-1] if isinstance(task.output, StageOutput)]
-                elements = tuple(file for files in panes for file in files)
-                plan = replace(plan, first_stage=stages.start, upstream=levels[-1], elements=elements)
-            levels = (*levels, *self._run(plan))
-        return levels
+    def _jobs(self, plan: EpochPlan) -> EpochOutcome:
+        """The epoch of ``plan``, job after job."""
+        outcome = EpochOutcome(self.work, (JobResults(plan, self._run(plan)),))
+        for _ in self.work.jobs[1:]:
+            later = outcome.next_plan(self.runner.tasks)
+            levels = self._run(later) if job_of(self.work, later).stages else ()
+            outcome = EpochOutcome(self.work, (*outcome.jobs, JobResults(later, levels)))
+        return outcome
 
     def _run(self, plan: EpochPlan) -> tuple[tuple[TaskResult, ...], ...]:
         for run in range(1, MAX_RUNS + 1):
@@ -239,15 +290,14 @@ class TasksEngine:
         raise AssertionError("unreachable")
 
     def _come_to(self, files: ByInput, outcome: EpochOutcome) -> PipelineProgress:
-        self.inputs = inputs_after(self.pipeline, self.inputs, files, outcome.input_clocks)
+        self.inputs = inputs_after(self.landing, self.inputs, files, outcome.input_clocks)
         accepted = outcome.accepted
-        clocks = self.states[0].clocks[0]  # of all chains the same: records come to all of them
         held_back_by = None if outcome.plan.is_last else outcome.input_clocks.combined.held_back_by
         return PipelineProgress(
             inputs=self.inputs,
-            watermark=clocks.watermark,
-            processing_time=clocks.processing_time,
-            chains=outcome.clocks,
+            watermark=outcome.watermark,
+            processing_time=outcome.plan.processing_time,
+            chains=self._chain_clocks(outcome),
             min_event_time=accepted.min_accepted,
             max_event_time=accepted.max_accepted,
             held_back_by=held_back_by,
@@ -258,6 +308,29 @@ class TasksEngine:
             behind=outcome.observations.lags,
             held_to=outcome.held_to,
         )
+
+    def _chain_clocks(self, outcome: EpochOutcome) -> dict[str, ChainClocks]:
+        """What is stored of each chain: of those that are left out where they were, and why."""
+        clocks = {**outcome.clocks}
+        for number in sorted(outcome.left_out):  # each after those that it reads
+            output = self.work.chains[number].names.output
+            clocks[output] = self.progress.chains.get(output, ChainClocks())
+            if number in outcome.errors:
+                error = outcome.errors[number].error()
+                above = outcome.left_out_above(number)
+                message = f"output {above[0]}, which it reads, has failed: {error}" if above else str(error)
+                clocks[output] = replace(
+                    clocks[output], parked=Parked(self.epoch, self.snapshot, error.code, message, self.epoch + 1)
+                )
+            elif clocks[output].parked is None and outcome.plan.again is None:
+                above = outcome.left_out_above(number)
+                reason = clocks[above[0]].parked
+                assert reason is not None
+                message = f"output {above[0]}, which it reads, is parked: {reason.message}"
+                clocks[output] = replace(
+                    clocks[output], parked=Parked(self.epoch, self.snapshot, reason.code, message, self.epoch + 1)
+                )
+        return {chain.names.output: clocks[chain.names.output] for chain in self.work.chains}
 
     def fold_current(
         self,

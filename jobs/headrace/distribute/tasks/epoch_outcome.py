@@ -1,23 +1,26 @@
 """The results of the tasks of an epoch, put together: of inputs and ids here, of aggregations in ``chain_outcome``."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.distribute.epoch import StageOutcome
 from headrace.distribute.input_clocks import WatermarkUpdate, watermark_update
+from headrace.distribute.jobs import Job, upstream_of
+from headrace.distribute.stage_clocks import StageClocks
 from headrace.distribute.tasks.chain_outcome import ChainOutcome
-from headrace.distribute.tasks.parts import of_chain
-from headrace.distribute.tasks.plan import EpochPlan
+from headrace.distribute.tasks.parts import job_of, of_chain, tasks_of_first_level
+from headrace.distribute.tasks.plan import EpochPlan, PaneFiles, pane_shares
 from headrace.distribute.tasks.tables import layers_after
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.distribute.tasks.task_results import (
+    Failure,
     Files,
     IdsOutput,
-    PanesOutput,
+    LoopOutput,
     ShareOutput,
-    StageOutput,
     TaskResult,
+    errors_of,
     summed,
 )
 from headrace.distribute.watermark_inputs import InputObservations, combined
@@ -30,56 +33,152 @@ from headrace_snapshots.format.table_names import IDS, REJECTED
 
 
 @dataclass(frozen=True)
-class EpochOutcome:
-    """An epoch whose tasks, level by level, passed on the results in ``levels``."""
+class JobResults:
+    """A job of an epoch as it was planned, and what its tasks passed on, level by level: none if all of its chains are
+    parked.
+    """
 
     plan: EpochPlan
+    levels: tuple[tuple[TaskResult, ...], ...]
+
+
+@dataclass(frozen=True)
+class EpochOutcome:
+    """An epoch whose ``jobs`` have run, or the first of them."""
+
     work: TaskEnvironment
-    levels: Sequence[tuple[TaskResult, ...]]
+    jobs: tuple[JobResults, ...]
+
+    @property
+    def plan(self) -> EpochPlan:
+        """The plan of the first job."""
+        return self.jobs[0].plan
+
+    @property
+    def levels(self) -> list[tuple[TaskResult, ...]]:
+        """The results of all levels of all jobs."""
+        return [level for job in self.jobs for level in job.levels]
 
     @cached_property
-    def chains(self) -> tuple[ChainOutcome, ...]:
-        """What became of each chain of aggregations."""
+    def errors(self) -> Mapping[int, Failure]:
+        """Why chains that took part have no outcome, by number: they have failed, or one that they read has."""
+        errors = errors_of(self.levels)
+        for number, chain in enumerate(self.work.chains):
+            above = [errors[up] for up in upstream_of(self.work.chains, chain) if up in errors]
+            if above and number not in self.plan.parked:
+                errors.setdefault(number, above[0])
+        return errors
+
+    def left_out_above(self, number: int) -> list[str]:
+        """The outputs that the chain of that number reads and that are left out."""
+        chains = self.work.chains
+        return [chains[above].names.output for above in upstream_of(chains, chains[number]) if above in self.left_out]
+
+    @cached_property
+    def left_out(self) -> frozenset[int]:
+        """The chains that are as they were before the epoch: they were parked, or failed."""
+        return self.plan.parked | {*self.errors}
+
+    @cached_property
+    def by_number(self) -> Mapping[int, ChainOutcome]:
+        """What became of each chain of aggregations that is not left out; of those whose jobs have not run nothing can
+        be asked.
+        """
         bundles = [share.chains for share in self.shares] + [part.chains for part in self.id_parts]
+        outcomes: dict[int, ChainOutcome] = {}
+        for number, (chain, state) in enumerate(zip(self.work.chains, self.plan.states, strict=True)):
+            if number not in self.left_out:
+                outcomes[number] = ChainOutcome(
+                    number=number,
+                    chain=chain,
+                    state=state,
+                    plan=self.plan,
+                    levels=self._levels_of(number),
+                    bundles=[by_chain[number] for by_chain in bundles if number in by_chain],
+                    upstream=[outcomes[above] for above in upstream_of(self.work.chains, chain)],
+                )
+        return outcomes
+
+    @property
+    def chains(self) -> tuple[ChainOutcome, ...]:
+        """What became of the chains that are not left out."""
+        return tuple(self.by_number.values())
+
+    @property
+    def _stored(self) -> list[ChainOutcome]:
+        """Chains whose panes and dead letters are not stored yet."""
+        return [outcome for outcome in self.chains if outcome.number not in self.plan.read_only]
+
+    @property
+    def stage_clocks(self) -> tuple[tuple[StageClocks, ...], ...]:
+        """The clocks of the stages of all chains after the epoch."""
         return tuple(
-            ChainOutcome(
-                chain, state, self.plan, self._levels_of(number), [by_chain[number] for by_chain in bundles if by_chain]
-            )
-            for number, (chain, state) in enumerate(zip(self.work.chains, self.plan.states, strict=True))
+            self.by_number[number].clocks if number in self.by_number else state.clocks
+            for number, state in enumerate(self.plan.states)
         )
 
+    @property
+    def watermark(self) -> Instant:
+        """The watermark of the source: that of the first stage of each chain that takes records and is not left out,
+        unless something is in flight in its loop.
+        """
+        return Instant(max(self.plan.watermark, self.input_clocks.watermark))
+
     def _levels_of(self, chain: int) -> list[tuple[TaskResult, ...]]:
-        """The levels of the chain with that number, and those that all chains have in common."""
-        return [own for level in self._by_chain if (own := level.get(chain, level.get(None)))]
+        """The levels of the chain with that number, and those before them in the same jobs."""
+        jobs = [levels for levels in self._by_chain if any(chain in level for level in levels)]
+        return [own for levels in jobs for level in levels if (own := level.get(chain, level.get(None)))]
 
     @cached_property
-    def _by_chain(self) -> list[Mapping[int | None, tuple[TaskResult, ...]]]:
-        """The levels: of stages the tasks of each chain, of others all under None."""
-        levels: list[Mapping[int | None, tuple[TaskResult, ...]]] = []
-        stage = 0
-        for level in self.levels:
-            if not isinstance(level[0].output, StageOutput):
-                levels.append({None: level})
-                continue
-            own = {n: of_chain(self.plan, self.work.chains, stage, n, level) for n in range(len(self.work.chains))}
-            levels.append({number: tasks for number, tasks in own.items() if tasks})
-            stage += 1
+    def _by_chain(self) -> "list[list[Mapping[int | None, tuple[TaskResult, ...]]]]":
+        """The levels of each job: of stages the tasks of each chain, none of one that was parked; of others all under
+        None.
+        """
+        return [self._by_chain_in(job) for job in self.jobs]
+
+    def _by_chain_in(self, results: JobResults) -> list[Mapping[int | None, tuple[TaskResult, ...]]]:
+        plan, whole, live = results.plan, self.work.jobs[results.plan.job], job_of(self.work, results.plan)
+        before = len(results.levels) - live.steps if results.levels else 1
+        tasks = [*results.levels[before:], *[()] * (whole.steps - live.steps)]
+        levels: list[Mapping[int | None, tuple[TaskResult, ...]]] = [
+            {None: level} for level in results.levels[:before] or [()]
+        ]
+        for step, level in enumerate(tasks):
+            levels.append({number: of_chain(plan, live, step, number, level) for number in whole.chains_at(step)})
         return levels
+
+    def next_plan(self, tasks: Callable[[int], int]) -> EpochPlan:
+        """The plan of the job after those that have run; ``tasks`` says how many share so many bytes."""
+        later = replace(self.plan, job=len(self.jobs), parked=self.left_out)
+        job = job_of(self.work, later)
+        watermarks = {chain: self.by_number[chain].watermark_for(own.start) for chain, own in job.stages.items()}
+        return replace(later, watermarks=watermarks, elements=tuple(self._elements(job, tasks)))
+
+    def _elements(self, job: Job, tasks: Callable[[int], int]) -> Iterator[PaneFiles]:
+        begin = [self.by_number[chain] for chain, own in job.stages.items() if not own.start]
+        for above in sorted({above.number for outcome in begin for above in outcome.upstream}):
+            outcome = self.by_number[above]
+            in_order = above in self.work.handed_on_in_order
+            files = outcome.elements_of(len(outcome.stages) - 1) if in_order else outcome.panes
+            yield from pane_shares(above, files, tasks(sum(file.bytes for file in files)))
+        for chain, own in job.stages.items():
+            if own.start > 0:  # a user's own code shares them out
+                yield from (PaneFiles(chain, (file,)) for file in self.by_number[chain].elements_of(own.start - 1))
 
     @cached_property
     def shares(self) -> list[ShareOutput]:
         """Results of the map tasks."""
-        return [result.output for result in self.levels[0] if isinstance(result.output, ShareOutput)]
+        return [result.output for result in self.jobs[0].levels[0] if isinstance(result.output, ShareOutput)]
 
     @cached_property
     def id_parts(self) -> list[IdsOutput]:
         """The parts of the ids, none where duplicates are not told."""
-        return [result.output for result in self.levels[1] if isinstance(result.output, IdsOutput)]
+        return [result.output for result in self.jobs[0].levels[1] if isinstance(result.output, IdsOutput)]
 
     @cached_property
     def observations(self) -> InputObservations:
-        """What all records say."""
-        return combined(share.observations for share in self.shares)
+        """What all records say, and what their sources know."""
+        return combined(share.observations for share in self.shares).and_known(self.plan.marks)
 
     @cached_property
     def input_clocks(self) -> WatermarkUpdate:
@@ -109,10 +208,12 @@ class EpochOutcome:
 
     def _clocks(self, chain: ChainOutcome) -> ChainClocks:
         idle = self.input_clocks.combined.idle_deadline
+        rest = [self.plan.processing_time] if chain.in_flight else []
         return ChainClocks(
+            watermark=chain.clocks[0].watermark if chain.upstream or chain.chain.loop else None,
             output_watermarks=tuple(clocks.output_watermark for clocks in chain.clocks),
             due_event=chain.due_event,
-            due_time=min(self._due_by_time(chain), idle, *(part.due_time for part in chain.parts)),
+            due_time=min(self._due_by_time(chain), idle, *rest, *(part.due_time for part in chain.parts)),
         )
 
     def _due_by_time(self, chain: ChainOutcome) -> Instant:
@@ -130,47 +231,59 @@ class EpochOutcome:
     @property
     def acknowledged(self) -> frozenset[int]:
         """The levels all of whose tasks passed something on, and so have stored their part of the epoch; those of each
-        chain apart, as ``TaskEnvironment.levels`` counts them.
+        chain apart, as ``TaskEnvironment.levels`` counts them. A chain that is left out has nothing to store.
         """
-        levels = [(chain, tasks) for level in self._by_chain for chain, tasks in level.items()]
-        return frozenset(at for at, (chain, tasks) in enumerate(levels) if len(tasks) >= self._tasks_of(chain, tasks))
+        jobs = zip(self.jobs, self._by_chain, strict=True)
+        levels = [(job.plan, *own) for job, levels in jobs for level in levels for own in level.items()]
+        whole = [c in self.left_out or self._is_whole(plan, c, tasks) for plan, c, tasks in levels]
+        return frozenset(at for at, is_whole in enumerate(whole) if is_whole)
 
-    def _tasks_of(self, chain: int | None, tasks: tuple[TaskResult, ...]) -> int:
+    def _is_whole(self, plan: EpochPlan, chain: int | None, tasks: tuple[TaskResult, ...]) -> bool:
+        if tasks and isinstance(tasks[0].output, LoopOutput):
+            return tasks[0].output.is_acknowledged
+        return len(tasks) >= self._tasks_of(plan, chain, tasks)
+
+    def _tasks_of(self, plan: EpochPlan, chain: int | None, tasks: tuple[TaskResult, ...]) -> int:
         """How many there are at least: a user's own code may make more."""
         if chain is not None:
-            return self.plan.parts[chain]
-        if isinstance(tasks[0].output, IdsOutput):
-            return self.plan.id_parts
-        return 1 if isinstance(tasks[0].output, PanesOutput) else len(self.plan.shares)
+            return plan.parts[chain]
+        if not job_of(self.work, plan).stages:
+            return 0
+        if tasks and isinstance(tasks[0].output, IdsOutput):
+            return plan.id_parts
+        return tasks_of_first_level(self.work, plan)
 
     @property
     def accepted(self) -> Accounting:
-        """What became of records in the first stages of all chains, added up; its times are those of all accepted."""
-        return Accounting.of_all(outcome.outcomes[0].accounting for outcome in self.chains)
+        """What became of records in the first stages of all chains that take them, added up; its times are those of all
+        accepted.
+        """
+        return Accounting.of_all(own.outcomes[0].accounting for own in self.chains if not own.upstream)
 
     def outcomes(self) -> dict[str, tuple[StageOutcome, ...]]:
         """What became of each stage of each chain, by its output."""
-        return {outcome.chain.names.output: outcome.outcomes for outcome in self.chains}
+        return {outcome.chain.names.output: outcome.outcomes for outcome in self._stored}
 
     @property
     def tables(self) -> dict[str, tuple[Layer, ...]]:
         """The layers of all tables of state after the epoch."""
-        tables = {table: layers for outcome in self.chains for table, layers in outcome.tables.items()}
+        tables = {table: layers for state in self.plan.states for table, layers in state.tables.items()}
+        tables |= {table: layers for outcome in self.chains for table, layers in outcome.tables.items()}
         if self.work.tells_ids:
-            watermark, tops = self.chains[0].clocks[0].watermark, [part.ids for part in self.id_parts]
-            tables[IDS] = layers_after(self.plan.ids, watermark, self.plan.epoch, tops)
+            tops = [part.ids for part in self.id_parts]
+            tables[IDS] = layers_after(self.plan.ids, self.watermark, self.plan.epoch, tops)
         return tables
 
     def logs(self) -> dict[str, Files]:
         """The files of the epoch by the log that they go to."""
-        own = {log: files for outcome in self.chains for log, files in outcome.logs.items()}
+        own = {log: files for outcome in self._stored for log, files in outcome.logs.items()}
         return {**own, REJECTED: self._rejected}
 
     @property
     def _rejected(self) -> Files:
-        """Dead letters: records, then panes."""
-        panes = (file for outcome in self.chains for file in outcome.rejected)
-        return (*(file for share in self.shares for file in share.rejected), *panes)
+        """Dead letters: records that nobody can take; records, then panes, that an output cannot take."""
+        own = (file for outcome in self._stored for file in outcome.rejected)
+        return (*(file for share in self.shares for file in share.rejected), *own)
 
     def requests(self) -> dict[str, int]:
         """Storage requests of all tasks, by kind."""

@@ -8,10 +8,12 @@ from functools import partial
 
 import pyarrow as pa
 
+from headrace.distribute.jobs import LOOP
 from headrace.distribute.tasks.ids import tell_duplicates
+from headrace.distribute.tasks.loop import turn_rounds
 from headrace.distribute.tasks.map_side import Bundles, map_rows, map_share
-from headrace.distribute.tasks.panes import map_panes
-from headrace.distribute.tasks.parts import parts_of
+from headrace.distribute.tasks.panes import map_output, map_panes
+from headrace.distribute.tasks.parts import job_of, panes_of_outputs, parts_of, tasks_of_first_level
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
 from headrace.distribute.tasks.stages import step_part
@@ -19,48 +21,49 @@ from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironmen
 from headrace.distribute.tasks.task_results import (
     Message,
     PanesOutput,
+    StageOutput,
     TaskOutput,
     TaskResult,
     UpstreamResults,
     attempted,
+    attempted_alone,
 )
 
 Ran = tuple[TaskOutput | None, Bundles]
 
 
-def levels_below(work: TaskEnvironment, first_stage: int = 0) -> int:
-    """How many levels a job that begins with that stage has below the first."""
-    stages = next(stages for stages in work.jobs if stages.start == first_stage)
-    return len(stages) + _tells_ids(work, first_stage)
+def levels_below(work: TaskEnvironment, plan: EpochPlan) -> int:
+    """How many levels the job of ``plan`` has below the first."""
+    return job_of(work, plan).steps + _tells_ids(work, plan)
 
 
-def _tells_ids(work: TaskEnvironment, first_stage: int) -> bool:
-    return first_stage == 0 and work.tells_ids
+def _tells_ids(work: TaskEnvironment, plan: EpochPlan) -> bool:
+    return plan.job == 0 and work.tells_ids
 
 
 def tasks_at(work: TaskEnvironment, plan: EpochPlan, level: int) -> int:
     """How many tasks the level number ``level`` below the map side has."""
-    tells_ids = _tells_ids(work, plan.first_stage)
+    tells_ids = _tells_ids(work, plan)
     if tells_ids and level == 0:
         return plan.id_parts
-    return len(parts_of(plan, work.chains, plan.first_stage + level - tells_ids))
+    return len(parts_of(plan, job_of(work, plan), level - tells_ids))
 
 
 def tasks_above(work: TaskEnvironment, plan: EpochPlan, level: int) -> int:
     """How many tasks at least speak to the level number ``level`` below the map side."""
-    if level:
-        return tasks_at(work, plan, level - 1)
-    return 1 if plan.first_stage else len(plan.shares)
+    return tasks_at(work, plan, level - 1) if level else tasks_of_first_level(work, plan)
 
 
 def parts_below(work: TaskEnvironment, plan: EpochPlan, level: int) -> int:
     """How many parts the level number ``level`` below the map side speaks to, which itself is number -1."""
-    return 1 if level == levels_below(work, plan.first_stage) - 1 else tasks_at(work, plan, level + 1)
+    return 1 if level == levels_below(work, plan) - 1 else tasks_at(work, plan, level + 1)
 
 
 def share_task(work: TaskEnvironment, plan: EpochPlan, number: int) -> Message:
-    """What share ``number`` of the input says."""
-    return mapped_by(map_share, work, plan, number)
+    """What share ``number`` says of what the job reads: of the input, or of panes of outputs."""
+    if plan.job and not panes_of_outputs(work, plan):  # there is an epoch to do all the same
+        return _message(work, 0, None, lambda: (PanesOutput(), {}))
+    return mapped_by(map_output if plan.job else map_share, work, plan, number)
 
 
 def mapped_by(run: Callable[[EpochTask], Ran], work: TaskEnvironment, plan: EpochPlan, number: int) -> Message:
@@ -72,18 +75,14 @@ def mapped_by(run: Callable[[EpochTask], Ran], work: TaskEnvironment, plan: Epoc
 def rows_task(
     work: TaskEnvironment, plan: EpochPlan, name: str, number: int, rows: Sequence[pa.RecordBatch]
 ) -> Message:
-    """What task ``number`` says of ``rows``, which a user's own code made of records of input ``name`` (or of panes, if
-    the plan begins with another stage than the first).
+    """What task ``number`` says of ``rows``, which a user's own code made of records of input ``name`` (or of panes of
+    the output of that name, in a later job than the first).
     """
     task = EpochTask(plan, work, number)
-    run: Callable[[], Ran] = partial(map_panes, task, rows) if plan.first_stage else partial(map_rows, task, name, rows)
+    run: Callable[[], Ran] = partial(map_rows, task, name, rows)
+    if plan.job:
+        run = partial(map_panes, task.for_chain(work.number_of(name)), rows)
     return _message(work, number, None, run)
-
-
-def nothing_task(work: TaskEnvironment, plan: EpochPlan) -> Message:
-    """Says that there is an epoch to do to stages whose elements go through a user's own code, and may be none."""
-    del plan
-    return _message(work, 0, None, lambda: (PanesOutput(), {}))
 
 
 def part_task(
@@ -92,14 +91,22 @@ def part_task(
     """What task ``number`` of the level number ``level`` below the map side says of the ``messages`` to it."""
     upstream = UpstreamResults.of(messages)
     bundles = [message.rows for message in messages if message.rows is not None]
-    tells_ids = _tells_ids(work, plan.first_stage)
+    tells_ids = _tells_ids(work, plan)
 
     def run() -> Ran:
         if tells_ids and level == 0:
             return tell_duplicates(EpochTask(plan, work, number), upstream, bundles)
-        stage = plan.first_stage + level - tells_ids
-        part = parts_of(plan, work.chains, stage)[number]
-        return step_part(EpochTask(plan, work, part.part, part.chain), stage, upstream, bundles)
+        job, step = job_of(work, plan), level - tells_ids
+        part = parts_of(plan, job, step)[number]
+        if part.chain in upstream.errors:
+            return StageOutput(), {}
+        task = EpochTask(plan, work, part.part, part.chain)
+        stage = job.stage_at(part.chain, step)
+        own: Callable[[], Ran] = partial(step_part, task, stage, upstream, bundles)
+        if stage == LOOP:
+            own = partial(turn_rounds, task, bundles)
+        ran, error = attempted_alone(own, isolates=plan.isolates)
+        return ran or (StageOutput(errors={part.chain: error} if error else {}), {})
 
     return _message(work, number, upstream, run)
 

@@ -5,33 +5,38 @@ Records of an input that goes through a user's own Spark code are only read here
 not parse; what that code makes of the others comes back (``map_rows``).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.distribute.epoch import Again, DivergedError
 from headrace.distribute.records import FileRecords, input_named, read_one, read_records
-from headrace.distribute.side_outputs import late_rows, rejected_rows
-from headrace.distribute.tasks.parts import addressed
+from headrace.distribute.side_outputs import dead_letters_of_none, late_rows, rejected_rows
+from headrace.distribute.tasks.parts import addressed, parts_at
 from headrace.distribute.tasks.shuffle.row_locations import PLACE, ShippedRecords, in_arrival_order, places, travelling
 from headrace.distribute.tasks.shuffle.shuffle_input import bundle, by_part
 from headrace.distribute.tasks.task_environment import EpochTask
-from headrace.distribute.tasks.task_results import BundleOutput, ShareOutput
+from headrace.distribute.tasks.task_results import BundleOutput, Failure, ShareOutput, attempted_alone
 from headrace.distribute.watermark_inputs import InputObservations, ObservationContext, observe
-from headrace.kernel.delta import aggregate
+from headrace.kernel.delta import KeyHashes, aggregate
 from headrace.kernel.elements import Columns, takes_part
-from headrace.kernel.types import ARROW_TYPES
+from headrace.kernel.types import arrow_type
 from headrace.model.expressions.data_types import Schema
 from headrace.program import columns as c
+from headrace.sources.changelogs.changes import with_signs
 from headrace.sources.formats.errors import DividedFileError
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.progress import later_of
 from headrace.sources.validation import judged
-from headrace_snapshots.format.table_names import REJECTED
+from headrace_snapshots.format.table_names import REJECTED, UNNAMED
 
 Bundles = Mapping[int, pa.RecordBatch]
+T = TypeVar("T")
 
 
 def map_share(task: EpochTask) -> tuple[ShareOutput, Bundles]:
@@ -40,7 +45,7 @@ def map_share(task: EpochTask) -> tuple[ShareOutput, Bundles]:
     """
     plan, work = task.plan, task.work
     pieces = plan.shares[task.number]
-    share = read_records(work.pipeline, work.firsts, work.landing, pieces, plan.processing_time)
+    share = read_records(work.pipeline, work.firsts, work.landing, pieces, plan.processing_time, apart=plan.apart)
     records = share.records
     if records is None:
         return ShareOutput(InputObservations(newest_read=share.handed_on)), {}
@@ -76,7 +81,8 @@ def map_rows(task: EpochTask, name: str, batches: Iterable[pa.RecordBatch]) -> t
     parsed_columns = typed(rows, input_.source.columns)
     place = {column: rows.column(column) for column in PLACE}
     parsed = Scanned(parsed_columns, pa.nulls(rows.num_rows, pa.string()), rows.column(PLACE[-1]).to_numpy(), _no_raw)
-    records = judged(work.pipeline, work.firsts, input_, parsed, plan.processing_time)
+    parsed = with_signs(input_.source, parsed)
+    records = judged(work.pipeline, work.firsts, input_, parsed, plan.processing_time, apart=plan.apart)
     return _mapped(task, ShippedRecords(task, records, place), lambda: place)
 
 
@@ -86,7 +92,7 @@ def _no_raw(rows: object) -> pa.Array:
 
 def typed(rows: pa.RecordBatch, schema: Schema) -> dict[str, pa.Array]:
     """Columns of Spark's as those of ``schema``."""
-    return {name: rows.column(name).cast(ARROW_TYPES[kind]) for name, kind in schema.items()}
+    return {name: rows.column(name).cast(arrow_type(kind)) for name, kind in schema.items()}
 
 
 def _mapped(
@@ -95,33 +101,107 @@ def _mapped(
     plan, work = task.plan, task.work
     context = ObservationContext(plan.clocks, plan.processing_time, work.percentiles, plan.newest)
     observations = observe(work.pipeline, records, context)
-    rejected = task.put(REJECTED, rejected_rows(records, plan.epoch, [*work.pipeline.by_output]))
+    if plan.again is None:
+        nobody = None if work.pipeline.has_names else UNNAMED.output
+        by_none = records.is_rejected
+        rejected = task.put(REJECTED, rejected_rows(records, plan.epoch, output=nobody))
+    else:
+        by_none, rejected = _taken_by_none(task, plan.again, place()), ()
+        diverged = _diverged(task, plan.again, records.chains, by_none)
+        records = replace(records, judged=records.judged.failing(diverged))
     if work.tells_ids:
         counts = takes_part(records.columns)
-        by_chain = zip(task.for_each_chain(), records.chains, strict=True)
-        apart = tuple(_without_ids(own, columns, ~counts) for own, columns in by_chain)
-        rows = travelling(records.judged, place(), counts)
-        return ShareOutput(observations, apart, rejected), by_part(rows, [c.ID], plan.id_parts)
-    chains, bundles = into_chains(task, records, place if work.reads_in_turns else None)
-    return ShareOutput(observations, chains, rejected), bundles
+        aside, errors = for_each_reader(task, records, partial(_without_ids, rows=~counts))
+        rows = travelling(records.judged, place(), counts, without={*plan.parked, *errors})
+        chains = _with_dead_letters(task, records, aside, by_none)
+        return ShareOutput(observations, chains, rejected, errors), by_part(rows, [c.ID], plan.id_parts)
+    chains, errors, bundles = into_chains(task, records, place if work.reads_in_turns else None)
+    return ShareOutput(observations, _with_dead_letters(task, records, chains, by_none), rejected, errors), bundles
 
 
-def _without_ids(task: EpochTask, judged: Columns, rows: NDArray[np.bool_]) -> BundleOutput:
+def _taken_by_none(task: EpochTask, again: Again, place: Columns) -> NDArray[np.bool_]:
+    """Which records no output could take when the epoch was recorded."""
+    letters = dead_letters_of_none(task.work.store, again.letters)
+    share, file, position = (place[name].to_numpy() for name in PLACE)
+    by_none = np.zeros(len(position), np.bool_)
+    for at, number in {*zip(share.tolist(), file.tolist(), strict=True)} if letters else ():
+        piece = task.plan.shares[at][number]
+        positions = letters.get((piece.input, piece.file.path), [])
+        rows = (share == at) & (file == number)
+        by_none |= rows if None in positions else rows & np.isin(position, np.array(positions, np.int64))
+    return by_none
+
+
+def _diverged(
+    task: EpochTask, again: Again, chains: Sequence[Columns], by_none: NDArray[np.bool_]
+) -> dict[int, DivergedError]:
+    """An error for each of the ``chains`` that takes records now which no output took when the epoch was recorded: they
+    are dead letters of all, which may have landed again.
+    """
+    name = task.work.pipeline.name
+    error = DivergedError(
+        f"records of epoch {task.plan.epoch} would count now that no output took when it was recorded: they are dead "
+        "letters of all, which have landed again or may yet, and would count twice. Run `headrace backfill "
+        f"{name} --promote`, which computes all outputs again"
+    )
+    asked = (own for own in task.for_each_reader() if own.chain.names.output in again.asked)
+    return {own.of_chain: error for own in asked if (by_none & takes_part(chains[own.of_chain])).any()}
+
+
+def _with_dead_letters(
+    task: EpochTask,
+    records: FileRecords | ShippedRecords,
+    chains: Mapping[int, BundleOutput],
+    by_none: NDArray[np.bool_],
+) -> dict[int, BundleOutput]:
+    """What became of ``records`` in each chain, with those that it cannot take, but for what is taken ``by_none``."""
+    if not task.work.pipeline.has_names:
+        return {**chains}
+    outputs = {}
+    for number, output in chains.items():
+        name = task.work.chains[number].names.output
+        dead = rejected_rows(records, task.plan.epoch, output=name, judged=records.chains[number], by_none=by_none)
+        outputs[number] = replace(output, rejected=task.put(REJECTED, dead))
+    return outputs
+
+
+def for_each_reader(
+    task: EpochTask, records: FileRecords | ShippedRecords, run: Callable[[EpochTask, Columns], T]
+) -> tuple[dict[int, T], dict[int, Failure]]:
+    """What ``run`` gives of ``records`` for each chain that takes them, by its number; and the errors of those that
+    fail alone.
+    """
+    outputs: dict[int, T] = {}
+    errors = {n: Failure.of(error) for n, error in records.errors.items() if n not in task.plan.parked}
+    for own in task.for_each_reader():
+        number = own.of_chain
+        if number in errors:
+            continue
+        output, error = attempted_alone(partial(run, own, records.chains[number]), isolates=task.plan.isolates)
+        if error is not None:
+            errors[number] = error
+        elif output is not None:
+            outputs[number] = output
+    return outputs, errors
+
+
+def _without_ids(task: EpochTask, judged: Columns, *, rows: NDArray[np.bool_]) -> BundleOutput:
     """What became of those ``rows`` in a chain whose ids count for nothing, since none takes part."""
     apart = {name: values.filter(pa.array(rows)) for name, values in judged.items()}
-    return BundleOutput(aggregate(task.chain.stages[0], apart, task.state.clocks[0].watermark).accounting)
+    return BundleOutput(aggregate(task.chain.of_records, apart, task.state.clocks[0].watermark).accounting)
 
 
 def into_chains(
     task: EpochTask, records: FileRecords | ShippedRecords, place: Callable[[], Columns] | None
-) -> tuple[tuple[BundleOutput, ...], Bundles]:
-    """What becomes of ``records`` in the first stage of each chain, and what of them goes to which part there.
-    ``place``: where they are from, unless the order of tasks is that of records.
+) -> tuple[dict[int, BundleOutput], dict[int, Failure], Bundles]:
+    """What becomes of ``records`` in the first stage of each chain that takes them, or its error, and what of them goes
+    to which part there. ``place``: where they are from, unless the order of tasks is that of records.
     """
-    outputs: list[BundleOutput] = []
-    bundles: dict[int, pa.RecordBatch] = {}
-    for own, columns in zip(task.for_each_chain(), records.chains, strict=True):
-        first = own.chain.stages[0]
+
+    hashed = KeyHashes()
+
+    def into(own: EpochTask, columns: Columns) -> tuple[BundleOutput, Bundles]:
+        first = own.chain.of_records
         shuffled = bundle(
             first,
             columns,
@@ -129,9 +209,13 @@ def into_chains(
             own.state.clocks[0].watermark,
             own.output_watermark(),
             share=task.number,
-            number=own.parts,
+            number=parts_at(task.plan, task.job, 0, own.of_chain),
+            hashed=hashed,
         )
         late = late_rows(first, records, columns, shuffled.aggregated.late, task.plan.epoch)
-        outputs.append(BundleOutput(shuffled.aggregated.accounting, own.put(own.chain.names.late, late, keyed=True)))
-        bundles |= addressed(task.plan, task.work.chains, 0, own.of_chain, shuffled.parts)
-    return tuple(outputs), bundles
+        output = BundleOutput(shuffled.aggregated.accounting, own.put(own.chain.names.late, late, keyed=True))
+        return output, addressed(task.plan, task.job, 0, own.of_chain, shuffled.parts)
+
+    ran, errors = for_each_reader(task, records, into)
+    bundles = {part: rows for _, own in ran.values() for part, rows in own.items()}
+    return {number: output for number, (output, _) in ran.items()}, errors, bundles

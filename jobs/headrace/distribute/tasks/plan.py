@@ -1,22 +1,20 @@
 """What the tasks of one epoch are told."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
 
 from headrace.distribute.chain import ChainState
+from headrace.distribute.epoch import Again
 from headrace.distribute.records import MOST_OF_A_FILE, Piece, divided, in_arrival_order
-from headrace.model.time import Instant
+from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.formats.spans import WHOLE_FILE, Span
-from headrace.sources.landing import ByInput
+from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import WatermarkHold
 from headrace.sources.source_clock import SourceClock
+from headrace.sources.validation import Apart
 from headrace_snapshots.format.files import DataFile, Layer
-
-if TYPE_CHECKING:
-    from headrace.distribute.tasks.task_results import TaskResult
 
 Share = tuple[Piece, ...]
 """Some files of an epoch, or pieces of files, one after the other in the order of arrival."""
@@ -31,14 +29,25 @@ not grow with the epoch.
 
 
 @dataclass(frozen=True)
-class EpochPlan:
-    """One epoch. The ``clocks`` of inputs by name, the layers of remembered ``ids`` and the ``states`` of the chains of
-    aggregations are as the last epoch left them. The keys of each chain are in so many ``parts``, ids in ``id_parts``.
-    Tasks store what they have to below ``prefix``. ``newest`` is the latest event time so far; ``hold`` has the
-    watermarks that the epoch does not pass, None for no such limit.
+class PaneFiles:
+    """Files with panes of the chain of that number, which one task reads."""
 
-    An epoch is one job, unless panes go through a user's own code: then each stage that they come to begins another,
-    with ``first_stage``, the results of the ``upstream`` stage, and its panes, the ``elements``.
+    chain: int
+    files: tuple[DataFile, ...]
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """One epoch, or a job of it. The ``clocks`` of inputs by name, the layers of remembered ``ids``, the ``states`` of
+    the chains of aggregations and the ``watermark`` of the source are as the last epoch left them. The keys of each
+    chain are in so many ``parts``, ids in ``id_parts``. Tasks store what they have to below ``prefix``. ``newest`` is
+    the latest event time so far; ``hold`` has the watermarks that the epoch does not pass, None for no such limit;
+    ``marks`` those that sources know of, by input and part of it. ``parked`` chains, by number, take no part;
+    ``isolates``: others go on where one of them fails. ``again``: the epoch has been recorded, with its ids and dead
+    letters. ``read_only`` chains are computed for those that read them, and have been stored before.
+
+    The first job (``jobs``) reads the ``shares`` of the input; the one with the number ``job`` reads the ``elements``,
+    which are panes, and the watermarks that come to the first of its stages of each chain are ``watermarks``.
     """
 
     prefix: str
@@ -50,13 +59,24 @@ class EpochPlan:
     clocks: Mapping[str, SourceClock]
     ids: tuple[Layer, ...]
     states: tuple[ChainState, ...]
+    watermark: Instant = MIN_INSTANT
     newest: Instant | None = None
     signals: tuple[Signal, ...] = ()
     is_last: bool = False
     hold: WatermarkHold | None = None
-    first_stage: int = 0
-    upstream: "tuple[TaskResult, ...]" = ()
-    elements: tuple[DataFile, ...] = ()
+    marks: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
+    parked: frozenset[int] = frozenset()
+    isolates: bool = False
+    again: Again | None = None
+    read_only: frozenset[int] = frozenset()
+    job: int = 0
+    watermarks: Mapping[int, Instant] = field(default_factory=dict)
+    elements: tuple[PaneFiles, ...] = ()
+
+    @property
+    def apart(self) -> Apart:
+        """Which chains do not take records, and whether one may fail alone."""
+        return Apart(self.parked, self.isolates)
 
     @property
     def is_batch(self) -> bool:
@@ -64,7 +84,7 @@ class EpochPlan:
         return self.is_last and self.epoch == 0
 
 
-def shares(pipeline: Pipeline, files: ByInput, number: int) -> tuple[Share, ...]:
+def shares(pipeline: Pipeline, landing: Landing, files: ByInput, number: int) -> tuple[Share, ...]:
     """``files`` in shares of nearly the same size in bytes, an empty one if there are none: up to ``number``, which can
     be read at once, or more where there is much to read. A file has pieces for as many as read it at once.
     """
@@ -72,7 +92,7 @@ def shares(pipeline: Pipeline, files: ByInput, number: int) -> tuple[Share, ...]
     total = sum(piece.file.size for piece in whole_files)
     least = LEAST_OF_A_FILE if total < number * MOST_OF_A_SHARE else 2 * MOST_OF_A_SHARE
     counts = [min(number, 1 + whole.file.size // least) for whole in whole_files]
-    pieces = [piece for whole, of in zip(whole_files, counts, strict=True) for piece in divided(pipeline, whole, of)]
+    pieces = [piece for whole, of in zip(whole_files, counts, strict=True) for piece in divided(landing, whole, of)]
     number = max(number, total // MOST_OF_A_SHARE)
     by_share: dict[int, list[Piece]] = {}
     before = 0
@@ -100,6 +120,21 @@ def _fits(left: Piece, right: Piece) -> bool:
     begin, _ = left.span.bounds(left.file.size)
     _, end = right.span.bounds(right.file.size)
     return end - begin <= MOST_OF_A_FILE
+
+
+def pane_shares(chain: int, files: Sequence[DataFile], number: int) -> list[PaneFiles]:
+    """``files`` with panes of a ``chain`` in shares of nearly the same size: up to ``number``, or more where there is
+    much to read.
+    """
+    total = sum(file.bytes for file in files)
+    number = max(number, total // MOST_OF_A_SHARE)
+    by_share: dict[int, list[DataFile]] = {}
+    before = 0
+    for file in files:
+        middle = 2 * before + file.bytes
+        by_share.setdefault(min(middle * number // max(2 * total, 1), number - 1), []).append(file)
+        before += file.bytes
+    return [PaneFiles(chain, tuple(share)) for _, share in sorted(by_share.items())]
 
 
 def undivided(plan: EpochPlan) -> EpochPlan:

@@ -23,7 +23,7 @@ from headrace.distribute.tasks.tables import expired_prefix, files_of, open_own,
 from headrace.distribute.tasks.task_environment import EpochTask
 from headrace.distribute.tasks.task_results import (
     Files,
-    IdsOutput,
+    LoopOutput,
     ShareOutput,
     StageOutput,
     Stored,
@@ -62,32 +62,49 @@ def output_of(stage: CompiledStage, watermark: Instant, holds: "list[Instant]") 
     return watermark
 
 
-def entering(
-    plan: EpochPlan, chain: Chain, state: ChainState, number: int, upstream: tuple[TaskResult, ...]
+def source_step(
+    plan: EpochPlan,
+    chain: Chain,
+    state: ChainState,
+    shares: tuple[TaskResult, ...],
+    loop: tuple[TaskResult, ...] = (),
 ) -> tuple[FiringClocks, StageClocks]:
-    """The step of stage ``number`` of a ``chain`` in this epoch, and its clocks after it, by the results of the
-    ``upstream`` level, as far as they are the chain's.
+    """The step of the first stage of a ``chain`` that takes records, and its clocks after it, by the results of all
+    ``shares`` of the input. Its watermark passes no window in which something is in flight in its ``loop``.
     """
-    stage, before = chain.stages[number], state.clocks[number]
-    if number and number == plan.first_stage:
-        upstream = plan.upstream
-    if number == 0:
-        shares = [result.output for result in _shares(upstream)]
-        observations = combined(share.observations for share in shares if isinstance(share, ShareOutput))
-        percentiles = tuple(stage.trigger.percentiles)
-        clocks = watermark_update(
-            plan.clocks, observations, plan.processing_time, percentiles, is_last=plan.is_last, hold=plan.hold
-        )
-        return before.advanced(stage, plan.processing_time, clocks.watermark, clocks.combined.percentiles)
+    stage = chain.stages[0]
+    outputs = [result.output for result in shares]
+    observations = combined(share.observations for share in outputs if isinstance(share, ShareOutput))
+    percentiles = tuple(stage.trigger.percentiles)
+    observations = observations.and_known(plan.marks)
+    clocks = watermark_update(
+        plan.clocks, observations, plan.processing_time, percentiles, is_last=plan.is_last, hold=plan.hold
+    )
+    holds = [result.output.hold for result in loop if isinstance(result.output, LoopOutput)]
+    if holds and plan.hold is not None:
+        holds.append(plan.hold.given_to(chain.names.output))
+    watermark = Instant(min([clocks.watermark, *holds]))
+    return state.clocks[0].advanced(stage, plan.processing_time, watermark, clocks.combined.percentiles)
+
+
+def step_to(
+    plan: EpochPlan, chain: Chain, state: ChainState, number: int, watermark: Instant
+) -> tuple[FiringClocks, StageClocks]:
+    """The step to ``watermark`` of a stage that takes panes, and its clocks after it."""
+    return state.clocks[number].advanced(chain.stages[number], plan.processing_time, watermark, {})
+
+
+def handed_down(plan: EpochPlan, chain: Chain, number: int, upstream: tuple[TaskResult, ...]) -> Instant:
+    """The watermark that comes to a stage from the one before it in its chain, whose parts gave ``upstream``."""
     parts = [result.output for result in upstream]
     outputs = [part.hold for part in parts if isinstance(part, StageOutput)]
     limit = [] if plan.hold is None else [plan.hold.output(number - 1, chain.names.output)]
-    return before.advanced(stage, plan.processing_time, Instant(min([*outputs, *limit])), {})
+    return Instant(min([*outputs, *limit]))
 
 
-def _shares(upstream: tuple[TaskResult, ...]) -> tuple[TaskResult, ...]:
-    """The results of the map side: the level above, or the one above that which tells duplicates."""
-    return upstream[0].history[0] if isinstance(upstream[0].output, IdsOutput) else upstream
+def map_side_of(upstream: tuple[TaskResult, ...]) -> tuple[TaskResult, ...]:
+    """The results of the map side, which is the first level: that above, or one that the level above has heard of."""
+    return upstream[0].history[0] if upstream[0].history else upstream
 
 
 @dataclass(frozen=True)
@@ -110,6 +127,11 @@ class _Part:
         return self.chain.stages[self.number]
 
     @property
+    def step(self) -> int:
+        """Its step in the job."""
+        return self.task.job.step_of(self.task.of_chain, self.number)
+
+    @property
     def before(self) -> StageClocks:
         """The clocks before the epoch."""
         return self.task.state.clocks[self.number]
@@ -124,7 +146,7 @@ class _Part:
 
     def run(self, upstream: UpstreamResults, rows: list[pa.RecordBatch]) -> tuple[StageOutput, Bundles]:
         plan, stage = self.plan, self.stage
-        clocks, after = entering(plan, self.chain, self.task.state, self.number, self._upstream(upstream))
+        clocks, after = self._clocks(upstream)
         deltas = deltas_of(stage, rows, self.before.watermark, self.task.output_watermark(self.number))
         stored_layers = self.task.state.tables[self.table]
         layers = Layers(stage, open_own(self.task, stored_layers, stage.state_schema, self.task.parts))
@@ -150,13 +172,19 @@ class _Part:
             rejected=rejected,
             elements=self.task.put(f"elements-{self.number}", _concatenated(output.leaving)),
         )
-        return result, addressed(plan, self.task.work.chains, self.number + 1, self.task.of_chain, shuffled.parts)
+        return result, addressed(plan, self.task.job, self.step + 1, self.task.of_chain, shuffled.parts)
 
-    def _upstream(self, upstream: UpstreamResults) -> tuple[TaskResult, ...]:
-        """The results of the level upstream, as far as they are the chain's: of the map side all."""
-        if self.number == self.plan.first_stage:
-            return upstream.results
-        return of_chain(self.plan, self.task.work.chains, self.number - 1, self.task.of_chain, upstream.results)
+    def _clocks(self, upstream: UpstreamResults) -> tuple[FiringClocks, StageClocks]:
+        """The step of the stage, and its clocks after it, by what the level ``upstream`` gave."""
+        plan, chain, state = self.plan, self.chain, self.task.state
+        own: tuple[TaskResult, ...] = ()
+        if self.step:
+            own = of_chain(plan, self.task.job, self.step - 1, self.task.of_chain, upstream.results)
+        if self.step and self.number:
+            return step_to(plan, chain, state, self.number, handed_down(plan, chain, self.number, own))
+        if plan.job:
+            return step_to(plan, chain, state, self.number, plan.watermarks[self.task.of_chain])
+        return source_step(plan, chain, state, map_side_of(upstream.results), own)
 
     def _results(
         self, layers: Layers, deltas: Sequence[pa.RecordBatch], clocks: FiringClocks, output: "_SliceOutputs"
@@ -170,6 +198,8 @@ class _Part:
             output.changed += result.changes.num_rows
             if self.is_last:
                 output.panes.add(result.panes())
+                if self.task.of_chain in self.task.work.handed_on_in_order:
+                    output.leaving.append(leaving(result))
             elif self.chain.goes_through_spark(self.number + 1):
                 output.leaving.append(leaving(result))
             elif len(result.emission.row):
@@ -220,7 +250,8 @@ class _Part:
             share=self.task.number,
             number=self.task.parts,
         )
-        dead = dead_panes(stage, number, panes.elements, judged, plan.epoch, output=self.chain.names.output)
+        above, output = f"aggregation {number}", self.chain.names.output
+        dead = dead_panes(stage, above, panes.elements, judged, plan.epoch, output=output)
         return shuffled, self.task.put(f"{REJECTED}-{number}", dead)
 
 

@@ -3,10 +3,12 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 
 from headrace.distribute.chain import Chain, ChainState
+from headrace.distribute.jobs import Job, jobs_of, upstream_of
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
@@ -44,27 +46,37 @@ class TaskEnvironment:
         """The rows of state."""
         return default_cache() if self.cache is None else self.cache
 
+    @cached_property
+    def readers(self) -> tuple[int, ...]:
+        """The numbers of the chains that take records; others take panes of these."""
+        return tuple(number for number, chain in enumerate(self.chains) if not chain.upstream)
+
     @property
     def firsts(self) -> tuple[CompiledStage, ...]:
-        """The first stage of each chain, which takes the records."""
-        return tuple(chain.stages[0] for chain in self.chains)
+        """The stage of each chain that takes records for which they are judged."""
+        return tuple(self.chains[number].of_records for number in self.readers)
 
     @property
     def percentiles(self) -> frozenset[float]:
         """The percentile watermarks of inputs that triggers of some chain look at."""
-        return frozenset(q for stage in self.firsts for q in stage.trigger.percentiles)
+        firsts = (self.chains[number].stages[0] for number in self.readers)
+        return frozenset(q for stage in firsts for q in stage.trigger.percentiles)
 
     @property
     def reads_in_turns(self) -> bool:
         """Whether records may come in another order than that of the tasks that read."""
         return any(input_.source.transform is not None for input_ in self.pipeline.inputs)
 
-    @property
-    def jobs(self) -> list[range]:
-        """The stages of each job of an epoch; of several chains all are in one."""
-        if len(self.chains) > 1:
-            return [range(max(len(chain.stages) for chain in self.chains))]
-        return self.chains[0].jobs()
+    @cached_property
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs of an epoch."""
+        return jobs_of(self.chains)
+
+    @cached_property
+    def handed_on_in_order(self) -> frozenset[int]:
+        """The numbers of the chains whose panes another one reads for whom the order counts in which they come."""
+        ordered = [chain for chain in self.chains if chain.stages[0].is_ordered]
+        return frozenset(above for chain in ordered for above in upstream_of(self.chains, chain))
 
     @property
     def tells_ids(self) -> bool:
@@ -74,15 +86,20 @@ class TaskEnvironment:
     @property
     def levels(self) -> int:
         """How many levels of tasks acknowledge an epoch: those of each chain apart, what is before them once."""
-        return len(self.jobs) + self.tells_ids + sum(len(chain.stages) for chain in self.chains)
+        loops = sum(chain.loop is not None for chain in self.chains)
+        return len(self.jobs) + self.tells_ids + loops + sum(len(chain.stages) for chain in self.chains)
+
+    def number_of(self, output: str) -> int:
+        """The number of the chain of an ``output``."""
+        return [chain.names.output for chain in self.chains].index(output)
 
     def chain_of(self, table: str) -> Chain:
         """The chain whose state is in ``table``."""
-        return next(chain for chain in self.chains if table in chain.tables)
+        return next(chain for chain in self.chains if table in chain.all_tables)
 
     def requests(self) -> dict[str, int]:
         """All requests so far, of every store."""
-        stores = {id(store): store for store in (self.store, *(p.store for p in self.landing.places.values()))}
+        stores = {id(store): store for store in (self.store, *self.landing.stores)}
         counts = [store.requests.snapshot() for store in stores.values()]
         return {kind: sum(count.get(kind, 0) for count in counts) for kind in counts[0]}
 
@@ -122,16 +139,25 @@ class EpochTask:
         """How many parts the keys of its chain are in."""
         return self.plan.parts[self.of_chain]
 
-    def for_each_chain(self) -> "tuple[EpochTask, ...]":
-        """The task as it works for each chain."""
-        return tuple(replace(self, of_chain=number) for number in range(len(self.work.chains)))
+    @property
+    def job(self) -> Job:
+        """The job that it belongs to, without chains that are parked."""
+        return self.work.jobs[self.plan.job].without(self.plan.parked)
+
+    def for_each_reader(self) -> "tuple[EpochTask, ...]":
+        """The task as it works for each chain that takes records and is not parked."""
+        return tuple(self.for_chain(number) for number in self.work.readers if number not in self.plan.parked)
+
+    def for_chain(self, number: int) -> "EpochTask":
+        """The task as it works for the chain of that number."""
+        return replace(self, of_chain=number)
 
     def put(self, table: str, rows: pa.RecordBatch | None, *, keyed: bool = False) -> tuple[DataFile, ...]:
         """Store ``rows`` under names that no other run of the task uses; no file for no rows. Those that are ``keyed``
-        as the first stage is are put in the order of their keys, once they are many.
+        as records are, are put in the order of their keys, once they are many.
         """
-        first = self.chain.stages[0]
-        hashed = first.hashes_of if keyed and rows is not None and rows.num_rows > CHUNK_ROWS else None
+        first = self.chain.of_records
+        hashed = first.record_hashes_of if keyed and rows is not None and rows.num_rows > CHUNK_ROWS else None
         name = file_name(self.plan.prefix, table, self.number)
         return put_rows(self.work.store, name, [] if rows is None else [rows], hashed)
 

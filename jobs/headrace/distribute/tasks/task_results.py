@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from headrace.distribute.limits import columns_fit
+from headrace.distribute.limits import LargeEpochError, columns_fit
 from headrace.distribute.tasks.shuffle.canonical import canonical_digest
 from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage, say
 from headrace.distribute.watermark_inputs import InputObservations
@@ -15,6 +15,7 @@ from headrace.errors import HeadraceError, RetryError
 from headrace.kernel.delta import Accounting
 from headrace.kernel.step import Counts
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
+from headrace.sources.validation import ISOLATED
 from headrace_snapshots.format.files import DataFile
 
 Files = tuple[DataFile, ...]
@@ -39,38 +40,58 @@ class Stored:
 
 @dataclass(frozen=True)
 class BundleOutput:
-    """What became of records in the first stage of a chain; those that were late."""
+    """What became of records in the first stage of a chain; those that were late, and those that it cannot take."""
 
     accounting: Accounting = field(default_factory=Accounting)
     late: Files = ()
-
-
-@dataclass(frozen=True)
-class ShareOutput:
-    """What a share of the input gave: what its records say; what became of them in each of the ``chains`` (where
-    duplicates are told apart only of those that take no part), none if there were no records; rejected rows.
-    """
-
-    observations: InputObservations = field(default_factory=InputObservations)
-    chains: tuple[BundleOutput, ...] = ()
     rejected: Files = ()
 
 
 @dataclass(frozen=True)
-class IdsOutput:
-    """What became of the records of a part of the ids in each of the ``chains``, none if there were no records; the ids
-    to remember.
+class ShareOutput:
+    """What a share of the input gave: what its records say; what became of them in each of the ``chains``, by number
+    (where duplicates are told apart only of those that take no part), none if there were no records; rejected rows.
+    ``errors``: why there is nothing of other chains.
     """
 
-    chains: tuple[BundleOutput, ...] = ()
+    observations: InputObservations = field(default_factory=InputObservations)
+    chains: Mapping[int, BundleOutput] = field(default_factory=dict)
+    rejected: Files = ()
+    errors: Mapping[int, "Failure"] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class IdsOutput:
+    """What became of the records of a part of the ids in each of the ``chains``, by number, none if there were no
+    records; the ids to remember. ``errors``: why there is nothing of other chains.
+    """
+
+    chains: Mapping[int, BundleOutput] = field(default_factory=dict)
     ids: Stored = field(default_factory=Stored)
+    errors: Mapping[int, "Failure"] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LoopOutput:
+    """What an epoch did to a loop: new ``edges``, what is ``in_flight`` after it, and after how many ``rounds``.
+    ``hold``: the last moment of the earliest window in which something is. ``is_acknowledged``: all of it is part of
+    the snapshot. ``errors``: why there is nothing of its chain, by its number.
+    """
+
+    edges: Stored = field(default_factory=Stored)
+    in_flight: Files = ()
+    hold: Instant = NEVER
+    rounds: int = 0
+    is_acknowledged: bool = False
+    errors: Mapping[int, "Failure"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class StageOutput:
     """What an epoch did to a part of a stage. ``panes_accounting``: what became of its panes in the stage below;
     ``rejected`` are those that have no key there. ``elements``: its panes, where they go through a user's own code.
-    ``hold``: the earliest hold of its windows, or the watermark.
+    ``hold``: the earliest hold of its windows, or the watermark. ``errors``: why there is nothing of its chain, by its
+    number.
     """
 
     counts: Counts | None = None
@@ -83,14 +104,18 @@ class StageOutput:
     panes_accounting: Accounting = field(default_factory=Accounting)
     rejected: Files = ()
     elements: Files = ()
+    errors: Mapping[int, "Failure"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class PanesOutput:
-    """What became of panes that a user's own code made, in the stage below; ``rejected`` have no key there."""
+    """What became of panes in the first stage of the job for each chain, by its number; ``rejected`` have no key
+    there. ``errors``: why there is nothing of other chains.
+    """
 
-    accounting: Accounting = field(default_factory=Accounting)
-    rejected: Files = ()
+    accounting: Mapping[int, Accounting] = field(default_factory=dict)
+    rejected: Mapping[int, Files] = field(default_factory=dict)
+    errors: Mapping[int, "Failure"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,7 +132,8 @@ class Folded:
     files: Files = ()
 
 
-TaskOutput = ShareOutput | IdsOutput | StageOutput | PanesOutput | Merged | Folded
+_OfChains = ShareOutput | IdsOutput | LoopOutput | StageOutput | PanesOutput
+TaskOutput = _OfChains | Merged | Folded
 
 
 @dataclass(frozen=True)
@@ -125,8 +151,15 @@ class TaskResult:
     @property
     def content(self) -> bytes:
         """What two runs of a task must have in common."""
-        error = None if self.error is None else (self.error.kind, str(self.error.error()))
-        return canonical_digest((self.output, self.received_digest, error))
+        errors = {-1: self.error} if self.error is not None else self.errors
+        described = [(number, error.kind, str(error.error())) for number, error in sorted(errors.items())]
+        output = replace(self.output, errors={}) if isinstance(self.output, _OfChains) else self.output
+        return canonical_digest((output, self.received_digest, described))
+
+    @property
+    def errors(self) -> Mapping[int, "Failure"]:
+        """Why there is no output for some chains, by number."""
+        return self.output.errors if isinstance(self.output, _OfChains) else NO_ERRORS
 
 
 @dataclass(frozen=True)
@@ -167,6 +200,9 @@ class Failure:
         return error
 
 
+NO_ERRORS: Mapping[int, Failure] = {}
+
+
 def attempted(run: Callable[[], T]) -> tuple[T | None, Failure | None]:
     """What ``run`` gives, or its error if another run would end the same. Raises RetryError, when it may not."""
     try:
@@ -178,13 +214,29 @@ def attempted(run: Callable[[], T]) -> tuple[T | None, Failure | None]:
         return None, Failure.of(raised)
 
 
+def attempted_alone(run: Callable[[], T], *, isolates: bool) -> tuple[T | None, Failure | None]:
+    """What ``run`` gives, which is of one chain alone, or its error if the chain is ``isolated`` and the error is its
+    own: of a user's code, of a value or a column that outgrows its type. Raises all other errors.
+    """
+    if not isolates:
+        return run(), None
+    try:
+        with columns_fit():
+            return run(), None
+    except (*ISOLATED, LargeEpochError) as raised:
+        return None, Failure.of(raised)
+
+
 @dataclass(frozen=True)
 class UpstreamResults:
-    """The ``results`` of all tasks of the level above, the ``digest`` of their messages, and their first ``error``."""
+    """The ``results`` of all tasks of the level above, the ``digest`` of their messages, and their first ``error``.
+    ``errors``: the first of each chain that any level above has nothing of, by its number.
+    """
 
     results: tuple[TaskResult, ...]
     digest: bytes
     error: Failure | None
+    errors: Mapping[int, Failure] = field(default_factory=dict)
 
     @classmethod
     def of(cls, messages: Sequence[ReceivedMessage]) -> "UpstreamResults":
@@ -194,13 +246,23 @@ class UpstreamResults:
         error = next((result.error for result in results if result.error is not None), None)
         if error is None and len({result.received_digest for result in results}) > 1:
             error = Failure.of(DisagreementError("tasks of one level got different results: run the epoch again"))
-        return cls(results, digest, error)
+        levels = (*results[0].history, results)
+        return cls(results, digest, error, errors_of(levels))
 
     def history(self, task: int) -> "tuple[tuple[TaskResult, ...], ...]":
         """What ``task`` below passes on of them."""
         if task:
             return ()
         return (*self.results[0].history, tuple(replace(result, history=()) for result in self.results))
+
+
+def errors_of(levels: Sequence[Sequence[TaskResult]]) -> dict[int, Failure]:
+    """The first error of each chain that has one in the results of ``levels``, by its number."""
+    errors: dict[int, Failure] = {}
+    for result in (result for level in levels for result in level):
+        for number, error in result.errors.items():
+            errors.setdefault(number, error)
+    return errors
 
 
 def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

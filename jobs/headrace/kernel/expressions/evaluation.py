@@ -22,11 +22,14 @@ from headrace.kernel.expressions.local_time import PARTS, part, truncate
 from headrace.kernel.expressions.string_bytes import crc32
 from headrace.kernel.expressions.text_casts import BLANKS
 from headrace.kernel.firing.custom_triggers import TriggerBatches
+from headrace.kernel.grouping import truths
+from headrace.kernel.lists import holders
 from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.regex import compile_regex
 from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.value_types import ListType
 from headrace.program.lets import FROM, Call
 
 Rows = Mapping[str, Datum]
@@ -62,6 +65,8 @@ def evaluate(expr: Expr, rows: Rows) -> Datum:
 def column(expr: Expr, rows: Rows, schema: Schema, length: int) -> pa.Array:
     """``expr`` as a column of ``length`` rows, of the type that it has over ``schema``."""
     values = evaluate(expr, rows)
+    if isinstance(expr, Column) and isinstance(schema.get(expr.name), ListType):
+        return values
     kind = type_of(expr, schema)
     target = values.type if kind is None else ARROW_TYPES[kind]
     if values.type != target:
@@ -232,6 +237,18 @@ def _with_constants(function: Callable[..., Datum]) -> Callable[..., Datum]:
     return lambda value, *constants: function(value, *(constant.as_py() for constant in constants))
 
 
+def _length(value: Datum) -> Datum:
+    return (pc.list_value_length if pa.types.is_list(value.type) else pc.utf8_length)(value).cast(_INT)
+
+
+def _contains(value: Datum, wanted: Datum) -> Datum:
+    if not pa.types.is_list(value.type):
+        return pc.match_substring(value, wanted.as_py())
+    equal = truths(_numbers(_equal)(pc.list_flatten(value), wanted))
+    holds = np.bincount(holders(value)[equal], minlength=len(value)).astype(np.bool_)
+    return pa.array(holds, mask=value.is_null().to_numpy(zero_copy_only=False))
+
+
 def _substring(text: Datum, start: int, length: int | None = None) -> Datum:
     rest = pc.utf8_slice_codeunits(text, start)
     return rest if length is None else pc.utf8_slice_codeunits(rest, 0, length)
@@ -330,9 +347,9 @@ _FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "concat": _typed(_STRING, lambda *values: pc.binary_join_element_wise(*values, "")),
     "crc32": _typed(_STRING, each(crc32)),
     "strip": _typed(_STRING, lambda text: pc.utf8_trim(text, characters=BLANKS)),
-    "length": _typed(_STRING, lambda text: pc.utf8_length(text).cast(_INT)),
+    "length": _typed(_STRING, _length),
     "substring": _typed(_STRING, _with_constants(_substring)),
-    "contains": _typed(_STRING, _with_constants(pc.match_substring)),
+    "contains": _typed(_STRING, _contains),
     "starts_with": _typed(_STRING, _with_constants(pc.starts_with)),
     "ends_with": _typed(_STRING, _with_constants(pc.ends_with)),
     "matches": _typed(_STRING, _with_constants(_matches)),

@@ -20,7 +20,7 @@ from headrace.kernel.grouping import Ints
 from headrace.kernel.types import TIMESTAMP
 from headrace.kernel.windows.calendar import begun
 from headrace.model.calendar import periods
-from headrace.model.expressions.time_methods import TimeUnit
+from headrace.model.expressions.methods.time import TimeUnit
 
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

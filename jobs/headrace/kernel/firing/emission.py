@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.firing.execution import Fired
+from headrace.kernel.firing.having import lets_out
 from headrace.kernel.firing.pane_values import results
 from headrace.kernel.grouping import Groups, Ints, of_lists, to_lists
 from headrace.kernel.stage import CompiledStage
@@ -55,7 +56,7 @@ class _Emitting:
         for moment, pane in enumerate(self.fired.panes):
             emitted, exists = self.fired.flags(pane.emitted), self.fired.flags(pane.exists)
             made = self._made(moment, pane, np.flatnonzero(exists))
-            if self.stage.retracting:
+            if self.stage.remembers:
                 self.emitted += self._withdrawn(moment, np.flatnonzero(emitted))
                 self.live_at[emitted] = _NOTHING
                 self.live_at[exists] = moment
@@ -63,14 +64,27 @@ class _Emitting:
             self.panes.append(made)
         records = _joined(self.emitted, self.stage)
         order = np.lexsort((records.place, records.moment, records.row))
+        if self.stage.stage.aggregation.having is not None:
+            order = order[self._leaves(records)[order]]
         return Emission(
             row=records.row[order],
             moment=records.moment[order],
             sequence=_numbered(records.row[order]),
             is_retraction=records.is_retraction[order],
             panes=records.panes.take(pa.array(order)),
-            live=self._live() if self.stage.retracting else None,
+            live=self._live() if self.stage.remembers else None,
         )
+
+    def _leaves(self, records: "_Joined") -> NDArray[np.bool_]:
+        """Which records leave: those that ``having`` lets out. Where a pane does not withdraw the one that it replaces,
+        that one is withdrawn if the pane stays (semantics 9.10).
+        """
+        leaves = lets_out(self.stage, records.panes, self.rows, records.row)
+        if self.stage.retracting or not self.stage.remembers:
+            return leaves
+        place = records.row * len(self.fired.panes) + records.moment
+        stays = place[~records.is_retraction & ~leaves]
+        return leaves & (~records.is_retraction | np.isin(place, stays))
 
     def _made(self, moment: int, pane: PaneColumns, rows: Ints) -> "_Records":
         """The panes of a moment."""

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.kernel.expressions.evaluation import evaluate
 from headrace.kernel.stage import CompiledStage
-from headrace.model.expressions.expr import Expr, columns_of
+from headrace.model.expressions.expr import Expr
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks, FiringPlan, PaneColumns
 
@@ -24,37 +23,14 @@ class FiringProgram:
     stage: CompiledStage
     outcome: FiringPlan
 
-    @cached_property
-    def outputs(self) -> tuple[Expr, ...]:
-        """All results of the program."""
-        outcome = self.outcome
-        panes = [expr for pane in outcome.panes for expr in vars(pane).values()]
-        rest = (outcome.cleared, outcome.touched, outcome.changed, outcome.dropped_closed, outcome.dropped_retractions)
-        return (*panes, *outcome.state.values(), *rest)
-
-    @cached_property
-    def _needed(self) -> list[tuple[str, Expr, list[str]]]:
-        """The steps of the program that some result reads, in order, and what of them nothing reads any more behind
-        each.
-        """
-        lets = self.outcome.program.lets
-        wanted = {name for expr in self.outputs for name in columns_of(expr)}
-        needed = []
-        for name, expr in reversed(lets.items()):
-            if name in wanted:
-                last_read = columns_of(expr) - wanted
-                wanted |= last_read
-                needed.append((name, expr, sorted(last_read & lets.keys())))
-        return needed[::-1]
-
     def run(self, rows: Mapping[str, pa.Array], clocks: FiringClocks, heard: Mapping[str, Datum]) -> "Fired":
         """The program over ``rows``; ``heard`` says of each signal of the trigger which windows it is for."""
         known: dict[str, Datum] = {**rows, **_clock_values(clocks)}
         known |= {f"{c.HEARD}{i}": heard[name] for i, name in enumerate(sorted(self.stage.trigger.signals))}
-        for name, expr, read in self._needed:
+        for name, expr, done in self.outcome.needed:
             known[name] = evaluate(expr, known)
-            for done in read:
-                del known[done]
+            for read in done:
+                del known[read]
         return Fired(self.stage, self.outcome, known, len(rows[c.WINDOW_START]))
 
 

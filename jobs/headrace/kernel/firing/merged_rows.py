@@ -82,7 +82,7 @@ class _Combining:
         rows |= self._counters() | self._trigger_state() | self._carried() | self._contents()
         if stage.merging:
             rows[c.MERGED] = pa.array(self.has & ~((self.open.sizes == 1) & itself))
-        if stage.retracting:
+        if stage.remembers:
             rows[c.LIVE] = self._live()
         return Combined(rows, self._gone())
 

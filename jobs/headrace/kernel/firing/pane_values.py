@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.aggregates import unpacked
+from headrace.kernel.firing.having import columns_of_results
 from headrace.kernel.firing.overflows import result_of
 from headrace.kernel.grouping import Ints, of_lists, truths, valid
 from headrace.kernel.stage import CompiledStage
@@ -28,9 +29,10 @@ def results(
     if stage.how.keep_last is not None:
         contents = unpacked(contents[c.KEPT], stage.aggregated, stage.input_column)
     named = {column: rows[column] for column in stage.identity if column in rows}
-    return {
+    values = {
         name: result_of(name, accumulator, contents, named, which) for name, accumulator in stage.accumulators.items()
     }
+    return values | columns_of_results(stage, values, rows, which) if stage.stage.aggregation.results else values
 
 
 def beside_live(stage: CompiledStage, rows: Mapping[str, pa.Array]) -> dict[str, pa.Array]:

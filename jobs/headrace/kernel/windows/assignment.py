@@ -17,7 +17,8 @@ from headrace.kernel.windows.custom import assigned_windows, merged_custom
 from headrace.kernel.windows.custom import output_times as custom_output_times
 from headrace.model.calendar import CalendarWindows
 from headrace.model.expressions.data_types import Schema
-from headrace.model.expressions.expr import Literal, coalesce
+from headrace.model.expressions.expr import Literal
+from headrace.model.expressions.functions import coalesce
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
 from headrace.model.windows import (
     CustomWindows,

@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments
-from headrace.model.expressions.expr import Binary, Column, Expr, Function, columns_of, render
+from headrace.model.expressions.expr import Binary, Column, Expr, Function, render
+from headrace.model.expressions.traversal import columns_of
 from headrace.model.suggestions import as_expression
 
 Read = Expr | str

@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
+from typing import TYPE_CHECKING, Union
+
+if TYPE_CHECKING:
+    from headrace.model.expressions.value_types import ListType
 
 
 class DataType(StrEnum):
@@ -26,8 +30,8 @@ class DataType(StrEnum):
 
 NUMERIC = (DataType.INT, DataType.FLOAT, DataType.DECIMAL)
 
-Schema = Mapping[str, DataType]
-"""Types of columns by name."""
+Schema = Mapping[str, Union[DataType, "ListType"]]
+"""Types of columns by name. Columns of a source may be lists, which few expressions read (``typing.type_of``)."""
 
 Scalar = str | int | float | bool | date | bytes | Decimal | None
 """A constant; a timestamp is an int, its Instant."""

@@ -5,26 +5,24 @@ a NULL operand gives NULL, ``and``/``or`` use three-valued logic, a filter keeps
 Write expressions with ``col("delay") > 15`` and friends; ``==`` builds an expression, so compare nodes with ``same``.
 """
 
-from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, shown
-from headrace.model.expressions.aggregate_methods import Aggregations
+from headrace.model.combiners import NAME_IT, Aggregate
 from headrace.model.expressions.data_types import DataType, Scalar, is_text
-from headrace.model.expressions.decimals import DIGITS, billionths, of_billionths, spelled
+from headrace.model.expressions.decimals import DIGITS, billionths, of_billionths
+from headrace.model.expressions.methods.aggregates import Aggregations
+from headrace.model.expressions.methods.numbers import NumberMethods
+from headrace.model.expressions.methods.text import TextMethods
+from headrace.model.expressions.methods.time import TimeMethods
 from headrace.model.expressions.schemas import data_type
-from headrace.model.expressions.text_methods import TextMethods
-from headrace.model.expressions.time_methods import TimeMethods
 from headrace.model.suggestions import Suggesting, called, did_you_mean, keywords, method_keywords
 from headrace.model.time import LONGEST, UNITS, instant
-
-MOST_DIGITS = 15
-"""Digits after the point that a number can be rounded to."""
 
 
 def _refused(what: str, write: str) -> Callable[..., NoReturn]:
@@ -37,7 +35,7 @@ def _refused(what: str, write: str) -> Callable[..., NoReturn]:
 
 
 @method_keywords
-class Expr(Aggregations, TextMethods, TimeMethods, Suggesting):
+class Expr(Aggregations, NumberMethods, TextMethods, TimeMethods, Suggesting):
     """A node of the tree. Immutable; safe to share between pipelines.
 
     Operators take expressions and constants on either side: ``24 * col("x")``, ``col("at") + timedelta(hours=1)``.
@@ -183,32 +181,6 @@ class Expr(Aggregations, TextMethods, TimeMethods, Suggesting):
             )
         return (self >= low) & (self <= high)
 
-    def abs(self) -> "Expr":
-        """The absolute value of this number."""
-        return self._apply("abs")
-
-    def round(self, digits: int | None = None) -> "Expr":
-        """The nearest int, or the even one of two that are equally near, as Python's ``round``; NULL where 64 bits do
-        not hold it. With ``digits``, from 0 to 15, a number of this type with so many after the point, half to even.
-
-        A float is rounded as the number that it is, which is seldom the one that was written: 2.675 is a little less
-        than that, and ``.round(2)`` is 2.67. Decimals are exact.
-        """
-        if digits is None:
-            return self._apply("round")
-        given = Arguments("round")
-        if given.whole("digits", digits, least=0) > MOST_DIGITS:
-            raise given.wrong("digits", digits, f"write at most {MOST_DIGITS}: a float has no more")
-        return self._apply("round_to", digits)
-
-    def floor(self) -> "Expr":
-        """The largest int that is not above this number; NULL where 64 bits do not hold it."""
-        return self._apply("floor")
-
-    def ceil(self) -> "Expr":
-        """The smallest int that is not below this number; NULL where 64 bits do not hold it."""
-        return self._apply("ceil")
-
     def plus(self, **units: "Expr | int") -> "Expr":
         """This timestamp moved forward: ``col("hour").plus(minutes=col("minute"))``; also days, hours, seconds,
         milliseconds, microseconds. A date moves by days."""
@@ -340,7 +312,8 @@ def lit(value: object) -> Literal:
             if not is_text(value):
                 raise PipelineError(f"{value!r} has half of a surrogate pair, which is not a character")
             return Literal(str.__str__(value))
-    raise PipelineError(f"{shown(value)} cannot stand in an expression: write {_OPERANDS}")
+    write = NAME_IT if isinstance(value, Aggregate) else f"write {_OPERANDS}"
+    raise PipelineError(f"{shown(value)} cannot stand in an expression: {write}")
 
 
 _OPERANDS = (
@@ -364,23 +337,6 @@ def _binary(op: str, left: object, right: object) -> Binary:
     return Binary(op, lift(left), lift(right))
 
 
-def is_nan(expr: Expr) -> bool:
-    """Whether ``expr`` is the constant NaN."""
-    return isinstance(expr, Literal) and isinstance(expr.value, float) and expr.value != expr.value
-
-
-def is_decided(expr: Expr) -> bool | None:
-    """Whether ``expr`` is a comparison with the constant NaN that is TRUE (FALSE) of every value that is not NULL: NaN
-    is above every number. None if values decide.
-    """
-    match expr:
-        case Binary(">", _, constant) | Binary("<", constant, _) if is_nan(constant):
-            return False
-        case Binary("<=", _, constant) | Binary(">=", constant, _) if is_nan(constant):
-            return True
-    return None
-
-
 def is_empty_range(low: Expr, high: Expr) -> bool:
     """Whether these are constants of one type, of which ``low`` is above ``high``."""
     if not isinstance(low, Literal) or not isinstance(high, Literal) or None in (low.value, high.value):
@@ -396,117 +352,6 @@ def _moved(time: Expr, by: timedelta, sign: int) -> Expr:
     if not by % timedelta(days=1):
         return Function("plus_days", (time, Literal(by.days * sign)))
     return Function("plus_us", (time, Literal(microseconds)))
-
-
-@keywords
-def coalesce(*args: Operand) -> Expr:
-    """The first argument that is not NULL.
-
-    >>> hr.coalesce(hr.col("nickname"), hr.col("name"), "nobody").distinct().describe()
-    "distinct of coalesce(nickname, name, 'nobody')"
-    """
-    return _of_several("coalesce", args)
-
-
-@keywords
-def if_else(condition: Operand, then: Operand, otherwise: Operand) -> Expr:
-    """``then`` where ``condition`` is TRUE, ``otherwise`` where it is FALSE or NULL.
-
-    >>> hr.if_else(hr.col("delay") > 60, 1, 0).sum().describe()
-    'sum of if_else((delay > 60), 1, 0)'
-    """
-    return Function("if", (lift(condition), lift(then), lift(otherwise)))
-
-
-@keywords
-def least(*args: Operand) -> Expr:
-    """The smallest argument that is not NULL; NULL only if all are.
-
-    >>> hr.least(hr.col("sent"), hr.col("received")).min().describe()
-    'min of least(sent, received)'
-    """
-    return _of_several("least", args)
-
-
-@keywords
-def greatest(*args: Operand) -> Expr:
-    """The largest argument that is not NULL; NULL only if all are.
-
-    >>> hr.greatest(hr.col("sent"), hr.col("received")).max().describe()
-    'max of greatest(sent, received)'
-    """
-    return _of_several("greatest", args)
-
-
-@keywords
-def concat(*args: Operand) -> Expr:
-    """The strings one after another; NULL if one is NULL.
-
-    >>> hr.concat(hr.col("origin"), "-", hr.col("dest")).distinct().describe()
-    "distinct of concat(origin, '-', dest)"
-    """
-    return _of_several("concat", args)
-
-
-def _of_several(name: str, args: tuple[object, ...]) -> Expr:
-    if not args:
-        raise PipelineError(f'{name}(): write at least one argument, {name}(col("a"), col("b"))')
-    return Function(name, tuple(lift(a) for a in args))
-
-
-def children(expr: Expr) -> Iterator[Expr]:
-    """The direct operands of ``expr``."""
-    match expr:
-        case Binary(_, left, right):
-            yield left
-            yield right
-        case Function(_, args):
-            yield from args
-
-
-def walk(expr: Expr) -> Iterator[Expr]:
-    """``expr`` and all below it."""
-    left = [expr]
-    while left:
-        yield (node := left.pop())
-        left += children(node)
-
-
-def columns_of(expr: Expr) -> frozenset[str]:
-    """Names of all columns that ``expr`` reads."""
-    own = frozenset({expr.name}) if isinstance(expr, Column) else frozenset()
-    return own.union(*(columns_of(child) for child in children(expr)))
-
-
-def same(left: Expr, right: Expr) -> bool:
-    """Structural equality (``==`` builds an expression instead)."""
-    return to_json(left) == to_json(right)
-
-
-def to_json(expr: Expr) -> list[Any]:
-    """A JSON value that identifies ``expr``. Fingerprints are made of it: its words never change."""
-    match expr:
-        case Column(name):
-            return ["column", name]
-        case Literal(value, kind):
-            return ["literal", constant_to_json(value), None if kind is None else kind.value]
-        case Binary(op, left, right):
-            return ["binary", op, to_json(left), to_json(right)]
-        case Function(name, args):
-            return ["function", name, *map(to_json, args)]
-    raise TypeError(type(expr).__name__)
-
-
-def constant_to_json(value: Any) -> Any:
-    """A constant as JSON has it: days, bytes and decimals are texts."""
-    match value:
-        case date():
-            return value.isoformat()
-        case bytes():
-            return b64encode(value).decode()
-        case Decimal():
-            return spelled(value)
-    return value
 
 
 _OF_SEVERAL = {**{name: name for name in ("coalesce", "least", "greatest", "concat")}, "if": "if_else"}

@@ -26,13 +26,22 @@ def schema_of(given: Arguments, name: str, value: object) -> dict[str, DataType]
     """The columns of ``value``, in order. Raises PipelineError."""
     if not isinstance(value, Mapping) or not value:
         raise given.wrong(name, value, 'name the columns and their types, such as {"origin": str, "delay": int}')
-    for column in value:
-        given.text(f"a column of {name}", column, "origin")
-        if not is_text(column):
-            raise given.wrong(f"{name}[{column!r}]", value[column], "half of a surrogate pair is not a character")
-        if column.startswith("_"):
-            raise given.wrong(f"{name}[{column!r}]", value[column], "names that start with _ belong to Headrace")
+    for column, kind in value.items():
+        column_name(given, name, column, kind)
     return {column: data_type(given, f"{name}[{column!r}]", kind) for column, kind in value.items()}
+
+
+def column_name(given: Arguments, name: str, column: object, kind: object, instead: str = "") -> str:
+    """``column``, the name of a column of ``name`` that holds ``kind``. Raises PipelineError, which says what to write
+    ``instead`` of a name that belongs to Headrace.
+    """
+    text = given.text(f"a column of {name}", column, "origin")
+    if not is_text(text):
+        raise given.wrong(f"{name}[{text!r}]", kind, "half of a surrogate pair is not a character")
+    if text.startswith("_"):
+        why = "names that start with _ belong to Headrace"
+        raise given.wrong(f"{name}[{text!r}]", kind, f"{why}; {instead}" if instead else why)
+    return text
 
 
 def data_type(given: Arguments, name: str, kind: object) -> DataType:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-from headrace.model.expressions.expr import Expr, children
+from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.traversal import children
 
 MOST_NODES = 10_000
 """Operators, functions, columns and constants in one expression; what stands in it twice counts twice."""

@@ -7,7 +7,7 @@ from headrace.model.combiners import TRAITS, Aggregate, Combiner, ResultType
 from headrace.model.custom_combiners import result_type
 from headrace.model.expressions.data_types import NUMERIC, DataType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
-from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.model.expressions.value_types import ListType, PairsType, ValueType, in_words
 from headrace.model.suggestions import did_you_mean
 
 _B, _I, _F, _S, _T = DataType.BOOL, DataType.INT, DataType.FLOAT, DataType.STRING, DataType.TIMESTAMP
@@ -38,14 +38,37 @@ def type_of(expr: Expr, schema: Schema) -> DataType | None:
                     f"there is no column {name!r}; {did_you_mean(name, schema)}the columns are "
                     f"{', '.join(sorted(schema))}"
                 )
-            return schema[name]
+            return _value_type(expr, schema[name])
         case Literal(_, kind):
             return kind
         case Binary(op, left, right):
             return _binary_type(expr, op, type_of(left, schema), type_of(right, schema))
+        case Function(name, (Column(column), *others)) if isinstance(listed := schema.get(column), ListType):
+            return _type_over_list(expr, name, listed, [type_of(other, schema) for other in others])
         case Function(name, args):
             return _function_type(expr, name, [type_of(a, schema) for a in args])
     raise PipelineError(f"{expr!r} is not an expression")
+
+
+def _value_type(expr: Expr, kind: DataType | ListType) -> DataType:
+    if isinstance(kind, ListType):
+        raise _bad(expr, f"a {in_words(kind)} is no value; {_READS_LISTS}")
+    return kind
+
+
+_READS_LISTS = "length, contains and is_null read a list, and so does a transform, which may explode it"
+
+
+def _type_over_list(expr: Expr, name: str, kind: ListType, others: list[Kind]) -> DataType:
+    match name:
+        case "length":
+            return _I
+        case "is_null":
+            return _B
+        case "contains":
+            _unify(expr, [kind.item, *others])
+            return _B
+    raise _bad(expr, f"{name} does not take a {in_words(kind)}; {_READS_LISTS}")
 
 
 def _bad(expr: Expr, why: str) -> PipelineError:
@@ -125,7 +148,8 @@ def _function_type(expr: Expr, name: str, args: list[Kind]) -> Kind:
     if name not in _SIGNATURES:
         raise _bad(expr, f"unknown function {name!r}")
     accepted, result = _SIGNATURES[name]
-    for arg in args if name == "concat" else args[:1]:  # what else there is are constants, checked when it is written
+    # What else there is are constants, checked when it is written; but contains also takes items of lists.
+    for arg in args if name in ("concat", "contains") else args[:1]:
         if arg is not None and arg not in accepted:
             raise _bad(expr, f"{name} takes {' or '.join(accepted)}, found {arg}")
     if name in ("plus_us", "plus_days") and args[1] not in (_I, None):

@@ -36,6 +36,17 @@ class PairsType:
 
 ValueType = DataType | ListType | PairsType
 
+
+def in_words(kind: ValueType) -> str:
+    """The type as text: "int", "list of int"."""
+    match kind:
+        case ListType(item):
+            return f"list of {item.value}"
+        case PairsType(left, right):
+            return f"list of pairs of {left.value} and {right.value}"
+    return kind.value
+
+
 StoredType = type | DataType | ListType | GenericAlias
 """The type of what an object of the user's keeps: one of a column, or a list of these (``list[int]``)."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.model.arguments import Arguments
-from headrace.model.expressions.expr import constant_to_json
+from headrace.model.expressions.identity import constant_to_json
 from headrace.model.suggestions import keywords
 from headrace.model.windows import Window
 

@@ -50,6 +50,7 @@ def _expressions(
         yield "the id of Deduplicate", deduplicate.id
     for aggregation in aggregations:
         yield from aggregation.expressions()
+        yield from aggregation.result_expressions()
         where = aggregation.where.inner if isinstance(aggregation.where, ShiftedOutputTime) else aggregation.where
         if isinstance(where, FixedWindows) and where.phase is not None:
             yield "the phase", where.phase

@@ -1,14 +1,16 @@
 """What can be wrong with a pipeline when it is built, each with what to change (semantics 4.8)."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, How
+from headrace.model.combiners import Aggregate
 from headrace.model.expressions.data_types import DataType, Schema, is_text
 from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.traversal import columns_of
 from headrace.model.expressions.typing import output_type, type_of
 from headrace.model.panes import LATE_COLUMNS, PANE_COLUMNS
 from headrace.model.triggers import Trigger
@@ -18,8 +20,10 @@ from headrace.model.watermarks import Punctuated, SplitStrategy, WatermarkStrate
 from headrace.model.windows import CustomWindows, FixedWindows, GlobalWindows, ShiftedOutputTime, WindowFn
 from headrace.pipeline.checks.size_limits import check_bounds
 from headrace.pipeline.checks.trigger_checks import check_finishing, check_own, check_reads, nodes
+from headrace.pipeline.deployment.timetables import FileSchedule
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.loops.step import LoopError
+from headrace.pipeline.sources import OWN, FileSource
 
 if TYPE_CHECKING:
     from headrace.pipeline.aggregation import Stage
@@ -30,13 +34,16 @@ def check(pipeline: "Pipeline") -> None:
     """Raise PipelineError for the first mistake found in ``pipeline``."""
     try:
         aggregations = [pipeline.first, *pipeline.then]
-        check_bounds(pipeline.inputs, pipeline.deduplicate, aggregations)
+        check_bounds(pipeline.inputs, pipeline.deduplicate, [*pipeline.of_edges, *aggregations])
         _check_inputs(pipeline)
         for aggregation in aggregations:
             _check_vocabulary(aggregation.when or pipeline.when, aggregation.where)
+        _check_edges(pipeline)
         stages = pipeline.stages
+        _check_changelogs(pipeline)
     except PipelineError as error:
-        raise PipelineError(f"pipeline {pipeline.name}: {error}") from None
+        kind = LoopError if isinstance(error, LoopError) else PipelineError
+        raise kind(f"pipeline {pipeline.name}: {error}") from None
     for number, stage in enumerate(stages, start=1):
         try:
             _check_stage(stage, pipeline.allow_finishing)
@@ -59,6 +66,9 @@ def check(pipeline: "Pipeline") -> None:
             compared.check_column({**pipeline.key_types, **pipeline.value_types})
         except PipelineError as error:
             raise PipelineError(f"pipeline {pipeline.name}: {error}") from None
+    for above in pipeline.upstream:
+        place = f"pipeline {pipeline.name}: output {above.output}"
+        _check_edge(above.stage, stages[0], place, pipeline.allow_double_counting)
     for number, (upper, lower) in enumerate(pairwise(stages), start=1):
         _check_edge(upper, lower, f"pipeline {pipeline.name}: aggregation {number}", pipeline.allow_double_counting)
 
@@ -72,7 +82,13 @@ def _expect_type(what: str, expr: Expr, schema: Schema, wanted: DataType) -> Non
 def _check_inputs(pipeline: "Pipeline") -> None:
     _check_event_time(pipeline.event_time, pipeline.schema)
     for given in pipeline.inputs:
-        _check_place(pipeline, given.source.path)
+        if isinstance(given.source, FileSource):
+            _check_place(pipeline, given.source.path)
+        elif isinstance(pipeline.schedule, FileSchedule):
+            raise PipelineError(
+                f"schedule=on_files(...) watches files, and input {given.name} reads {given.source}: write a schedule "
+                'by times, such as "*/5 * * * *"'
+            )
     names = [given.name for given in pipeline.inputs]
     for other in pipeline.union:
         if not other.name or names.count(other.name) > 1:
@@ -118,9 +134,10 @@ def _check_event_time(event_time: EventTime, schema: Schema) -> None:
             _expect_type("what Punctuated asserts", strategy.asserted, schema, DataType.TIMESTAMP)
 
 
-def _check_vocabulary(when: Trigger, where: WindowFn) -> None:
-    """Whether these are triggers and windows that executors know."""
-    list(nodes(when))
+def _check_vocabulary(when: Trigger | None, where: WindowFn) -> None:
+    """Whether these are triggers and windows that executors know; None is the trigger of what is above."""
+    if when is not None:
+        list(nodes(when))
     inner = where.inner if isinstance(where, ShiftedOutputTime) else where
     known = (*words(WindowFn).values(), CustomWindows)
     if isinstance(inner, ShiftedOutputTime) or not isinstance(inner, known):
@@ -131,17 +148,74 @@ def _check_vocabulary(when: Trigger, where: WindowFn) -> None:
 
 def _check_stage(stage: "Stage", allow_finishing: bool) -> None:
     aggregation = stage.aggregation
-    if aggregation.filter is not None:
-        with _of_argument("filter"):
-            _expect_type("the filter", aggregation.filter, stage.schema, DataType.BOOL)
-    _check_columns(stage)
+    _check_filter(stage)
+    _check_columns(aggregation.key, aggregation.what, stage)
     _check_phase(aggregation.where, stage.key_types)
     check_reads(stage.when, stage.schema)
     check_own(stage.when, aggregation.where.merges)
     _check_when(stage.when, aggregation.where, aggregation.how, allow_finishing)
-    for name, aggregate in aggregation.what.items():
+    for name, aggregate in aggregation.aggregates.items():
         with _of_argument(f"what[{name!r}]"):
+            _check_inputs_of(aggregate, stage)
             output_type(aggregate, stage.schema)
+    _check_results(stage)
+
+
+def _check_filter(stage: "Stage") -> None:
+    if stage.aggregation.filter is not None:
+        with _of_argument("filter"):
+            _expect_type("the filter", stage.aggregation.filter, stage.schema, DataType.BOOL)
+
+
+def _check_edges(pipeline: "Pipeline") -> None:
+    """Records as the edges of a loop."""
+    if pipeline.loop is None:
+        return
+    from headrace.pipeline.checks.loop_checks import check_loop  # which pipelines without loops do not import
+
+    check_loop(pipeline)
+    if pipeline.edges is not None:
+        _check_filter(pipeline.edges)
+        _check_columns([*pipeline.key], [], pipeline.edges)
+
+
+def _check_changelogs(pipeline: "Pipeline") -> None:
+    """Records that can withdraw others."""
+    if pipeline.withdraws_records:
+        from headrace.pipeline.checks.changelog_checks import check_changelogs  # which other pipelines do not import
+
+        check_changelogs(pipeline)
+
+
+def _check_inputs_of(aggregate: Aggregate, stage: "Stage") -> None:
+    """Whether it reads elements, not results of its own aggregation."""
+    for name in sorted(frozenset[str]().union(*map(columns_of, aggregate.inputs)) - {*stage.schema}):
+        if name in stage.aggregation.what:
+            raise PipelineError(
+                f"{name!r} is a result of this aggregation, and an aggregate reads what comes into it: an aggregate of "
+                f'results is a further one, then=[Aggregation(what={{...: col("{name}").max()}}, ...)]; an expression '
+                "over results stands in what= by itself"
+            )
+
+
+def _check_results(stage: "Stage") -> None:
+    """Columns of results and ``having`` of an aggregation."""
+    aggregation = stage.aggregation
+    kinds = {name: output_type(made, stage.schema) for name, made in aggregation.aggregates.items()}
+    lists = {name for name, kind in kinds.items() if not isinstance(kind, DataType)}
+    for place, expr in aggregation.result_expressions():
+        if read := sorted(columns_of(expr) & lists):
+            raise PipelineError(f"{place}: {read[0]!r} is a list, which no expression reads; leave it out of it")
+    stage.value_types  # noqa: B018 - which says what is wrong with columns of results
+    if aggregation.having is None:
+        return
+    with _of_argument("having"):
+        _expect_type("the condition", aggregation.having, stage.pane_schema, DataType.BOOL)
+    if stage.withdraws and aggregation.how.accumulation is Accumulation.ACCUMULATING and aggregation.where.merges:
+        raise PipelineError(
+            "having: accumulating windows that merge leave the rows of what they merged standing, and nobody could "
+            "tell which of them to withdraw; use how=retracting()"
+        )
 
 
 @contextmanager
@@ -153,8 +227,8 @@ def _of_argument(name: str) -> Iterator[None]:
         raise PipelineError(f"{name}: {error}") from None
 
 
-def _check_columns(stage: "Stage") -> None:
-    key, what = stage.aggregation.key, stage.aggregation.what
+def _check_columns(key: Collection[str], what: Collection[str], stage: "Stage") -> None:
+    """The names of columns of a ``key`` and of ``what`` is computed, and the key's types."""
     spellings: dict[str, str] = {}
     for name in (*key, *what):
         if name.startswith("_"):
@@ -172,7 +246,8 @@ def _check_columns(stage: "Stage") -> None:
                 f"columns {spellings[name.lower()]!r} and {name!r} differ only in case, which readers do not tell "
                 "apart; rename one of them"
             )
-    for name, expr in key.items():
+    for name in key:
+        expr = stage.aggregation.key[name]
         with _of_argument(f"key[{name!r}]"):
             kind = type_of(expr, stage.schema)
             if kind is None:
@@ -205,30 +280,25 @@ def _check_when(when: Trigger, where: WindowFn, how: How, allow_finishing: bool)
 def _check_edge(upper: "Stage", lower: "Stage", place: str, allow_double_counting: bool) -> None:
     """What panes of ``upper`` mean to ``lower``."""
     accumulation = upper.aggregation.how.accumulation
-    if accumulation is Accumulation.RETRACTING and lower.aggregation.where.merges:
+    if upper.withdraws and lower.aggregation.where.merges:
         raise PipelineError(
             f"{place} withdraws panes from windows that merge: a withdrawn one may have bridged two sessions, and "
             f"sessions never split; use windows that do not merge downstream of it, or how=discarding() in it"
         )
     transform = lower.aggregation.transform
-    if accumulation is Accumulation.RETRACTING and transform is not None and not transform.deterministic:
+    if upper.withdraws and transform is not None and not transform.deterministic:
         raise PipelineError(
             f"{place} withdraws panes, and {transform.name} downstream of it is declared not deterministic: nobody "
             "could find again what it made of a pane, to withdraw it; use how=discarding(), or a deterministic "
             "function"
         )
-    if accumulation is Accumulation.RETRACTING and lower.aggregation.how.keep_last is not None:
+    if upper.withdraws and lower.aggregation.how.keep_last is not None:
         raise PipelineError(
             f"{place} withdraws panes, and the aggregation downstream of it keeps only its last elements and may have "
             "forgotten these panes; leave out keep_last there, or use how=discarding() in it"
         )
-    if accumulation is Accumulation.ACCUMULATING and not allow_double_counting and not _fires_once(upper):
+    if accumulation is Accumulation.ACCUMULATING and not allow_double_counting and not upper.fires_once:
         raise PipelineError(
             f"{place} accumulates, so the next aggregation would count a pane and its refinements; use "
             f"how=retracting() or how=discarding(), or accept it with allow_double_counting=True"
         )
-
-
-def _fires_once(stage: "Stage") -> bool:
-    """Whether a window has at most one pane: it waits for its end, and expires there."""
-    return stage.when.waits_for_the_end and stage.aggregation.how.allowed_lateness == 0

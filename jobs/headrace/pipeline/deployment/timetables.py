@@ -81,7 +81,8 @@ def cron(expression: str, *, zone: str) -> CronSchedule:
 @keywords
 def on_assets(uris: Sequence[str], *, or_at: Times | None = None) -> AssetSchedule:
     """A schedule by events of Airflow's assets, all of ``uris``; also at ``or_at``, if that is given. What readers of a
-    pipeline see is the asset ``headrace://NAME/published``. Raises PipelineError.
+    pipeline see is the asset ``headrace://NAME/published``, of one of its outputs ``headrace://NAME/OUTPUT/published``.
+    Raises PipelineError.
 
     >>> str(hr.on_assets(["headrace://orders/published"], or_at="@hourly"))
     'headrace://orders/published, or @hourly'

@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from headrace.model.custom_combiners import CustomCombiner, accumulator_types, result_type
-from headrace.model.expressions.expr import Expr, constant_to_json, to_json
+from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.identity import constant_to_json, to_json
 from headrace.model.triggers.custom import CustomTrigger, state_types
 from headrace.model.vocabulary import WORDS, Word
 

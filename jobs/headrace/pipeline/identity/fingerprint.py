@@ -8,7 +8,7 @@ from typing import Any
 from headrace.pipeline.aggregation import Aggregation
 from headrace.pipeline.identity.encoding import encoded
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import Input
+from headrace.pipeline.sources import FileSource, Input
 
 FORMAT = 1
 """Of what fingerprints are made; ``tests/pipeline/golden`` holds some of each format."""
@@ -18,13 +18,20 @@ FORMAT_OF_SEVERAL = 2
 
 
 def fingerprint(pipeline: Pipeline) -> str:
-    """Hex digest of all that decides what the state means."""
-    return _digest(meaning(pipeline))[:32]
+    """Hex digest of all that decides what the state means. What the outputs are called whose panes one reads does
+    not.
+    """
+    return fingerprint_of(meaning(pipeline))
+
+
+def fingerprint_of(meant: Mapping[str, Any]) -> str:
+    """The fingerprint of what ``meaning`` gives."""
+    return _digest(_without_names(meant))[:32]
 
 
 def meaning(pipeline: Pipeline) -> dict[str, Any]:
     """What a fingerprint is made of, as JSON: inputs, event time, splits, duplicates, and of each aggregation its key,
-    filter, where, when, how and what.
+    filter, where, when, how, what, columns of results and having, and the loop and its rounds.
 
     Batch sizes, expectations, limits, checks against history, schedules, backfills, retention, executors, options of
     Airflow and descriptions may change freely. What is not used does not count. Where outputs have names, stages are
@@ -32,9 +39,9 @@ def meaning(pipeline: Pipeline) -> dict[str, Any]:
     """
     read = {"inputs": [_input(given) for given in pipeline.inputs], **_used(deduplicate=pipeline.deduplicate)}
     if pipeline.has_names:
-        outputs = {output: {"stages": _stages(alone)} for output, alone in pipeline.by_output.items()}
+        outputs = {output: _computed(alone) for output, alone in pipeline.by_output.items()}
         return {"format": FORMAT_OF_SEVERAL, **read, "outputs": outputs}
-    return {"format": FORMAT, **read, "stages": _stages(pipeline)}
+    return {"format": FORMAT, **read, **_computed(pipeline)}
 
 
 def definition(pipeline: Pipeline) -> dict[str, Any]:
@@ -56,6 +63,9 @@ def parts(stored: Mapping[str, Any]) -> dict[str, str]:
         named |= {f"stages/{number}/{part}": value for part, value in stage.items()}
         named |= {f"stages/{number}/what/{name}": value for name, value in stage["what"]}
         named[f"stages/{number}/what"] = [name for name, _ in stage["what"]]
+        if "results" in stage:
+            named |= {f"stages/{number}/results/{name}": value for name, value in stage["results"]}
+            named[f"stages/{number}/results"] = [name for name, _ in stage["results"]]
     return {name: _digest(value)[:16] for name, value in named.items()}
 
 
@@ -71,23 +81,52 @@ def _input(given: Input) -> dict[str, Any]:
     source = given.source
     return _used(
         name=given.name,
-        path=source.path,
+        kind=None if isinstance(source, FileSource) else source.kind,
+        path=source.place,
         schema=dict(sorted(source.schema.items())),
         transform=source.transform,
+        changelog=source.changelog,
         event_time=given.event_time,
         columns=given.columns or None,
     )
 
 
+def _computed(pipeline: Pipeline) -> dict[str, Any]:
+    """Its stages, and what they read unless it is records: panes of outputs, with what gives them."""
+    of = [
+        {"output": above.output, **_used(columns=above.columns or None), **_computed(above.pipeline)}
+        for above in pipeline.upstream
+    ]
+    return {**({"of": of} if of else {}), "stages": _stages(pipeline)}
+
+
+def _without_names(meant: Any) -> Any:
+    match meant:
+        case {"of": of, **others}:
+            nameless = [{part: value for part, value in above.items() if part != "output"} for above in of]
+            return {"of": _without_names(nameless), **_without_names(others)}
+        case {"outputs": outputs, **others}:
+            return {**others, "outputs": {name: _without_names(output) for name, output in outputs.items()}}
+        case list():
+            return [_without_names(part) for part in meant]
+    return meant
+
+
 def _stages(pipeline: Pipeline) -> list[dict[str, Any]]:
-    return [_stage(stage.aggregation) for stage in pipeline.stages]
+    stages = [_stage(stage.aggregation) for stage in pipeline.stages]
+    if pipeline.loop is not None:
+        edges = _used(key=pipeline.key, filter=pipeline.filter, values=pipeline.loop)
+        stages[0] |= {"loop": edges, "rounds": pipeline.loop.rounds}
+    return stages
 
 
 def _stage(aggregation: Aggregation) -> dict[str, Any]:
     return _used(
         key=aggregation.key,
         filter=aggregation.filter,
-        what=aggregation.what,
+        what=aggregation.aggregates,
+        results=aggregation.results or None,
+        having=aggregation.having,
         where=aggregation.where,
         when=aggregation.when,
         how=aggregation.how,

@@ -12,10 +12,15 @@ from typing import Any
 from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.pipeline import Pipeline
 
+_VALUES = ("what", "results")
+_OF_ROWS = ("results", "having")
+"""Parts of a definition that read the columns of their own aggregation; the others read those of what comes to it."""
+
 
 @dataclass(frozen=True)
 class Formerly:
-    """The columns of an aggregation in a snapshot, in its order: old names by new ones.
+    """The columns of an aggregation in a snapshot, in its order, aggregates before columns of results: old names by new
+    ones.
     A column that is gone has the name that it would have now.
     """
 
@@ -42,7 +47,7 @@ def renamed(pipeline: Pipeline, before: Mapping[str, Any]) -> Renamed:
     """The definition ``before`` (``fingerprint.definition``) with the names that ``pipeline`` declares."""
     stored_stages: list[dict[str, Any]] = [*before["stages"]]
     stages: list[Formerly] = []
-    above: Mapping[str, str] = {}
+    above = _renamed_above(pipeline, before)
     for number, (stage, old) in enumerate(zip(pipeline.stages, before["stages"], strict=False)):
         formerly = _formerly(stage, old)
         stored_stages[number] = _stage_renamed(old, formerly, above)
@@ -53,22 +58,27 @@ def renamed(pipeline: Pipeline, before: Mapping[str, Any]) -> Renamed:
 
 def _formerly(stage: Stage, old: Mapping[str, Any]) -> Formerly:
     """Old and new names that are declared: the old column is gone, and the new one was not there."""
-    keys, values = ([name for name, _ in old[part]] for part in ("key", "what"))
+    keys = [name for name, _ in old["key"]]
+    values = [name for part in _VALUES for name, _ in old.get(part, ())]
     then = {*keys, *values}
     declared = {a: b for a, b in stage.aggregation.renamed.items() if a in then and b not in then}
     claims = Counter(declared.values())  # two columns cannot both be the same one: neither is
-    names = {a: b for a, b in declared.items() if claims[b] == 1 and _is_same_kind(stage, b, is_key=a in keys)}
+    parts = {name: part for part in ("key", *_VALUES) for name, _ in old.get(part, ())}
+    names = {a: b for a, b in declared.items() if claims[b] == 1 and _part(stage, b) == parts[a]}
     return Formerly(*({names.get(name, name): name for name in columns} for columns in (keys, values)))
 
 
-def _is_same_kind(stage: Stage, name: str, *, is_key: bool) -> bool:
-    return name in (stage.aggregation.key if is_key else stage.aggregation.what)
+def _part(stage: Stage, name: str) -> str:
+    made = stage.aggregation
+    return "key" if name in made.key else "what" if name in made.aggregates else "results"
 
 
 def _stage_renamed(old: Mapping[str, Any], formerly: Formerly, above: Mapping[str, str]) -> dict[str, Any]:
-    stage_then = {part: _reading(value, above) for part, value in old.items()}
-    for part, columns in (("key", formerly.keys), ("what", formerly.values)):
-        stage_then[part] = [[name, value] for name, (_, value) in zip(columns, stage_then[part], strict=True)]
+    own = formerly.renamed
+    stage_then = {part: _reading(value, own if part in _OF_ROWS else above) for part, value in old.items()}
+    for part in ("key", *_VALUES):
+        if part in old:
+            stage_then[part] = [[own.get(name, name), value] for name, value in stage_then[part]]
     return stage_then
 
 
@@ -82,3 +92,22 @@ def _reading(value: Any, names: Mapping[str, str]) -> Any:
         case dict():
             return {part: _reading(item, names) for part, item in value.items()}
     return value
+
+
+def upstream_before(before: Mapping[str, Any], output: str) -> Mapping[str, Any] | None:
+    """The definition of an ``output`` that one with the definition ``before`` read; None if it did not."""
+    for above in before.get("of", ()):
+        if above["output"] == output:
+            shared = {part: value for part, value in before.items() if part not in ("of", "stages")}
+            return {**shared, **{part: value for part, value in above.items() if part in ("of", "stages")}}
+    return None
+
+
+def _renamed_above(pipeline: Pipeline, before: Mapping[str, Any]) -> Mapping[str, str]:
+    """New names by old ones of the columns of the only output that ``pipeline`` reads, if it reads them as they are."""
+    if len(pipeline.upstream) != 1 or pipeline.upstream[0].columns:
+        return {}
+    (above,) = pipeline.upstream
+    then = upstream_before(before, above.output)
+    stages = [] if then is None else renamed(above.pipeline, then).stages
+    return stages[-1].renamed if len(stages) == len(above.pipeline.stages) else {}

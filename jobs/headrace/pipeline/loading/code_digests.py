@@ -9,15 +9,16 @@ count.
 import ast
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property, lru_cache
 from importlib.util import resolve_name
 from types import ModuleType
 from typing import Any
 
 from headrace.pipeline.loading.folders import OWN_PACKAGES, imported, package_of, plain_name
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import SparkFunction
+from headrace.pipeline.sources import Source, SparkFunction
 
 
 def code_of(pipeline: Pipeline) -> dict[str, str]:
@@ -49,7 +50,8 @@ def _own(value: Any) -> Iterator[tuple[ModuleType, str]]:
             return
     elif is_dataclass(value) and not isinstance(value, type):
         kind = type(value)
-        if kind.__module__.partition(".")[0] not in OWN_PACKAGES and kind.__module__ in sys.modules:
+        is_own = kind.__module__.partition(".")[0] not in OWN_PACKAGES and kind.__module__ in sys.modules
+        if is_own and not isinstance(value, Source):  # a source is installed wherever its connector is
             yield sys.modules[kind.__module__], kind.__qualname__.partition(".")[0]
         for field in fields(value):
             yield from _own(getattr(value, field.name))
@@ -69,7 +71,7 @@ class _Reached:
         self._home = package_of(module.__name__) or module.__name__.partition(".")[0]
         self._seen: set[tuple[str, str, tuple[str, ...]]] = set()
         self._found: dict[tuple[str, int], str] = {}
-        self._parsed: dict[str, list[ast.stmt]] = {}
+        self._read: dict[str, Sequence[_Statement]] = {}
 
     def text(self, name: str) -> str:
         """All of them, in an order that does not depend on where they stand among others."""
@@ -81,19 +83,18 @@ class _Reached:
             return
         self._seen.add((module, name, attributes))
         for number, statement in enumerate(self._statements(module)):
-            if isinstance(statement, ast.Import | ast.ImportFrom):
-                self._follow(module, statement, name, attributes)
-            elif name in _defined(statement):
+            if isinstance(statement.node, ast.Import | ast.ImportFrom):
+                self._follow(module, statement.node, name, attributes)
+            elif name in statement.defined:
                 self._take(module, number, statement)
 
-    def _take(self, module: str, number: int, statement: ast.stmt) -> None:
+    def _take(self, module: str, number: int, statement: "_Statement") -> None:
         if (module, number) in self._found:
             return
-        self._found[module, number] = f"{plain_name(module)}: {ast.unparse(statement)}"
-        inner = [node for node in ast.walk(statement) if isinstance(node, ast.Import | ast.ImportFrom)]
-        for name, attributes in _reads(statement):
+        self._found[module, number] = f"{plain_name(module)}: {statement.text}"
+        for name, attributes in statement.read:
             self._reach(module, name, attributes)
-            for inner_statement in inner:
+            for inner_statement in statement.imports:
                 self._follow(module, inner_statement, name, attributes)
 
     def _follow(
@@ -127,30 +128,60 @@ class _Reached:
         beside = f"{package_of(module)}.{name}"
         return beside if beside in sys.modules else name
 
-    def _statements(self, module: str) -> list[ast.stmt]:
-        if module not in self._parsed:
-            self._parsed[module] = _statements(module)
-        return self._parsed[module]
+    def _statements(self, module: str) -> "Sequence[_Statement]":
+        if module not in self._read:
+            self._read[module] = _statements(module)
+        return self._read[module]
 
     def _is_ours(self, module: str) -> bool:
         return module in sys.modules and module.partition(".")[0] == self._home
 
 
-def _statements(module: str) -> list[ast.stmt]:
+@dataclass(frozen=True)
+class _Statement:
+    """A statement of the top level of a module, and what is asked of it, once it was."""
+
+    node: ast.stmt
+
+    @cached_property
+    def text(self) -> str:
+        """The statement in one layout."""
+        return ast.unparse(self.node)
+
+    @cached_property
+    def defined(self) -> Set[str]:
+        """The names that it gives."""
+        return _defined(self.node)
+
+    @cached_property
+    def read(self) -> Sequence[tuple[str, tuple[str, ...]]]:
+        """The names that it reads, each with the attributes that it reads of it; each once."""
+        return [*dict.fromkeys(_reads(self.node))]
+
+    @cached_property
+    def imports(self) -> Sequence[ast.Import | ast.ImportFrom]:
+        """The imports within it."""
+        return [node for node in ast.walk(self.node) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def _statements(module: str) -> Sequence[_Statement]:
     """The top level of a module, without docstrings; nothing if its source is not to be had."""
     spec = sys.modules[module].__spec__
     loader = None if spec is None else spec.loader
     source = loader.get_source(module) if loader is not None and hasattr(loader, "get_source") else None
-    if source is None:
-        return []
+    return () if source is None else _statements_of(source)
+
+
+@lru_cache(maxsize=128)
+def _statements_of(source: str) -> Sequence[_Statement]:
+    """The statements of a ``source``. A run asks what code says for each output, at its beginning and at its end."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _has_docstring(
             node
         ):
             node.body = node.body[1:] or [ast.Pass()]
-    body: list[ast.stmt] = tree.body
-    return body
+    return tuple(map(_Statement, tree.body))
 
 
 def _has_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

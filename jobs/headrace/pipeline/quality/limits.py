@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from decimal import Decimal
@@ -126,6 +127,19 @@ class Limits:
         set_(self, "newest_file", _of_age(given, "newest_file", newest_file))
         if not [*self.given()]:
             raise given.wrong("rejected", None, 'it limits nothing; give a limit, such as rejected="1%"')
+
+    def over(self, others: "Limits | None") -> "Limits":
+        """These limits, and of ``others`` what these do not limit."""
+        limits = copy(self)
+        for name, limit in () if others is None else others.given():
+            if getattr(self, name) is None:
+                object.__setattr__(limits, name, limit)
+        return limits
+
+    @property
+    def are_ages(self) -> bool:
+        """Whether one of them is about an age, which is of a pipeline's input and not of one output."""
+        return self.watermark_age is not None or self.newest_file is not None
 
     def given(self) -> Iterator[tuple[str, Limit[Any]]]:
         """The limits that there are, by name."""

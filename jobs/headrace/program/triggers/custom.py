@@ -5,7 +5,8 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Column, Expr, Function, Literal, coalesce, lit
+from headrace.model.expressions.expr import Column, Expr, Function, Literal, lit
+from headrace.model.expressions.functions import coalesce
 from headrace.model.triggers.custom import CustomTrigger, state_types
 from headrace.program import columns as c
 from headrace.program.lets import FALSE, Call, Program, any_of, choose, is_literal

@@ -4,7 +4,8 @@ from decimal import Decimal
 
 from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.expressions.data_types import DataType, Scalar, Schema
-from headrace.model.expressions.expr import Column, Expr, Function, Literal, coalesce, greatest, least
+from headrace.model.expressions.expr import Column, Expr, Function, Literal
+from headrace.model.expressions.functions import coalesce, greatest, least
 from headrace.model.expressions.typing import input_type, readable_types
 from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
 from headrace.model.triggers.leaves import (

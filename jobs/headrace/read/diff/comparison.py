@@ -8,10 +8,12 @@ from pathlib import Path
 import duckdb
 
 from headrace.program import columns as c
+from headrace.read.diff.current_files import current_files, files_of, fold_of_current
 from headrace.read.diff.differences import (
     ColumnsDiff,
     OutputDiff,
     Pair,
+    ReadersDiff,
     SnapshotDiff,
     SnapshotName,
     StageDiff,
@@ -24,11 +26,11 @@ from headrace.read.diff.differences import (
 from headrace.read.diff.row_changes import ComparedTable, RecordFold, RowCounts, columns_of
 from headrace.read.snapshots.progress import StoredProgress, inputs_read
 from headrace.read.views.columns import View, ViewColumns
-from headrace.read.views.compaction import GONE, PLACE
-from headrace.read.views.database import database, sql_types, working_folder
-from headrace.read.views.sources import NamedFile, brought
+from headrace.read.views.database import database, working_folder
+from headrace.read.views.local_files import brought
+from headrace.read.views.parquet_sql import NamedFile
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.files import DataFile, InputFile
+from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.table_names import IDS, INPUTS, UNNAMED
 
@@ -64,6 +66,18 @@ def diff(catalog: Catalog, before: Manifest | None, after: Manifest | None, *, l
         )
 
 
+def diff_for_readers(catalog: Catalog, before: Manifest | None, after: Manifest | None, *, limit: int) -> ReadersDiff:
+    """What ``diff`` says of ``current``, clocks and input; reads no state, which takes as long again."""
+    ancestor = _ancestor(catalog, before, after)
+    read = Pair(*(None if side is None else inputs_read(side) for side in (before, after)))
+    with _Tables.opened(catalog, before, after, frozenset({UNNAMED.current})) as tables:
+        return ReadersDiff(
+            clocks=clocks_between(*(None if side is None else StoredProgress.of(side) for side in (before, after))),
+            inputs=inputs_between(read, *(_inputs_since(catalog, side, ancestor) for side in (before, after))),
+            output=tables.output(limit),
+        )
+
+
 def _ancestor(catalog: Catalog, before: Manifest | None, after: Manifest | None) -> Manifest | None:
     if before is None or after is None:
         return None
@@ -92,12 +106,15 @@ class _Tables:
 
     @classmethod
     @contextmanager
-    def opened(cls, catalog: Catalog, before: Manifest | None, after: Manifest | None) -> Iterator["_Tables"]:
-        """With all files verified."""
+    def opened(
+        cls, catalog: Catalog, before: Manifest | None, after: Manifest | None, only: frozenset[str] | None = None
+    ) -> Iterator["_Tables"]:
+        """With all files verified: those of all tables, or of some ``only``."""
         sides = [side for side in (before, after) if side is not None]
-        files = {file.path: file for side in sides for name in side.tables for file in _files(side, name)}
+        named = [(side, name) for side in sides for name in side.tables if only is None or name in only]
+        files = {file.path: file for side, name in named for file in files_of(side, name)}
         with working_folder() as folder:
-            local = dict(zip(files, brought(catalog, [*files.values()], folder), strict=True))
+            local = dict(zip(files, brought(catalog.store, [*files.values()], folder), strict=True))
             with database(folder, [*local.values()]) as connection:
                 yield cls(connection, before, after, local)
 
@@ -129,41 +146,20 @@ class _Tables:
             return OutputDiff(RowCounts())
         left, right = schemas[0], schemas[-1]
         shared = tuple(name for name, kind in left.values.items() if right.values.get(name) == kind)
-        fold = self._fold_of_current(left, shared)
+        fold = fold_of_current(left, (*shared, *_PANE))
         if left.keys != right.keys:
-            other = self._fold_of_current(right, ())
-            before, after = self._current(self.before, fold), self._current(self.after, other)
+            other = fold_of_current(right, _PANE)
+            before, after = current_files(self.before, self.local, fold), current_files(self.after, self.local, other)
             rows = RowCounts.apart(fold.number(self.connection, before), other.number(self.connection, after))
             return OutputDiff(rows, (), _columns_apart(left, right), is_comparable=False)
-        before, after = self._current(self.before, fold), self._current(self.after, fold)
+        before, after = current_files(self.before, self.local, fold), current_files(self.after, self.local, fold)
         compared = ComparedTable(before, after, fold, shared, _PANE)
         rows = compared.counts(self.connection)
         first = compared.first(self.connection, limit, left.order(View.CURRENT))
         return OutputDiff(rows, tuple(first), _columns_apart(left, right))
 
-    def _fold_of_current(self, columns: ViewColumns, shared: Sequence[str]) -> RecordFold:
-        """A fold to ``current`` over key, window, the ``shared`` values and the columns about panes."""
-        names = [*columns.identity, *shared, *dict.fromkeys((*_PANE, *PLACE, GONE))]
-        types = sql_types(columns.types(View.CURRENT))
-        return RecordFold(tuple(columns.identity), PLACE, GONE, {name: types[name] for name in names})
-
-    def _current(self, manifest: Manifest | None, fold: RecordFold) -> list[NamedFile]:
-        """The files of ``current``, each with the names that it has for the columns that count."""
-        if manifest is None:
-            return []
-        columns = ViewColumns.from_json(manifest.schema)
-        return [
-            NamedFile.of(self.local[file.path], columns.names(View.CURRENT, layer.last_epoch), [*fold.types])
-            for layer in manifest.tables.get(UNNAMED.current, ())
-            for file in layer.files
-        ]
-
     def _paths(self, manifest: Manifest | None, table: str) -> list[NamedFile]:
-        return [] if manifest is None else [NamedFile(self.local[file.path]) for file in _files(manifest, table)]
-
-
-def _files(manifest: Manifest, table: str) -> list[DataFile]:
-    return [file for layer in manifest.tables.get(table, ()) for file in layer.files]
+        return [] if manifest is None else [NamedFile(self.local[file.path]) for file in files_of(manifest, table)]
 
 
 def _fold_of_state(names: Sequence[str], gone: str) -> RecordFold:

@@ -192,6 +192,23 @@ class SnapshotDiff:
         return f"<diff of {self.pipeline} from {before} to {after}; rows of current: {rows}>"
 
 
+@dataclass(frozen=True)
+class ReadersDiff:
+    """What readers see change, and how far clocks and input have come for it."""
+
+    clocks: Mapping[str, Pair[str]]
+    inputs: Mapping[str, InputDiff]
+    output: OutputDiff
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value, as far as that of a SnapshotDiff is one."""
+        return {
+            "clocks": {name: pair.to_json() for name, pair in self.clocks.items()},
+            "inputs": {name: difference.to_json() for name, difference in self.inputs.items()},
+            "output": self.output.to_json(),
+        }
+
+
 def code_that_differs(before: Manifest | None, after: Manifest | None) -> tuple[str, ...]:
     """The names of users' own code that only one has, or has otherwise."""
     left, right = ({} if side is None else side.code for side in (before, after))
@@ -224,7 +241,8 @@ def watermarks_between(
     def said(progress: StoredProgress | None) -> list[tuple[str, str]]:
         if progress is None:
             return []
-        every = [render(mark) for mark in (progress.watermark, *progress.chain.output_watermarks)]
+        given, outputs = progress.watermark_of(progress.chain), progress.chain.output_watermarks
+        every = [render(mark) for mark in (given, *outputs)]
         return [*pairwise(every)]
 
     none = (None, None)

@@ -12,11 +12,13 @@ from typing import Any
 import duckdb
 
 from headrace.read.views.arrow_types import python_rows
-from headrace.read.views.compaction import newest_of, number_of, same_identity
+from headrace.read.views.compaction import number_of, row_of, same_identity
 from headrace.read.views.database import identifier, quoted
-from headrace.read.views.sources import NamedFile, parquet, rows_of
+from headrace.read.views.parquet_sql import NamedFile, parquet, rows_of
 
-_THERE, _KIND, _BEFORE, _AFTER = (f"_headrace_{name}" for name in ("there", "kind", "before", "after"))
+_THERE, _KIND, _BEFORE, _AFTER, _IN_BEFORE, _IN_AFTER, _GONE = (
+    f"_headrace_{name}" for name in ("there", "kind", "before", "after", "in_before", "in_after", "gone")
+)
 """Columns beside those of the table, whose names do not begin so."""
 
 
@@ -68,7 +70,8 @@ class RowChange:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value, but for times, bytes and decimals."""
-        return {"kind": self.kind.value, **asdict(self), "key": dict(self.key)}
+        before, after = (None if side is None else dict(side) for side in (self.before, self.after))
+        return {"kind": self.kind.value, "key": dict(self.key), "before": before, "after": after}
 
 
 @dataclass(frozen=True)
@@ -109,17 +112,49 @@ class ComparedTable:
 
     def counts(self, connection: duckdb.DuckDBPyConnection) -> RowCounts:
         """How many rows became what; ``first`` has some of them afterwards."""
-        before, after = (self.fold.number(connection, files) for files in (self.before, self.after))
+        before = self.fold.number(connection, self.before)
+        if not self.compare(connection):
+            return RowCounts(before, before)
+        kinds = dict(connection.sql(f"select {_KIND}, count(*) from differing group by all").fetchall())
+        after = before + kinds.get(ChangeKind.ADDED, 0) - kinds.get(ChangeKind.REMOVED, 0)
+        return RowCounts(before, after, **kinds)
+
+    def compare(self, connection: duckdb.DuckDBPyConnection) -> bool:
+        """Put what differs into a table of ``connection``; False if both sides are made of the same files."""
         connection.execute("drop table if exists differing")
         if not (apart := {*self.before} ^ {*self.after}):
-            return RowCounts(before, after)
+            return False
         connection.execute(
             f"create or replace temp table touched as select distinct {quoted(self.fold.identity)} "
             f"from {self.fold.rows(sorted(apart, key=str))}"
         )
+        connection.execute(f"create or replace temp table candidates as {self._candidates()}")
         connection.execute(f"create temp table differing as {self._differing()}")
-        kinds = connection.sql(f"select {_KIND}, count(*) from differing group by all").fetchall()
-        return RowCounts(before, after, **dict(kinds))
+        return True
+
+    def after_of(self, kinds: Sequence[ChangeKind], gone: str) -> str:
+        """A query of what rows that became one of ``kinds`` are afterwards, once they are compared: identity, values,
+        and as column ``gone`` whether they are there no more.
+        """
+        values = ", ".join(f"{_AFTER}.{name} as {name}" for name in map(identifier, self.values))
+        named = ", ".join(f"'{kind}'" for kind in kinds)
+        columns = ", ".join(filter(None, (quoted(self.fold.identity), values)))
+        is_gone = f"{_KIND} = '{ChangeKind.REMOVED}' as {identifier(gone)}"
+        return f"select {columns}, {is_gone} from differing where {_KIND} in ({named})"
+
+    def withdrawn(self) -> str:
+        """A query of rows that were removed, or have other values, as they were, once they are compared."""
+        return self._as_in(_BEFORE, (ChangeKind.REMOVED, ChangeKind.CHANGED))
+
+    def put_in_place(self) -> str:
+        """A query of rows that were added, or have other values, as they are, once they are compared."""
+        return self._as_in(_AFTER, (ChangeKind.ADDED, ChangeKind.CHANGED))
+
+    def _as_in(self, side: str, kinds: Sequence[ChangeKind]) -> str:
+        values = ", ".join(f"{side}.{name} as {name}" for name in map(identifier, self.values))
+        named = ", ".join(f"'{kind}'" for kind in kinds)
+        columns = ", ".join(filter(None, (quoted(self.fold.identity), values)))
+        return f"select {columns} from differing where {_KIND} in ({named})"
 
     def first(self, connection: duckdb.DuckDBPyConnection, limit: int, order: Sequence[str]) -> list[RowChange]:
         """The first ``limit`` of the rows that were added, removed or changed, once they are counted."""
@@ -140,30 +175,38 @@ class ComparedTable:
 
     def _differing(self) -> str:
         """A query of rows that are not the same: identity, kind, and the other columns of either side."""
-        keys = ", ".join(f"coalesce(a.{name}, b.{name}) as {name}" for name in map(identifier, self.fold.identity))
+        keys = ", ".join(f"n.{name} as {name}" for name in map(identifier, self.fold.identity))
         kinds = (
-            f"case when a.{_THERE} is null then '{ChangeKind.ADDED}' "
-            f"when b.{_THERE} is null then '{ChangeKind.REMOVED}' "
+            f"case when a.rowid is null and b.rowid is null then null when a.rowid is null then '{ChangeKind.ADDED}' "
+            f"when b.rowid is null then '{ChangeKind.REMOVED}' "
             f"when {_unlike(self.values)} then '{ChangeKind.CHANGED}' "
             f"when {_unlike(self.others)} then '{ChangeKind.REISSUED}' end"
         )
-        both = [*self.values, *self.others]
+        both, place = [*self.values, *self.others], row_of(self.fold.place)
+        newest = ", ".join(
+            f"arg_max(rowid, {place}) filter (where {side}) as {side}" for side in (_IN_BEFORE, _IN_AFTER)
+        )
         return (
             f"select {keys}, {kinds} as {_KIND}, {_packed('a', both)} as {_BEFORE}, {_packed('b', both)} as {_AFTER} "
-            f"from ({self._side(self.before)}) a full join ({self._side(self.after)}) b "
-            f"on {same_identity('a', 'b', self.fold.identity)} where {_KIND} is not null"
+            f"from candidates b right join (candidates a right join "
+            f"(select {quoted(self.fold.identity)}, {newest} from candidates group by {quoted(self.fold.identity)}) n "
+            f"on a.rowid = n.{_IN_BEFORE} and not a.{_GONE}) on b.rowid = n.{_IN_AFTER} and not b.{_GONE} "
+            f"where {_KIND} is not null"
         )
 
-    def _side(self, files: Sequence[NamedFile]) -> str:
-        """The rows of one side that may differ."""
-        columns = [*self.fold.identity, *self.values, *self.others]
-        if not files:
-            rows = f"(select * from {self.fold.rows([*self.before, *self.after])} limit 0)"
-        else:
-            same = same_identity("f", "t", self.fold.identity)
-            rows = f"(select f.* from {self.fold.rows(files)} f semi join touched t on {same})"
-        newest = newest_of(rows, columns, self.fold.identity, place=self.fold.place, gone=self.fold.gone)
-        return f"select *, true as {_THERE} from ({newest})"
+    def _candidates(self) -> str:
+        """A query of the records of what was touched, and which side has each: every file is read once."""
+        before, after = {*self.before}, {*self.after}
+        columns = quoted(dict.fromkeys([*self.fold.identity, *self.values, *self.others, *self.fold.place]))
+        parts = [(before & after, "true", "true"), (before - after, "true", "false"), (after - before, "false", "true")]
+        same = same_identity("f", "t", self.fold.identity)
+        selects = (
+            f"select {columns}, ({self.fold.gone}) as {_GONE}, {in_before} as {_IN_BEFORE}, {in_after} as {_IN_AFTER} "
+            f"from {self.fold.rows(sorted(files, key=str))} f semi join touched t on {same}"
+            for files, in_before, in_after in parts
+            if files
+        )
+        return " union all ".join(selects)
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, files: Sequence[NamedFile]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, NEVER, Insta
 from headrace.model.triggers.words import ASKED
 from headrace.model.windows import Window
 from headrace.read.explain.waiting import TriggerCondition
+from headrace.read.explain.withheld import Withheld
 
 
 class WindowStatus(StrEnum):
@@ -25,18 +26,23 @@ class WindowStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Holding:
-    """What an open window has: aggregates ``so_far``, how many elements no pane has shown, its trigger."""
+    """What an open window has: aggregates ``so_far``, how many elements no pane has shown, its trigger; why a row of
+    ``so_far`` would not leave. ``left``: how many elements are not withdrawn, None where none can be.
+    """
 
     so_far: Mapping[str, Any]
     new_elements: int
     trigger: TriggerCondition
+    withheld: Withheld | None = None
+    left: int | None = None
 
 
 @dataclass(frozen=True)
 class WindowExplained:
     """One window of the key. ``panes`` counts what it has emitted, ``last_panes`` are the newest of them that readers
     got (only of the last aggregation); ``late`` counts elements of it that were dropped since it had expired, None
-    where nobody keeps them. It expires once the watermark exceeds ``expiry``, NEVER if it does not.
+    where nobody keeps them. It expires once the watermark exceeds ``expiry``, NEVER if it does not. ``withheld``: why
+    its newest pane did not leave; ``having``: the condition that panes leave by.
     """
 
     window: Window
@@ -46,11 +52,15 @@ class WindowExplained:
     last_panes: Sequence[Mapping[str, Any]] = ()
     late: int | None = None
     holding: Holding | None = None
+    withheld: Withheld | None = None
+    having: str | None = None
 
     def lines(self) -> Iterator[str]:
         """In words."""
         fired = "" if self.status is WindowStatus.ABSENT else f": {self.status}, {self._fired()}"
         yield f"window {written(self.window)}{fired}"
+        if self.withheld is not None:
+            yield f"  readers do not see its newest pane: {self.withheld}"
         if self.holding is not None:
             yield from _indented(_held(self.holding))
         yield from _indented(self._ended())
@@ -64,7 +74,9 @@ class WindowExplained:
 
     def _fired(self) -> str:
         if not self.panes:
-            return "has not fired" if self.status is WindowStatus.OPEN else "without a pane"
+            if self.status is WindowStatus.OPEN:
+                return "has not fired"
+            return "without a pane" if self.having is None else f"without a pane of which having {self.having} was true"
         return f"has fired {self.panes:,} pane{'s' if self.panes > 1 else ''}"
 
     def _ended(self) -> Iterator[str]:
@@ -92,7 +104,7 @@ class WindowExplained:
     def to_json(self) -> dict[str, Any]:
         """A JSON value, but for the values of aggregates."""
         holding = self.holding
-        own = {
+        own: dict[str, Any] = {
             "window_start": _time(self.window.start),
             "window_end": _time(self.window.end),
             "status": self.status.value,
@@ -101,9 +113,12 @@ class WindowExplained:
             "last_panes": list(self.last_panes),
             "late": self.late,
         }
+        if self.having is not None:
+            own |= {"having": self.having, "withheld": None if self.withheld is None else self.withheld.to_json()}
         if holding is None:
             return own
-        held = {"so_far": dict(holding.so_far), "new_elements": holding.new_elements}
+        held: dict[str, Any] = {"so_far": dict(holding.so_far), "new_elements": holding.new_elements}
+        held |= {} if holding.left is None else {"left": holding.left}
         return {**own, **held, "waits_for": holding.trigger.waits_for or ASKED, "trigger": holding.trigger.to_json()}
 
 
@@ -112,7 +127,7 @@ class Explanation:
     """What a snapshot knows of the windows of a ``key``. ``held_back_by``: who holds the watermark back, in words,
     and ``held_since`` when an input last moved it on, in processing time;
     ``rejected``: how many records of all keys are dead letters; ``earlier``: how many windows that have expired, or are
-    part of others, are left out.
+    part of others, are left out; ``since``: the first epoch whose panes and late records were looked at.
     """
 
     pipeline: str
@@ -127,6 +142,7 @@ class Explanation:
     rejected: int
     windows: Sequence[WindowExplained]
     earlier: int = 0
+    since: int = 0
 
     def lines(self) -> Iterator[str]:
         """In words."""
@@ -142,7 +158,12 @@ class Explanation:
         if self.earlier:
             yield ""
             yield f"{self.earlier:,} windows before them are over; ask for one of them by a time in it"
-        if not self.windows:
+        if self.since:
+            yield ""
+            yield (
+                f"panes and late records of epochs before {self.since:,} are left out; ask for a window by a time in it"
+            )
+        if not self.windows and not self.since:
             yield ""
             yield "no element with this key has ever come into a window"
         if self.rejected and all(window.holding is None for window in self.windows):
@@ -164,6 +185,7 @@ class Explanation:
             "processing_time": render(self.processing_time),
             "rejected": self.rejected,
             "earlier": self.earlier,
+            "since": self.since,
             "windows": [window.to_json() for window in self.windows],
         }
 
@@ -186,6 +208,12 @@ def _held(holding: Holding) -> Iterator[str]:
     elements = "1 element" if holding.new_elements == 1 else f"{holding.new_elements:,} elements"
     new = f"{elements} that no pane has shown yet" if holding.new_elements else "nothing new since the last pane"
     yield f"holds {values}; {new}"
+    if holding.left == 0:
+        yield "as many elements were withdrawn as came: when it fires it gives no pane"
+    if holding.left is not None and holding.left < 0:
+        yield f"{-holding.left:,} more withdrawn than came: they are still to come, or the feed is not whole"
+    if holding.withheld is not None:
+        yield f"a pane of that would not leave: {holding.withheld}"
     yield "its trigger:"
     yield from _indented(_tree(holding.trigger))
     if holding.trigger.waits_for is None:

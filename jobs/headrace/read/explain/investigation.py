@@ -1,10 +1,10 @@
 """Finding out why the windows of a key have fired or not: from its state, its panes, and what was dropped as late."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, reduce
-from operator import and_
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,35 +15,40 @@ from headrace.kernel.keys import hashes
 from headrace.kernel.state import lookup
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.arguments import shown
-from headrace.model.expressions.expr import Expr, col, lit
+from headrace.model.expressions.expr import render
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, parse
 from headrace.model.windows import GLOBAL_WINDOW, CustomWindows, Window
 from headrace.program import columns as c
 from headrace.read.explain.explanation import Explanation, Holding, WindowExplained, WindowStatus
+from headrace.read.explain.key_rows import KeyRows
 from headrace.read.explain.stage_state import StageState
 from headrace.read.explain.waiting import Readiness
+from headrace.read.explain.withheld import newest_withheld, withheld
 from headrace.read.keys import ExplainError, Given, typed_key
 from headrace.read.views.arrow_types import python_rows
-from headrace.read.views.columns import View, ViewColumns
-from headrace.read.views.lazy_view import LazyView
+from headrace.read.views.columns import View
 from headrace.read.views.open_windows import values_so_far
-from headrace.read.views.sources import OutputFiles
 from headrace.reference.windows import assign, phase_of
 from headrace.state.key_groups import KeyGroupRange, groups_of
 from headrace.state.layer_reader import some_of
 from headrace_snapshots.format.table_names import REJECTED
 
 SHOWN_PANES, SHOWN_WINDOWS = 5, 20
+_WINDOW = (WINDOW_START, WINDOW_END)
+_ABOUT_PANES = ("timing", "pane_index", "is_retraction", "epoch")
 
 
-def explain(state: StageState, key: Given = None, window: str | datetime | None = None) -> Explanation:
+def explain(
+    state: StageState, key: Given = None, window: str | datetime | None = None, epochs: int | None = None
+) -> Explanation:
     """Why the windows of ``key`` have fired or not: all that are still known, or those at the time ``window``: their
-    start, or any time in them. Raises ExplainError.
+    start, or any time in them. Panes and late rows are those of the newest ``epochs``. Raises ExplainError.
     """
     whose = f"aggregation {state.number} of {state.pipeline.name}"
     named = typed_key(state.stage.stage.key_types, key, whose)
-    return _Asked(state, named, None if window is None else _instant(window)).explanation()
+    since = 0 if epochs is None else max(0, state.manifest.epoch + 1 - epochs)
+    return _Asked(state, named, None if window is None else _instant(window), since).explanation()
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class _Asked:
     state: StageState
     key: Mapping[str, Any]
     at: Instant | None
+    since: int
+    """The first epoch whose panes and late rows are looked at."""
 
     def explanation(self) -> Explanation:
         state, manifest = self.state, self.state.manifest
@@ -71,6 +78,7 @@ class _Asked:
             rejected=0 if rejected is None else rejected.rows,
             windows=[window for window in windows if window not in earlier],
             earlier=len(earlier),
+            since=self.since,
         )
 
     def _windows(self) -> Iterator[WindowExplained]:
@@ -92,16 +100,23 @@ class _Asked:
         held = "" if state.held_back is None else f", held back by {state.held_back}"
         is_open = rows.filter(pc.equal(rows.column(c.STATUS), c.OPEN))
         readiness = Readiness(state.stage)
-        values = python_rows(pa.RecordBatch.from_pydict(values_so_far(state.stage, is_open)))
-        of_open = {}
-        for facts, so_far in zip(readiness.facts(is_open, state.clocks, held), values, strict=True):
+        so_far = values_so_far(state.stage, is_open)
+        values = python_rows(pa.RecordBatch.from_pydict(so_far))
+        verdicts = zip(withheld(state.stage, is_open, so_far), newest_withheld(state.stage, is_open), strict=True)
+        of_open, newest = {}, {}
+        lefts = is_open.column(c.NET).fill_null(0).to_pylist() if state.stage.counts_net else [None] * len(is_open)
+        for facts, own, (holding, pane), left in zip(
+            readiness.facts(is_open, state.clocks, held), values, verdicts, lefts, strict=True
+        ):
             window = Window(Instant(facts.row[c.WINDOW_START]), facts.end)
-            of_open[window] = Holding(so_far, facts.row[c.NEW], readiness.condition(facts))
+            of_open[window] = Holding(own, facts.row[c.NEW], readiness.condition(facts), holding, left)
+            newest[window] = pane
         for row in rows.select([c.WINDOW_START, c.WINDOW_END, c.STATUS, c.INDEX]).to_pylist():
             window = Window(Instant(row[c.WINDOW_START]), Instant(row[c.WINDOW_END]))
             if self._is_asked(window):
                 status = WindowStatus.OPEN if window in of_open else WindowStatus.CLOSED
-                yield self._explained(window, status, row[c.INDEX], of_open.get(window))
+                explained = self._explained(window, status, row[c.INDEX], of_open.get(window))
+                yield replace(explained, withheld=newest.get(window))
 
     def _gone(self, window: Window) -> WindowExplained:
         """A window that is not in the state."""
@@ -114,7 +129,7 @@ class _Asked:
         return self._explained(window, status, emitted, None)
 
     def _explained(self, window: Window, status: WindowStatus, panes: int, holding: Holding | None) -> WindowExplained:
-        late = self._late_windows
+        late, having = self._late_windows, self.state.stage.stage.aggregation.having
         return WindowExplained(
             window=window,
             status=status,
@@ -123,6 +138,7 @@ class _Asked:
             last_panes=self._panes.get(window, [])[-SHOWN_PANES:],
             late=None if self.state.number > 1 else _within(late, window),
             holding=holding,
+            having=None if having is None else render(having),
         )
 
     def _rows(self) -> pa.RecordBatch:
@@ -157,32 +173,23 @@ class _Asked:
         if self.state.number < len(self.state.pipeline.stages):
             return {}
         names = [*self.state.stage.stage.value_types]
-        info = [WINDOW_START, WINDOW_END, "timing", "pane_index", "is_retraction", "epoch"]
         panes: dict[Window, list[dict[str, Any]]] = {}
-        for row in self._view(View.PANES, [*info, *names]):
-            values = {name: row.pop(name) for name in names}
-            panes.setdefault(_window(row), []).append({**row, "values": values})
+        for row in self._of_key.of(View.PANES, [*_WINDOW, *_ABOUT_PANES, *names]):
+            values = {name: row[name] for name in names}
+            others = {name: value for name, value in row.items() if name not in values}
+            panes.setdefault(_window(others), []).append({**others, "values": values})
         return panes
 
     @cached_property
     def _late_windows(self) -> dict[Window, int]:
-        """How many elements of the key were dropped as late, by their windows."""
-        if self.state.number > 1:
-            return {}
-        counts: dict[Window, int] = {}
-        for row in self._view(View.LATE, [WINDOW_START, WINDOW_END]):
-            window = _window(row)
-            counts[window] = counts.get(window, 0) + 1
-        return counts
+        """How many elements of the key were dropped as late, by their windows; none but of the first aggregation."""
+        return Counter() if self.state.number > 1 else Counter(map(_window, self._of_key.of(View.LATE, _WINDOW)))
 
-    def _view(self, view: View, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """The rows of the key in a view of the snapshot."""
-        state = self.state
-        source = OutputFiles(state.catalog, state.manifest, view, ViewColumns.from_json(state.manifest.schema), None)
-        conditions: list[Expr] = [col(name) == lit(value) for name, value in self.key.items()]
-        where = reduce(and_, conditions) if conditions else None
-        for batch in LazyView(view, source, state.manifest, where=where, columns=columns).batches():
-            yield from python_rows(batch)
+    @property
+    def _of_key(self) -> KeyRows:
+        """The rows of the key in views of the output."""
+        types = self.state.stage.stage.key_types
+        return KeyRows(self.state.catalog, self.state.manifest, self.key, types, self.since)
 
 
 def _within(late: Mapping[Window, int], window: Window) -> int:

@@ -1,5 +1,6 @@
 """The state of one aggregation in a snapshot: its windows, and the clocks under which they wait."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,7 @@ from headrace.model.time import Instant
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.progress import StoredProgress, progress_of
+from headrace.sources.source_clock import SourceClock
 from headrace.state.datafiles.cache import RowCache
 from headrace.state.key_groups import KeyGroupRange, parts
 from headrace.state.layer_reader import open_rows
@@ -56,12 +58,19 @@ class StageState:
         """The aggregation."""
         return CompiledStage(self.pipeline.stages[self.number - 1])
 
-    @cached_property
+    @property
     def clocks(self) -> StageClocks:
         """Its clocks behind the snapshot's epoch."""
-        progress = progress_of(self.catalog, self.manifest)
-        inputs = source_clocks(self.pipeline, progress.inputs)
-        return Chain.of(self.pipeline).clocks(progress, inputs)[self.number - 1]
+        return self._all_clocks[self.number - 1]
+
+    @cached_property
+    def _inputs(self) -> Mapping[str, SourceClock]:
+        return source_clocks(self.pipeline, progress_of(self.catalog, self.manifest).inputs)
+
+    @cached_property
+    def _all_clocks(self) -> tuple[StageClocks, ...]:
+        """The clocks of all aggregations."""
+        return Chain.of(self.pipeline).clocks(progress_of(self.catalog, self.manifest), self._inputs)
 
     @cached_property
     def progress(self) -> StoredProgress:
@@ -94,10 +103,12 @@ class StageState:
     def held_back(self) -> str | None:
         """Who holds the watermark of the aggregation back, in words; None where nobody is known to."""
         outputs = self.progress.chain.output_watermarks
-        watermarks = (self.progress.watermark, *outputs)
+        watermarks = (self.progress.watermark_of(self.progress.chain), *outputs)
         for number in range(self.number, 1, -1):  # of aggregation n it is what n - 1 lets through
             if outputs and watermarks[number - 1] < watermarks[number - 2]:
                 return f"windows of aggregation {number - 1} that wait"
+        if self._waits_for_loop:
+            return "what is in flight in the loop"
         held_to = self.progress.held_to
         if held_to is not None and self.progress.watermark >= held_to.watermark:
             return "main, whose watermark a backfill does not pass"
@@ -110,8 +121,18 @@ class StageState:
 
     @property
     def held_since(self) -> Instant | None:
-        """The processing time at which who holds the inputs' watermark back last moved it on, None if nobody did."""
-        return None if self.progress.held_back_by is None else self.progress.held_back_by.since
+        """The processing time at which who holds the inputs' watermark back last moved it on, None if nobody did, or
+        they do not hold back what the aggregation goes by.
+        """
+        holder = None if self._waits_for_loop else self.progress.held_back_by
+        return None if holder is None else holder.since
+
+    @property
+    def _waits_for_loop(self) -> bool:
+        """Whether something is in flight in a window that the inputs have passed (13.5)."""
+        if self.pipeline.loop is None or not self.manifest.tables.get(UNNAMED.in_flight):
+            return False
+        return self._all_clocks[0].watermark < min(clock.watermark for clock in self._inputs.values())
 
 
 def check_number(pipeline: Pipeline, number: int) -> None:

@@ -13,7 +13,8 @@ import pyarrow as pa
 from headrace.distribute.stage_clocks import StageClocks
 from headrace.kernel.expressions.evaluation import evaluate
 from headrace.kernel.stage import CompiledStage
-from headrace.model.expressions.expr import Expr, coalesce, col
+from headrace.model.expressions.expr import Expr, col
+from headrace.model.expressions.functions import coalesce
 from headrace.model.time import Instant
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly

@@ -20,7 +20,8 @@ from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.compaction import newest_of, same_identity
 from headrace.read.views.database import database, identifier, literal, no_rows, quoted, sql_types, working_folder
-from headrace.read.views.sources import NamedFile, brought, rows_of
+from headrace.read.views.local_files import brought
+from headrace.read.views.parquet_sql import NamedFile, rows_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
@@ -87,7 +88,7 @@ def differing(catalog: Catalog, compared: Compared) -> "Iterator[PatchRows]":
     tables = [UNNAMED.current, *([compared.table] if compared.merging is not None else [])]
     files = {file.path: file for side in sides for name in tables for file in _files(side, name)}
     with working_folder() as folder:
-        local = dict(zip(files, brought(catalog, [*files.values()], folder), strict=True))
+        local = dict(zip(files, brought(catalog.store, [*files.values()], folder), strict=True))
         with database(folder, [*local.values()]) as connection:
             rows = PatchRows(connection, compared, local)
             rows.find()

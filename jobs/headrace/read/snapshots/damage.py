@@ -11,7 +11,7 @@ from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import IndexRef
 from headrace_snapshots.format.table_names import INPUTS
 from headrace_snapshots.patches import warned
-from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, SNAPSHOT, TAGS
+from headrace_snapshots.refs import BEGINNING, MAIN, SNAPSHOT, TAGS, is_delivery, is_published
 
 _DAMAGE = (BrokenObjectError, MissingSnapshotError)
 _COMMAND = "`headrace rollback"
@@ -47,8 +47,10 @@ def advice(catalog: Catalog, ref: str | None, message: str) -> str | None:
     """
     head = catalog.head()
     tags = sorted(name for name in head.refs if name.startswith(TAGS))
-    branches = sorted({*head.refs} - {*tags, MAIN, PUBLISHED})
-    for name in (MAIN, PUBLISHED, *branches, *tags) if ref is None else (ref,):
+    published = sorted(filter(is_published, head.refs))
+    delivered = filter(is_delivery, head.refs)
+    branches = sorted({*head.refs} - {*tags, *published, *delivered, MAIN})
+    for name in (MAIN, *published, *branches, *tags) if ref is None else (ref,):
         if name in head.refs and (since := _since(catalog, head.refs[name], message)) is not None:
             if not name.startswith(TAGS):
                 return _going_back(catalog, head, name, since)
@@ -65,8 +67,8 @@ def _going_back(catalog: Catalog, head: Head, branch: str, since: _Since) -> str
     before = _before(catalog, refs[branch], since.link)
     if before is None:
         return f"{since.why}, and no snapshot before that is kept. Without a backup, run {replay}"
-    published = refs.get(PUBLISHED)
-    is_readers = branch in (MAIN, PUBLISHED)
+    published = catalog.published_by_any(refs)
+    is_readers = branch == MAIN or is_published(branch)
     has_been_read = published is not None and catalog.ancestor_at(published, since.link.epoch) == since.link.snapshot_id
     back = f"headrace rollback {pipeline} --to {before}" + ("" if is_readers else f" --branch {branch}")
     readers = ", and readers with it" if is_readers and has_been_read else ""

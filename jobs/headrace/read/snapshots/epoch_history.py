@@ -3,19 +3,20 @@
 That and the pipeline decide all that an epoch does, so it is what a replay needs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace.errors import FixConfigError
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.read.snapshots.progress import StoredProgress, input_file, watermarks_of
-from headrace.sources.file_planning import LandedFile
+from headrace.sources.connector import SourceSplit
 from headrace.sources.landing import ByInput
 from headrace.sources.progress import WatermarkHold
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile, LoggedFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import outputs_of
 from headrace_snapshots.format.table_names import INPUTS
 
 
@@ -45,22 +46,24 @@ class RecordedEpoch:
 
 def recorded_epochs(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
     """The epochs of ``snapshot_id`` and of all before it, down to but without its ancestor ``until``, oldest first,
-    without output patches, which are no epochs of the pipeline. A request for each of them, several at once.
+    without output patches where the only output has no name. A request for each of them, several at once.
 
     Raises ExpiredError, MissingSnapshotError, BrokenObjectError.
     """
+    return [epoch for _, epoch in epochs_since(catalog, snapshot_id, until)]
+
+
+def epochs_since(catalog: Catalog, snapshot_id: str, until: str | None) -> list[tuple[Manifest, RecordedEpoch]]:
+    """The epochs after ``until`` (None: the beginning) up to ``snapshot_id``, oldest first, with their manifests. Where
+    outputs have names, patches are among them, as epochs in which nothing comes: an output that is computed again keeps
+    the numbers of all epochs. Raises what ``recorded_epochs`` raises.
+    """
     manifests, files = _recorded_since(catalog, snapshot_id, until)
-    first = 0 if until is None else catalog.manifest(until).epoch + 1
-    if manifests and (expired := max(manifests) + 1 - first - len(manifests)):
-        raise ExpiredError(
-            f"{expired} of the epochs up to snapshot {snapshot_id} of {catalog.pipeline} have expired, with their "
-            "records of files, clocks and signals: replay what has landed, under a clock of your own (--clock), or "
-            "run a backfill"
-        )
+    _check_kept(catalog, snapshot_id, manifests, until)
     return [
-        _recorded(manifests[epoch], files.get(epoch, {}))
+        (manifests[epoch], _recorded(manifests[epoch], files.get(epoch, {})))
         for epoch in sorted(manifests)
-        if not manifests[epoch].is_patch
+        if not manifests[epoch].is_patch or outputs_of(manifests[epoch])
     ]
 
 
@@ -91,8 +94,18 @@ def _recorded_since(
     return manifests, {record.epoch: _by_input(record.files) for record in records}
 
 
+def _check_kept(catalog: Catalog, snapshot_id: str, manifests: Mapping[int, Manifest], until: str | None) -> None:
+    first = 0 if until is None else catalog.manifest(until).epoch + 1
+    if manifests and (expired := max(manifests) + 1 - first - len(manifests)):
+        raise ExpiredError(
+            f"{expired} of the epochs up to snapshot {snapshot_id} of {catalog.pipeline} have expired, with their "
+            "records of files, clocks and signals: replay what has landed, under a clock of your own (--clock), or "
+            "run a backfill"
+        )
+
+
 def _by_input(files: Iterable[LoggedFile]) -> ByInput:
-    by_input: dict[str, list[LandedFile]] = {}
+    by_input: dict[str, list[SourceSplit]] = {}
     for file in files:
         if isinstance(file, InputFile):
             by_input.setdefault(file.input, []).append(input_file(file))

@@ -12,7 +12,7 @@ from headrace.read.snapshots.graph_layout import Lanes
 from headrace_snapshots.catalog import Catalog, LostEntry
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.protocol import Kind
-from headrace_snapshots.refs import PUBLISHED, TAGS
+from headrace_snapshots.refs import TAGS, is_published
 
 _ROUTINE = {Kind.INIT, Kind.CLAIM, Kind.PUBLISH}
 """What every run does besides its commits: where that led to is where branches and ``published`` point."""
@@ -83,7 +83,7 @@ class SnapshotGraph:
     def _names(self, snapshot: str | None) -> list[str]:
         """The refs at a snapshot: branches, ``published``, tags."""
         names = [name for name, at in self.refs.items() if at == snapshot]
-        return sorted(names, key=lambda name: (name.startswith(TAGS), name == PUBLISHED, name))
+        return sorted(names, key=lambda name: (name.startswith(TAGS), is_published(name), name))
 
     def _snapshot(self, row: GraphRow) -> str:
         assert isinstance(row.entry, Entry)

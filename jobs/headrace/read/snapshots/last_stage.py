@@ -59,7 +59,7 @@ class LastStage:
         progress = StoredProgress.of(manifest)
         outputs = progress.chain.output_watermarks
         above = len(outputs) - 2  # the last aggregation reads what the one above it gives
-        watermark = outputs[above] if above >= 0 else progress.watermark
+        watermark = outputs[above] if above >= 0 else progress.watermark_of(progress.chain)
         return MAX_INSTANT if watermark >= GLOBAL_WINDOW_END else Instant(watermark - self.lateness)
 
 

@@ -9,7 +9,7 @@ from headrace.model.triggers import Signal
 from headrace.model.watermarks import Split
 from headrace.model.windows import Window
 from headrace.read.snapshots.reprocessed_copies import left_out
-from headrace.sources.file_planning import LandedFile
+from headrace.sources.connector import FILES, Offsets, SourceSplit
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import EpochClocks, PipelineProgress, WatermarkHold, clocks_from_json, split_from_json
 from headrace_snapshots.catalog import Catalog
@@ -21,16 +21,19 @@ from headrace_snapshots.format.table_names import INPUTS
 
 @dataclass(frozen=True)
 class ListingPosition:
-    """Where the listing of an input starts, and how many files after that were read."""
+    """Where the listing of an input starts, and how many files after that were read; of what ``kind`` its source is."""
 
     path: str
     recent: int
+    kind: str = FILES
 
     @classmethod
     def of_input(cls, inputs: Fields, name: str) -> "ListingPosition":
         """Reads the stored offsets of input ``name``. Raises MalformedError."""
-        offsets = inputs.fields(name).fields("offsets")
-        return cls(offsets.text("mark"), offsets.integer("recent"))
+        fields = inputs.fields(name)
+        recent = fields.fields("offsets").integer("recent")
+        position = Offsets.from_json(fields)
+        return cls(position.mark, recent, position.kind)
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,16 @@ def watermarks_of(manifest: Manifest) -> WatermarkHold:
         return WatermarkHold.from_json(fields)
 
 
+READS_NOTHING: Mapping[str, JSON] = {
+    "signals": [],
+    "min_event_time": None,
+    "max_event_time": None,
+    "ahead": [],
+    "behind": {},
+}
+"""What a manifest's progress says of its own epoch, for one that reads nothing: a patch, an adoption."""
+
+
 def progress_to_json(
     progress: PipelineProgress, *, signals: Iterable[Signal], signals_of: str | None, executor: str
 ) -> dict[str, JSON]:
@@ -118,7 +131,7 @@ def unread_files(
     *,
     full_sweep: bool,
     on_unknown: Callable[[Set[str]], None] = lambda paths: None,
-) -> dict[str, list[LandedFile]]:
+) -> dict[str, list[SourceSplit]]:
     """What has landed and was not read by ``manifest`` or before, to which ``progress`` has come; ``full_sweep``: also
     where nobody looks any more. ``on_unknown`` receives the paths of landed copies of which nobody
     knows whether they are input, if there are any.
@@ -135,7 +148,7 @@ def without_copies(
     manifest: Manifest | None,
     files: ByInput,
     on_unknown: Callable[[Set[str]], None] = lambda paths: None,
-) -> dict[str, list[LandedFile]]:
+) -> dict[str, list[SourceSplit]]:
     """``files`` without copies of records whose original files a run that continues from ``manifest`` reads."""
     copies = left_out(catalog, manifest, (file.path for landed in files.values() for file in landed))
     if copies.unknown:
@@ -144,9 +157,9 @@ def without_copies(
     return {name: landed for name, landed in rest.items() if landed}
 
 
-def input_file(file: stored.InputFile) -> LandedFile:
+def input_file(file: stored.InputFile) -> SourceSplit:
     """A file that a log of inputs names."""
-    return LandedFile(file.path, file.size, file.etag, file.digest)
+    return SourceSplit(file.path, file.size, file.etag, file.digest)
 
 
 @contextmanager
@@ -165,15 +178,15 @@ def _splits_of_input(inputs: Fields, name: str) -> Mapping[str, Split]:
     return inputs.fields(name).mapping("splits", lambda splits, split: split_from_json(splits.fields(split)))
 
 
-def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence[LandedFile]]:
+def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence[SourceSplit]]:
     """The files after the mark of each input, by name. Reads the log of inputs back until it has them all."""
     marks = StoredProgress.of(manifest).marks
     missing = sum(mark.recent for mark in marks.values())
-    recent: dict[str, list[LandedFile]] = {name: [] for name in marks}
+    recent: dict[str, list[SourceSplit]] = {name: [] for name in marks}
     records = catalog.newest_files(manifest.logs[INPUTS]) if missing else ()
     for record in records:
         for file in record.files:
-            if isinstance(file, stored.InputFile) and file.path > marks[file.input].path:
+            if isinstance(file, stored.InputFile) and _is_recent(file, marks[file.input]):
                 recent[file.input].append(input_file(file))
                 missing -= 1
         if not missing:
@@ -184,6 +197,10 @@ def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence
             "more than its log of inputs names: continue from an older snapshot"
         )
     return {name: sorted(files, key=lambda file: file.path) for name, files in recent.items()}
+
+
+def _is_recent(file: stored.InputFile, mark: ListingPosition) -> bool:
+    return mark.recent > 0 and file.path > mark.path  # what is not files remembers none
 
 
 def signal_to_json(signal: Signal) -> JSON:

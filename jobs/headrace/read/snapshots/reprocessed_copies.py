@@ -38,7 +38,8 @@ def landed_from(path: str, view: View) -> str | None:
 def dropped(catalog: Catalog, manifest: Manifest | None, view: View) -> dict[str, list[DataFile]]:
     """The files of the ``view`` by epoch and snapshot (as data files are named), oldest first."""
     files: dict[str, list[DataFile]] = {}
-    for record in () if manifest is None else catalog.files(manifest.logs[LOG_OF_VIEW[view]]):
+    log = None if manifest is None else manifest.logs.get(LOG_OF_VIEW[view])  # late records are each output's own
+    for record in () if log is None else catalog.files(log):
         for file in record.files:
             if isinstance(file, DataFile):
                 files.setdefault(PurePosixPath(file.path).parent.name, []).append(file)

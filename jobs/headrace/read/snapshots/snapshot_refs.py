@@ -47,7 +47,8 @@ def snapshot_at(catalog: Catalog, at: At | None = None) -> ResolvedSnapshot:
     """The snapshot that ``at`` means; by default the one at ``published``.
 
     A name is that of a branch or a tag (``tags/name`` or ``name``), else the id of a snapshot. A time means what
-    ``published`` pointed to then, by the log: what readers saw.
+    ``published`` pointed to then, by the log: what readers saw. Of a pipeline whose outputs have names ``published`` is
+    the newest snapshot that readers of every output may see.
     Raises AtError, UnknownBranchError, NoSnapshotError for a time at which nothing was published.
     """
     if isinstance(at, datetime):
@@ -69,10 +70,11 @@ def snapshot_at(catalog: Catalog, at: At | None = None) -> ResolvedSnapshot:
     ref = ref_of(at, head.refs, head.generations)
     if ref is None:
         raise _unknown(catalog, head, at)
-    if ref not in head.refs:
+    snapshot = _at_ref(catalog, head, ref)
+    if snapshot is None:
         return ResolvedSnapshot(None, ref)
     with ways_out(catalog, ref):
-        return ResolvedSnapshot(catalog.manifest(head.refs[ref]), ref)
+        return ResolvedSnapshot(catalog.manifest(snapshot), ref)
 
 
 def named_id(catalog: Catalog, head: Head, name: str) -> str:
@@ -93,9 +95,14 @@ def named_id(catalog: Catalog, head: Head, name: str) -> str:
     ref = ref_of(name, head.refs, head.generations)
     if ref is None:
         raise _unknown(catalog, head, name)
-    if ref not in head.refs:
+    snapshot = _at_ref(catalog, head, ref)
+    if snapshot is None:
         raise UnknownBranchError(f"{name} has no snapshot yet")
-    return head.refs[ref]
+    return snapshot
+
+
+def _at_ref(catalog: Catalog, head: Head, ref: str) -> str | None:
+    return catalog.published_by_all(head.refs) if ref == PUBLISHED else head.refs.get(ref)
 
 
 def _manifest(catalog: Catalog, snapshot_id: str) -> Manifest:
@@ -124,7 +131,7 @@ def _published_at(catalog: Catalog, when: datetime, written: str) -> ResolvedSna
     if when.tzinfo is None:
         raise AtError(f"at={written} has no time zone, so it is not clear when that is: {_WRITTEN}")
     entry = _entry_at(catalog, when)
-    snapshot = None if entry is None else entry.refs.get(PUBLISHED)
+    snapshot = None if entry is None else catalog.published_by_all(entry.refs)
     if snapshot is None:
         raise NoSnapshotError(
             f"pipeline {catalog.pipeline} had published nothing by {written}, or that has expired: "

@@ -16,7 +16,7 @@ from headrace.model.expressions.value_types import ListType, PairsType, ValueTyp
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.pipeline.identity.renaming import Formerly
 from headrace.pipeline.pipeline import Pipeline
-from headrace_snapshots.format.manifest import OUTPUTS
+from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, OUTPUTS
 from headrace_snapshots.format.record import JsonRecord
 from headrace_snapshots.format.table_names import REJECTED, UNNAMED
 
@@ -84,7 +84,8 @@ class EarlierColumns(JsonRecord, frozen=True):
         """Columns of the definition that made the snapshot of epoch ``until``, as ``columns`` are called now."""
         then = {**stages[-1].keys, **stages[-1].values}
         panes = {name: then.get(name) for name in (*columns.keys, *columns.values)}
-        return cls(until, _differing(panes), _differing({name: stages[0].keys[name] for name in columns.late_keys}))
+        late = {name: stages[0].keys.get(name, name) for name in columns.late_keys}  # edges of a loop keep their names
+        return cls(until, _differing(panes), _differing(late))
 
     def under(self, later: "EarlierColumns") -> "EarlierColumns":
         """The same, where names of what ``later`` says are themselves those of an earlier definition."""
@@ -108,7 +109,9 @@ def _through(names: "Names", later: "Names") -> "Names":
 class ViewColumns:
     """The columns that a definition gives: keys and values of its panes, keys of its late rows, in order. ``before``:
     what they are called in files of earlier definitions, oldest first. ``output``: whose they are, where outputs have
-    names.
+    names. ``adopted``: the epoch in which main took the output over from a branch last, or in which it came, if not
+    with the first; else None. All rows that snapshots name from then on were computed for it. ``formerly``: what the
+    output was called, newest name first.
     """
 
     keys: Mapping[str, DataType]
@@ -116,19 +119,23 @@ class ViewColumns:
     late_keys: Mapping[str, DataType]
     before: tuple[EarlierColumns, ...] = ()
     output: str = ""
+    adopted: int | None = None
+    formerly: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "ViewColumns":
         """Columns of the definition ``pipeline``."""
-        return cls(pipeline.key_types, pipeline.value_types, pipeline.stages[0].key_types)
+        return cls(pipeline.key_types, pipeline.value_types, pipeline.record_key_types)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value; the inverse of ``from_json``."""
-        own = {
+        own: dict[str, Any] = {
             "keys": _to_json(self.keys),
             "values": _to_json(self.values),
             "late_keys": _to_json(self.late_keys),
         }
+        own |= {} if self.adopted is None else {ADOPTED: self.adopted}
+        own |= {FORMERLY: [*self.formerly]} if self.formerly else {}
         return {**own, "before": [older.to_json() for older in self.before]} if self.before else own
 
     @classmethod
@@ -140,13 +147,19 @@ class ViewColumns:
             {name: DataType(kind) for name, kind in value["late_keys"]},
             tuple(map(EarlierColumns.from_json, value.get("before", ()))),
             value.get("output", ""),
+            value.get(ADOPTED),
+            tuple(value.get(FORMERLY, ())),
         )
 
     def after(self, earlier: "ViewColumns", until: int, stages: Sequence[Formerly]) -> "ViewColumns":
         """These, of a definition that continues from a snapshot of epoch ``until`` with columns ``earlier``."""
         last = EarlierColumns.of(until, stages, self)
         renamed = (last,) if last.panes or last.late else ()
-        return replace(self, before=(*(older.under(last) for older in earlier.before), *renamed))
+        return self.going_on(replace(earlier, before=(*(older.under(last) for older in earlier.before), *renamed)))
+
+    def going_on(self, earlier: "ViewColumns") -> "ViewColumns":
+        """These, with the history of the output as ``earlier`` columns have it."""
+        return replace(self, before=earlier.before, adopted=earlier.adopted, formerly=earlier.formerly)
 
     def names(self, view: View, epoch: int) -> "Names":
         """What columns of ``view`` are called in a file that ``epoch`` wrote."""

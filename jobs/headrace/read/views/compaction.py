@@ -22,18 +22,18 @@ def newest_of(
 
     The first time finds where the newest record of each ``identity`` is, so that no wide row waits for another.
     """
-    same = f"{same_identity('r', 'n', identity)} and {_struct(place, 'r.')} = n.{_NEWEST}"
+    same = f"{same_identity('r', 'n', identity)} and {row_of(place, 'r.')} = n.{_NEWEST}"
     taken = ", ".join(f"r.{identifier(name)}" for name in columns)
     return (
         f"select {taken} from {rows} r semi join "
-        f"(select {quoted(identity)}, max({_struct(place)}) as {_NEWEST} from {rows} group by {quoted(identity)}) n "
+        f"(select {quoted(identity)}, max({row_of(place)}) as {_NEWEST} from {rows} group by {quoted(identity)}) n "
         f"on {same} where not ({gone})"
     )
 
 
 def number_of(rows: str, identity: Sequence[str], *, place: Sequence[str] = PLACE, gone: str = GONE) -> str:
     """A query of how many rows ``newest_of`` finds, which reads ``rows`` once and little of them."""
-    newest = f"max({{'place': {_struct(place)}, 'gone': {gone}}}) as newest"
+    newest = f"max({{'place': {row_of(place)}, 'gone': {gone}}}) as newest"
     return f"select count(*) from (select {newest} from {rows} group by {quoted(identity)}) where not newest.gone"
 
 
@@ -42,7 +42,8 @@ def same_identity(left: str, right: str, identity: Sequence[str]) -> str:
     return " and ".join(f"{left}.{name} is not distinct from {right}.{name}" for name in map(identifier, identity))
 
 
-def _struct(names: Sequence[str], of: str = "") -> str:
+def row_of(names: Sequence[str], of: str = "") -> str:
+    """``names`` as one value, which is compared by the first of them, then by the next (SQL)."""
     return "{" + ", ".join(f"{literal(name)}: {of}{identifier(name)}" for name in names) + "}"
 
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.errors import HeadraceError, PipelineError
 from headrace.model.arguments import shown
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Expr, columns_of, render, to_json
+from headrace.model.expressions.expr import Expr, render
+from headrace.model.expressions.identity import to_json
+from headrace.model.expressions.traversal import columns_of
 from headrace.model.expressions.tree_size import too_large
 from headrace.model.expressions.typing import type_of
 from headrace.model.expressions.value_types import ValueType

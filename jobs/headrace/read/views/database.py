@@ -97,11 +97,11 @@ def _kept_folder() -> Path:
     return Path(folder.name)
 
 
-def kept(file: Path) -> Path:
-    """Where ``file`` can be read as long as this process lasts: where it is, if that is a link to it; else it moves to
-    one folder of the process, in which there is one file of any content.
+def kept(file: Path, folder: Path) -> Path:
+    """Where ``file`` can be read as long as this process lasts: where it is, if that is not in ``folder``, which goes,
+    or only a link in it; else it moves to one folder of the process, in which there is one file of any content.
     """
-    if file.is_symlink():
+    if file.is_symlink() or not file.is_relative_to(folder):
         return file.resolve()
     with file.open("rb") as content:
         named = _kept_folder() / f"{hashlib.file_digest(content, 'sha256').hexdigest()}.parquet"

@@ -12,7 +12,7 @@ from headrace.read.html import html_note
 from headrace.read.views.conditions import RowCondition
 from headrace.read.views.database import database, identifier, in_utc, kept, quoted, without_rows, working_folder
 from headrace.read.views.rows_shown import RowsShown
-from headrace.read.views.sources import OutputFiles, Source
+from headrace.read.views.sources import OutputFiles, RowSource
 from headrace.read.views.sql import QueryError, order_by
 from headrace_snapshots.format.manifest import Manifest
 
@@ -43,7 +43,7 @@ class LazyView:
     def __init__(
         self,
         name: str,
-        source: Source,
+        source: RowSource,
         manifest: Manifest | None,
         *,
         where: str | Expr | None = None,
@@ -161,7 +161,7 @@ class LazyView:
         is_ours = connection is None or not isinstance(self._condition.where, str)
         source = self._source.where(self._condition) if is_ours else self._source
         with working_folder() as folder:
-            files = [kept(path) for path in source.bring(folder)]
+            files = [kept(path, folder) for path in source.bring(folder)]
         rows = source.relation(using, files)
         return self._condition.applied(using, rows).project(quoted(self._columns))
 
@@ -215,14 +215,14 @@ class LazyView:
         at = "no snapshot yet" if manifest is None else f"{manifest.snapshot_id} (epoch {manifest.epoch})"
         return f"{self._name} at {at}"
 
-    def _beginning(self, rows: int) -> Source:
+    def _beginning(self, rows: int) -> RowSource:
         """What has to be read for the first ``rows``."""
         if self._condition.where is None:
             return self._source.beginning(rows)
         return self._source.where(self._condition)
 
     @contextmanager
-    def _opened(self, source: Source | None = None) -> "Iterator[duckdb.DuckDBPyRelation]":
+    def _opened(self, source: RowSource | None = None) -> "Iterator[duckdb.DuckDBPyRelation]":
         """The rows (of ``source``, by default all) that fulfil the condition, in a database that can open nothing but
         their files.
         """

@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,8 +15,7 @@ import pyarrow.parquet as pq
 
 from headrace.kernel.firing.pane_values import results
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.step import timestamps
-from headrace.kernel.types import TIMESTAMP
+from headrace.kernel.types import TIMESTAMP, timestamps
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.time import END_OF_CALENDAR, NEVER
 from headrace.pipeline.pipeline import Pipeline
@@ -35,6 +33,8 @@ STAGE, NEW, PANES, NOT_EARLY = "_stage", "_new_elements", "_panes", "_panes_not_
 WAITS_FOR, DUE_WATERMARK, DUE_TIME, EPOCH = "_waits_for", "_due_watermark", "_due_time", "_epoch"
 
 if TYPE_CHECKING:
+    import duckdb
+
     from headrace.read.views.conditions import RowCondition
 
 _NO_LIMIT = 2**62
@@ -157,13 +157,13 @@ class OpenWindows:
                     pq.write_table(pa.Table.from_batches([self._shown(windows)]), paths[-1])
         return paths
 
-    def relation(self, connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
+    def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
         """The rows, as ``bring`` wrote them."""
         if not files:
             return self.no_rows(connection)
         return connection.sql(f"select * from read_parquet([{', '.join(literal(str(file)) for file in files)}])")
 
-    def no_rows(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
+    def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
         """An empty batch with the types of the view."""
         return connection.from_arrow(self.columns.empty_table())
 

@@ -1,10 +1,9 @@
 """Where the rows of lazy views come from: data files that a manifest names, or manifests themselves."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,17 +13,18 @@ from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.views.columns import LOG_OF_VIEW, View, ViewColumns
 from headrace.read.views.compaction import newest_of
 from headrace.read.views.conditions import RowCondition, RowSchema
-from headrace.read.views.database import check_room, identifier, literal, no_rows, quoted, sql_types
+from headrace.read.views.database import no_rows, quoted, sql_types
+from headrace.read.views.local_files import brought
+from headrace.read.views.parquet_sql import NamedFile, rows_of
 from headrace.read.views.pruning import ALL, Needed, needed
 from headrace.read.views.row_files import check_files
 from headrace.read.views.sql import QueryError
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.datafiles import put_under
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.refs import TAGS
-from headrace_snapshots.store import LocalStore, ObjectStore
+from headrace_snapshots.store import LocalStore
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,17 +32,11 @@ if TYPE_CHECKING:
 
     from headrace.kernel.renamed_columns import Names
 
-_SMALL = 2**18
-"""Bytes of a file that is read with one request, whatever is needed of it."""
-
-_FETCHING = 4
-"""Files on their way at a time: each of up to 128 MB is held in memory until it is on the disk."""
-
 REQUEST_BYTES = 2**16
 """What is read in the time that a request to a store takes."""
 
 
-class Source(RowSchema, Protocol):
+class RowSource(RowSchema, Protocol):
     """All rows of a view."""
 
     @property
@@ -57,7 +51,7 @@ class Source(RowSchema, Protocol):
     def bytes_to_read(self) -> int:
         """About how many bytes have to be read to know all rows; a request counts as REQUEST_BYTES."""
 
-    def beginning(self, rows: int) -> "Source":
+    def beginning(self, rows: int) -> "RowSource":
         """The same, without files that have none of the first ``rows``, as far as that is known without reading."""
 
     @property
@@ -68,7 +62,7 @@ class Source(RowSchema, Protocol):
     def identity(self) -> Sequence[str] | None:
         """What records are folded by, None if each is a row."""
 
-    def where(self, condition: RowCondition) -> "Source":
+    def where(self, condition: RowCondition) -> "RowSource":
         """The same rows, without files that can have none which fulfil ``condition``."""
 
     def describe(self) -> str:
@@ -81,7 +75,7 @@ class Source(RowSchema, Protocol):
         """Hold the files against their lengths and checksums. Raises BrokenObjectError."""
 
     def bring(self, folder: Path) -> list[Path]:
-        """The files under ``folder``, verified. Raises BrokenObjectError."""
+        """Where the files can be read, verified: under ``folder``, or where they are. Raises BrokenObjectError."""
 
     def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
         """The rows, read from files that were brought."""
@@ -176,18 +170,9 @@ class OutputFiles:
             check_files(self.catalog.store, self.data_files)
 
     def bring(self, folder: Path) -> list[Path]:
-        """Copies, or links where the root is local; of files that say where the rows are which are needed, these."""
-        files = self.wanted_files
-        paths = [folder / f"{number:06}.parquet" for number in range(len(files))]
+        """Copies, or where they are if the root is local; of files that say where rows are, those that are needed."""
         with ways_out(self.catalog, self.ref or ""):
-            if self.needed.is_all:
-                put_files(self.catalog, files, paths)
-                return paths
-            with ThreadPoolExecutor(_FETCHING, thread_name_prefix="read") as pool:
-                is_there = [*pool.map(partial(_put_some, self.catalog.store, self.needed), files, paths)]
-            others = [(file, path) for file, path, done in zip(files, paths, is_there, strict=True) if not done]
-            put_files(self.catalog, *([*column] for column in zip(*others, strict=True)) if others else ([], []))
-        return paths
+            return brought(self.catalog.store, self.wanted_files, folder, self.needed)
 
     def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
         """``current`` is folded as it is read."""
@@ -358,86 +343,6 @@ class SnapshotRows:
                 "fingerprint": manifest.fingerprint,
                 "counts": [*manifest.counts.items()],
             }
-
-
-def brought(catalog: Catalog, files: Sequence[DataFile], folder: Path) -> list[Path]:
-    """Where under ``folder`` each of ``files`` can be read, verified: copies, or links where the root is local.
-
-    Raises BrokenObjectError, and ReadResourcesError where there is no room for copies.
-    """
-    paths = [folder / f"{number:06}.parquet" for number in range(len(files))]
-    put_files(catalog, files, paths)
-    return paths
-
-
-def put_files(catalog: Catalog, files: Sequence[DataFile], paths: Sequence[Path]) -> None:
-    """Let each of ``files`` be read at its path, as ``brought`` does."""
-    if files and not isinstance(catalog.store, LocalStore):
-        check_room(sum(file.bytes for file in files), paths[0].parent)
-    with ThreadPoolExecutor(_FETCHING, thread_name_prefix="read") as pool:
-        for _ in pool.map(partial(put_under, catalog.store), files, paths):
-            pass
-
-
-def _put_some(store: ObjectStore, needed: Needed, file: DataFile, path: Path) -> bool:
-    """Let the rows of ``file`` that are ``needed`` be read at ``path``; FALSE if it is as well to read all of it.
-
-    Raises BrokenObjectError.
-    """
-    if file.footer is None or file.bytes < _SMALL:
-        return False
-    import pyarrow.parquet as pq
-
-    from headrace.state.datafiles.chunks import some_rows
-
-    rows = some_rows(store, file, needed.may_be_in)
-    if rows is not None:
-        pq.write_table(rows, path, compression="none")
-    return rows is not None
-
-
-@dataclass(frozen=True)
-class NamedFile:
-    """A file that can be read at ``path``. ``names``: what it calls columns, where that is not their name, in pairs."""
-
-    path: Path
-    names: tuple[tuple[str, str | None], ...] = ()
-
-    @classmethod
-    def of(cls, path: Path, names: "Names", columns: Sequence[str]) -> "NamedFile":
-        """Keeps only the renames of these ``columns``."""
-        return cls(path, tuple((name, names[name]) for name in columns if name in names))
-
-
-def rows_of(files: Sequence[NamedFile], types: Mapping[str, str]) -> str:
-    """The rows of ``files``, of which there is one at least (SQL): where some of them have other names for columns, the
-    columns of ``types`` alone.
-    """
-    by_names: dict[tuple[tuple[str, str | None], ...], list[Path]] = {}
-    for file in files:
-        by_names.setdefault(file.names, []).append(file.path)
-    if [*by_names] == [()]:
-        return parquet(by_names[()])
-    selects = (f"select {_columns(dict(names), types)} from {parquet(paths)}" for names, paths in by_names.items())
-    return f"({' union all '.join(selects)})"
-
-
-def _columns(names: "Names", types: Mapping[str, str]) -> str:
-    def column(name: str, kind: str) -> str:
-        then = names.get(name, name)
-        return f"{f'cast(null as {kind})' if then is None else identifier(then)} as {identifier(name)}"
-
-    return ", ".join(column(name, kind) for name, kind in types.items())
-
-
-def parquet(files: Sequence[Path]) -> str:
-    """The rows of ``files``, of which there is one at least (SQL)."""
-    return f"read_parquet([{', '.join(literal(escaped(str(file))) for file in files)}])"
-
-
-def escaped(path: str) -> str:
-    """``path`` for DuckDB, which takes some characters of a path for a pattern."""
-    return "".join(f"[{character}]" if character in "[*?" else character for character in path)
 
 
 def _finite(instant: Instant) -> int | None:

@@ -15,9 +15,12 @@ from headrace.model.windows import Window
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.roots import check_root
 from headrace.read.snapshots.progress import progress_of, unread_files
+from headrace.runs.adopting.computing import compute_output
+from headrace.runs.adopting.scope import AdoptedOutputs
 from headrace.runs.backfill.fork_point import ForkPoint, fork_point
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.patching.plan import check_before as check_patch
 from headrace.runs.process import process
 from headrace.runs.publishing.promotion import check_before
 from headrace.runs.publishing.read_files import files_main_read, files_read, lacking
@@ -25,13 +28,14 @@ from headrace.runs.reporting.listener import Listener, watched
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError
 from headrace.sources.input_diagnostics import exists
+from headrace.sources.landed.claimed import landed_as
 from headrace.sources.landing import Landing
 from headrace.sources.landing_places import check_places
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 
 _FILES_PER_EPOCH = 10_000
@@ -52,7 +56,8 @@ def has_input(pipeline: Pipeline, root: str) -> bool:
     catalog = Catalog(store, pipeline.name)
     if catalog.head().refs.get(MAIN) is not None:
         return True
-    return bool(unread_files(catalog, Landing(pipeline, store), None, PipelineProgress(), full_sweep=True))
+    landing = Landing(pipeline, store)
+    return bool(unread_files(catalog, landing, None, PipelineProgress(), full_sweep=True) or landing.to_land({}))
 
 
 def backfill(
@@ -65,6 +70,7 @@ def backfill(
     now: Callable[[], datetime] | None = None,
 ) -> RunResult:
     """Fork a branch (or go on with it), read all input there that it has not, audit what is new. Publishes nothing.
+    ``options.output``: only that output is computed, in the epochs of main; or if it ``patches``, like all of them.
 
     Before anything moves, it raises MissingRootError if there is no such root, and InputGoneError if input that main
     has read is gone. It also raises RunOptionsError for a range that the branch does not begin with, and every reason
@@ -77,6 +83,13 @@ def backfill(
     check_root(store)  # a fork would make it
     catalog = Catalog(store, pipeline.name)
     check_places(pipeline, store, is_first=catalog.head().entry < 0)
+    if options.patches:
+        check_patch(catalog, pipeline, options.output or "")
+        options = replace(options, without=_not_needed(pipeline, options.output))
+    elif options.output is not None:
+        options = replace(options, branch=branch)
+        result = compute_output(pipeline, root, options, catalog, listener, spark=spark, now=now)
+        return replace(result, action="backfill")
     begun = _begun(catalog, pipeline, options, branch, listener)
     # What a full sweep has found for main meanwhile is below the mark of the branch.
     files = options.files_per_epoch or _FILES_PER_EPOCH
@@ -84,6 +97,13 @@ def backfill(
     options = replace(options, as_read_by=catalog.head().refs.get(MAIN))
     result = process(pipeline, root, options, listener=listener, spark=spark, now=now)
     return replace(result, action="backfill", forked_from=begun)
+
+
+def _not_needed(pipeline: Pipeline, output: str | None) -> tuple[str, ...]:
+    """The outputs that an ``output`` does not read."""
+    if output is None:
+        return ()
+    return AdoptedOutputs.of(pipeline.name, {name: own.of for name, own in pipeline.outputs.items()}, output).others
 
 
 def _begun(catalog: Catalog, pipeline: Pipeline, options: RunOptions, branch: str, listener: Listener) -> str | None:
@@ -113,7 +133,7 @@ def _begin(catalog: Catalog, landing: Landing, branch: str, point: ForkPoint, sp
         catalog.fork(branch, point.snapshot)
         return point.snapshot
     head = now.refs.get(branch)
-    after = None if head is None else last_published(catalog, head, now.refs.get(PUBLISHED))
+    after = None if head is None else last_published(catalog, head, catalog.published_by_all(now.refs))
     begun_at, wanted_at = (-1 if at is None else catalog.manifest(at).epoch for at in (after, point.snapshot))
     if span is not None and begun_at > wanted_at:
         raise RunOptionsError(
@@ -133,8 +153,10 @@ def _check_input(catalog: Catalog, landing: Landing, begin: Manifest | None) -> 
     listed = unread_files(catalog, landing, begin, progress, full_sweep=True)
     main_read, branch_read = files_main_read(catalog, main, begin), files_read(catalog, begin)
     missing: list[str] = []
-    for name in landing.places:
-        missing += lacking(branch_read[name] | {file.path for file in listed.get(name, ())}, main_read[name])
+    for name in filter(landing.repeats, landing.enumerators):
+        there = {landed_as(catalog.pipeline, split): split for split in listed.get(name, ())}
+        missing += lacking(catalog.pipeline, branch_read[name] | there.keys(), main_read[name])
+        missing += landing.lost(name, [split for path, split in there.items() if path in main_read[name]])
     if missing:
         begin_text = "the beginning" if begin is None else f"snapshot {begin.snapshot_id} (epoch {begin.epoch})"
         more = f", and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""

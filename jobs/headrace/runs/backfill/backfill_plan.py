@@ -34,7 +34,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.epoch_history import RecordedEpoch, what_was_read
 from headrace.read.snapshots.progress import StoredProgress, watermarks_of
 from headrace.runs.epochs import PlannedEpoch
-from headrace.sources.file_planning import LandedFile
+from headrace.sources.connector import SourceSplit
 from headrace.sources.landing import ByInput
 from headrace.sources.progress import WatermarkHold
 from headrace_snapshots.catalog import Catalog
@@ -131,7 +131,8 @@ class MainsReading:
         recorded = self.head.definition
         if recorded is None or _event_times(recorded) != _event_times(definition(self.pipeline)):
             return None
-        return WatermarkHold(hold.watermark, inputs=hold.inputs)  # the stages may have been others
+        # the stages may have been others; what was given to them decided which records were late
+        return WatermarkHold(hold.watermark, inputs=hold.inputs, given=hold.given)
 
 
 def reread(
@@ -142,19 +143,23 @@ def reread(
     *,
     max_files: int | None = None,
     max_bytes: int | None = None,
+    counts_again: Callable[[ByInput], object] = lambda files: None,
+    repeats: Callable[[str], bool] = lambda name: True,
 ) -> Rereading:
     """How a branch that has ``begun`` reads those of the ``unread`` files again that are ``recorded``, in epochs of at
-    most so many files and bytes of an input, where main's are not larger; None: as its source says.
+    most so many files and bytes of an input, where main's are not larger; None: as its source says. An epoch stays as
+    it is where ``counts_again`` says so of what it has read. Of an input that does not ``repeats`` each split follows
+    the one before it: what is recorded is read as it was only up to the first that is not the next one now.
     """
     waiting = {name: {file.path: file for file in files} for name, files in unread.items()}
     is_exact = _is_exact(pipeline)
-    epochs = [*_left_of(_held(recorded, begun.reached), waiting, begun, is_exact=is_exact)]
+    epochs = [*_left_of(_held(recorded, begun.reached), waiting, begun, repeats, is_exact=is_exact)]
     if not is_exact:
         room = {
             input_.name: _Room(max_files or input_.source.max_files, max_bytes or input_.source.max_bytes)
             for input_ in pipeline.inputs
         }
-        epochs = [*_together(epochs, room, _Order.of(pipeline))]
+        epochs = [*_together(epochs, room, _Order.of(pipeline), counts_again)]
     return Rereading(tuple(epochs), {name: [*files.values()] for name, files in waiting.items() if files})
 
 
@@ -177,19 +182,25 @@ def _held(recorded: Iterable[RecordedEpoch], reached: WatermarkHold | None) -> I
 
 
 def _left_of(
-    recorded: Iterable[RecordedEpoch], waiting: Mapping[str, dict[str, LandedFile]], begun: Begun, *, is_exact: bool
+    recorded: Iterable[RecordedEpoch],
+    waiting: Mapping[str, dict[str, SourceSplit]],
+    begun: Begun,
+    repeats: Callable[[str], bool],
+    *,
+    is_exact: bool,
 ) -> Iterator[RecordedEpoch]:
     """What is left of ``recorded`` epochs: with those of their files that are ``waiting``, as they are now, which wait
     no longer; with their signals, if those were not given yet. Epochs that have neither only where it ``is_exact``.
     """
     given_signals = [*begun.heard]
+
+    def taken(name: str, path: str) -> SourceSplit | None:
+        own = waiting.get(name, {})
+        return own.pop(path, None) if repeats(name) or path == next(iter(own), None) else None
+
     for epoch in recorded:
         files = {
-            name: [
-                file_now
-                for file in recorded_files
-                if (file_now := waiting.get(name, {}).pop(file.path, None)) is not None
-            ]
+            name: [file_now for file in recorded_files if (file_now := taken(name, file.path)) is not None]
             for name, recorded_files in epoch.files.items()
         }
         left = {name: recorded_files for name, recorded_files in files.items() if recorded_files}
@@ -208,7 +219,7 @@ class _Room:
     files: int = 0
     bytes: int = 0
 
-    def with_more(self, files: Sequence[LandedFile]) -> "_Room":
+    def with_more(self, files: Sequence[SourceSplit]) -> "_Room":
         return _Room(self.files + len(files), self.bytes + sum(file.size for file in files))
 
     def holds(self, other: "_Room") -> bool:
@@ -241,22 +252,29 @@ class _Order:
         return [(self.inputs.index(name), file.path) for name, files in epoch.files.items() for file in files]
 
 
-def _together(epochs: Iterable[RecordedEpoch], room: Mapping[str, _Room], order: _Order) -> Iterator[RecordedEpoch]:
+def _together(
+    epochs: Iterable[RecordedEpoch],
+    room: Mapping[str, _Room],
+    order: _Order,
+    counts_again: Callable[[ByInput], object],
+) -> Iterator[RecordedEpoch]:
     """``epochs``, as many as there is ``room`` for in one, at the processing time of the last. One with signals is the
-    last of its own: they were given after what had been read. So is one with records ahead of its clock.
+    last of its own: they were given after what had been read. So is one with records ahead of its clock. One that takes
+    back or repeats what was counted is alone: nothing of it may be dropped, and of others something may.
     """
     gathered: list[RecordedEpoch] = []
     used: dict[str, _Room] = {}
     for epoch in epochs:
         added = {name: used.get(name, _Room()).with_more(files) for name, files in epoch.files.items()}
         fits = all(room[name].holds(size) for name, size in added.items())
-        if gathered and not (fits and order.keeps(gathered, epoch)):
+        is_alone = bool(counts_again(epoch.files))
+        if gathered and (is_alone or not (fits and order.keeps(gathered, epoch))):
             yield _one(gathered)
             gathered, added = [], {name: _Room().with_more(files) for name, files in epoch.files.items()}
             used = {}
         gathered.append(epoch)
         used |= added
-        if epoch.signals or epoch.is_ahead:
+        if epoch.signals or epoch.is_ahead or is_alone:
             yield _one(gathered)
             gathered, used = [], {}
     if gathered:
@@ -264,7 +282,7 @@ def _together(epochs: Iterable[RecordedEpoch], room: Mapping[str, _Room], order:
 
 
 def _one(epochs: Sequence[RecordedEpoch]) -> RecordedEpoch:
-    files: dict[str, list[LandedFile]] = {}
+    files: dict[str, list[SourceSplit]] = {}
     for epoch in epochs:
         for name, more_files in epoch.files.items():
             files.setdefault(name, []).extend(more_files)

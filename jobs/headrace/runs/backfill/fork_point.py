@@ -20,7 +20,6 @@ from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.gc.deletion_list import DeletionList
 from headrace_snapshots.layout import manifest_path
-from headrace_snapshots.refs import PUBLISHED
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None) -> For
     """
     if span is None:
         return ForkPoint(None, "all input is read again")
-    needed, published = reach(pipeline, span), catalog.head().refs.get(PUBLISHED)
+    needed, published = reach(pipeline, span), catalog.published_by_all(catalog.head().refs)
     if published is None:
         return ForkPoint(None, "nothing is published yet")
     if needed is None:

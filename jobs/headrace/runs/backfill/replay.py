@@ -24,13 +24,11 @@ from headrace.runs.executors.choice import input_bytes
 from headrace.runs.executors.interface import Engine
 from headrace.runs.options import ReplayClock, RunOptions, RunOptionsError
 from headrace.runs.restore import InputGoneError
-from headrace.sources.file_planning import LandedFile, is_unchanged
 from headrace.sources.landing import Landing, counted
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN, ref_of
-from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
 
 _NAMED = 3
 
@@ -148,33 +146,13 @@ def _check_input(what: str, epochs: Sequence[RecordedEpoch], landing: Landing) -
     """Raise InputGoneError unless every file is there as it was when it was read."""
     missing: list[str] = []
     for name in dict.fromkeys(name for epoch in epochs for name in epoch.files):
-        place = landing.places.get(name)
-        if place is None:
+        if name not in landing.enumerators:
             raise InputGoneError(f"{what} reads an input {name}, which the pipeline does not have any more")
         files = [file for epoch in epochs for file in epoch.files.get(name, ())]
-        missing += _gone(place.store, place.prefix, files)
+        missing += [f"{split.path} {how}" for split, how in landing.missing(name, files)]
     if missing:
         more = f"; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         raise InputGoneError(
             f"{what} reads the recorded files again, and {len(missing)} of them are gone or changed: "
             f"{'; '.join(missing[:_NAMED])}{more}. Put them back as they were, or replay what has landed with --clock"
         )
-
-
-def _gone(store: ObjectStore, prefix: str, files: Iterable[LandedFile]) -> Iterator[str]:
-    """Yields input files that are missing or changed, each with what is different."""
-    listed = {info.path: info for info in store.list(f"{prefix}/" if prefix else "")}
-    for file in files:
-        current = listed.get(file.path) or _stat(store, file.path)
-        if current is None:
-            yield f"{file.path} is gone"
-        elif not is_unchanged(store, file, LandedFile(current.path, current.size, current.etag)):
-            yield f"{file.path} has changed"
-
-
-def _stat(landed: ObjectStore, path: str) -> ObjectInfo | None:
-    """Looks at a file outside of the prefix: the pipeline may read elsewhere since."""
-    try:
-        return landed.stat(path)
-    except ObjectNotFoundError:
-        return None

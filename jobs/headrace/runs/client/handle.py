@@ -1,39 +1,37 @@
 """One pipeline under a root, for Python: its results, and a method for each command of ``headrace``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime, timedelta
-from pathlib import Path
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Literal, overload
 
 from headrace.model.arguments import Arguments
 from headrace.read.definitions import Definition
-from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.snapshot_refs import At, NoSnapshotError, named_id, snapshot_at
+from headrace.runs.client.storage import PipelineStorage
+from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.patches import would_give_up
-from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, ref_of
+from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, is_published, output_of, published_ref, ref_of
 
 if TYPE_CHECKING:
     from headrace.model.triggers import Signal
-    from headrace.observe.plot import LatenessPlot
     from headrace.pipeline.pipeline import Pipeline
+    from headrace.read.diff.table_comparison import TableComparison
+    from headrace.runs.delivering.deliver import Delivery
     from headrace.runs.patching.patch import PatchRehearsal
-    from headrace.runs.publishing.promotion import Rehearsal
+    from headrace.runs.publishing.rehearsal import Rehearsal
     from headrace.runs.reporting.listener import Listener
     from headrace.runs.reporting.results import RunResult
     from headrace.runs.reprocessing.late import LandedLate
     from headrace.runs.reprocessing.rejected import LandedRejected
     from headrace_snapshots.catalog import Catalog
     from headrace_snapshots.format.entry import Entry
-    from headrace_snapshots.fsck import FsckReport
-    from headrace_snapshots.gc.expiry import Expired
-    from headrace_snapshots.gc.gc_roots import Keep
     from headrace_snapshots.patches import GivenUp
 
 BY_HAND = "rolled back by hand"
 
 
-class PipelineHandle(PipelineReader):
+class PipelineHandle(PipelineStorage):
     """One pipeline under a root: its results, and a method for each command of ``headrace``.
 
     A method gives as a value what the command prints, and raises the error that the command reports. It prints nothing:
@@ -87,6 +85,7 @@ class PipelineHandle(PipelineReader):
         full_sweep: bool = False,
         strict: bool = False,
         allow_new_aggregates: bool = False,
+        without: "Sequence[str]" = (),
         listener: "Listener | Callable[[str], None] | None" = None,
     ) -> "RunResult":
         """Process what has landed, audit it, publish it. Or replay it on a branch of its own.
@@ -122,6 +121,7 @@ class PipelineHandle(PipelineReader):
             from_branch=replayed["from_branch"],
             clock=parse_clock(replayed["clock"], replayed["clock_step"]),
             allow_new_aggregates=Arguments("run").flag("allow_new_aggregates", allow_new_aggregates),
+            without=tuple(without),
             create=self._create,
         )
         definition = self._needed_definition(pipeline, "run")
@@ -131,10 +131,12 @@ class PipelineHandle(PipelineReader):
         self,
         pipeline: Definition | None = None,
         *,
+        output: str | None = None,
         start: str | date | None = None,
         end: str | date | None = None,
         branch: str | None = None,
         promote: bool = False,
+        patch: bool = False,
         files_per_epoch: int | None = None,
         bytes_per_epoch: int | None = None,
         executor: str | None = None,
@@ -144,18 +146,26 @@ class PipelineHandle(PipelineReader):
 
         Windows from ``start`` up to ``end`` are computed: days in UTC, or times with their zone; by default all. The
         result names the ``branch``. A backfill that was stopped goes on with it.
+
+        ``output``: only this one of several, and what is computed of it, in the epochs that main recorded. Promoted,
+        main takes it over, and other outputs stay as they are. Raises UnknownOutputError, NotAdoptableError.
+
+        ``patch``: rows of windows that have expired on main and on the branch replace those of main, of one ``output``
+        where there are several, and nothing else changes; the branch stays. Raises what ``promote`` does of a patch.
         """
         from headrace.runs.client.arguments import checked, told_to
         from headrace.runs.client.recording import backfill_recorded
         from headrace.runs.options import RunOptions, parse_span
 
         opts = checked("backfill", files_per_epoch=files_per_epoch, bytes_per_epoch=bytes_per_epoch, executor=executor)
-        range_and_branch = checked("backfill", start=start, end=end, branch=branch, promote=promote)
+        range_and_branch = checked("backfill", start=start, end=end, branch=branch, promote=promote, patch=patch)
         options = RunOptions(
             self._new_run_id(),
             branch=range_and_branch["branch"] or MAIN,
+            output=None if output is None else Arguments("backfill").text("output", output, "daily"),
             span=parse_span(range_and_branch["start"], range_and_branch["end"]),
             promotes=bool(range_and_branch["promote"]),
+            patches=bool(range_and_branch["patch"]),
             **opts,
         )
         definition = self._needed_definition(pipeline, "backfill")
@@ -168,11 +178,13 @@ class PipelineHandle(PipelineReader):
         *,
         executor: str | None = None,
         publish: bool = True,
+        give_up_delivered: bool = False,
         listener: "Listener | Callable[[str], None] | None" = None,
     ) -> "RunResult":
         """Move main back to a snapshot, read everything after it again, audit it, and ``publish`` it.
 
-        If what readers see is newer than the snapshot, it moves back too, until the new results are published.
+        If what readers see is newer than the snapshot, it moves back too, until the new results are published. Below
+        what was handed over to a sink that cannot take back (``hr.final_rows``) only with ``give_up_delivered``.
         """
         from headrace.runs.client.arguments import checked, told_to
         from headrace.runs.client.recording import run_recorded
@@ -181,30 +193,39 @@ class PipelineHandle(PipelineReader):
         opts = checked("recover", executor=executor, publish=publish)
         to = self._id_of(Arguments("recover").text("snapshot", snapshot, "3f0c9a7be2d14c55"))
         definition = self._needed_definition(pipeline, "recover")
-        options = RunOptions(self._new_run_id(), snapshot=to, **opts)
+        give_up = Arguments("recover").flag("give_up_delivered", give_up_delivered)
+        options = RunOptions(self._new_run_id(), snapshot=to, give_up_delivered=give_up, **opts)
         return run_recorded("recover", definition, self.root, options, told_to(listener))
 
     def replay_late(
-        self, pipeline: Definition | None = None, *, to: str | None = None, at: At = PUBLISHED
+        self,
+        pipeline: Definition | None = None,
+        *,
+        output: str | None = None,
+        to: str | None = None,
+        at: At = PUBLISHED,
     ) -> "LandedLate":
-        """Land the records that came too late once more, as files of the source's format; each only once.
+        """Land the records that came too late once more, as files of the source's format; each only once. ``output``:
+        those that one of several dropped.
 
         ``to`` is the landing prefix: a path below the root, or a URI; by default that of the source, below ROOT/late.
         """
         from headrace.runs.reprocessing.late import land_late
 
-        return land_late(self._needed_definition(pipeline, "replay_late"), self.root, to=to, at=at)
+        return land_late(self._needed_definition(pipeline, "replay_late"), self.root, output=output, to=to, at=at)
 
     def replay_rejected(
         self,
         pipeline: Definition | None = None,
         *,
+        output: str | None = None,
         input: str | None = None,  # noqa: A002 (as --input)
         to: str | None = None,
         at: At = PUBLISHED,
     ) -> "LandedRejected":
         """Land dead letters (of one ``input``, or of all) once more as they were, each only once, to be read by a
-        pipeline that can read them now.
+        pipeline that can read them now. Of several outputs those that none could take; ``output``: those that it could
+        not and others could, which land beside what the pipeline reads.
 
         ``to`` is the landing prefix: a path below the root, or a URI; by default that of each input, below
         ROOT/rejected.
@@ -212,13 +233,90 @@ class PipelineHandle(PipelineReader):
         from headrace.runs.reprocessing.rejected import land_rejected
 
         definition = self._needed_definition(pipeline, "replay_rejected")
-        return land_rejected(definition, self.root, of=input, to=to, at=at)
+        return land_rejected(definition, self.root, output=output, of=input, to=to, at=at)
+
+    def deliver(
+        self,
+        pipeline: Definition | None = None,
+        *,
+        output: str | None = None,
+        sinks: Sequence[str] = (),
+        take_over: bool = False,
+        listener: "Callable[[Delivery], None] | None" = None,
+    ) -> "tuple[Delivery, ...]":
+        """Make the sinks of the pipeline (those that are named, of one ``output`` or of all) hold what readers see.
+
+        ``take_over`` replaces what another root or pipeline has delivered there. ``listener`` is told each delivery.
+        Raises UnknownSinkError, MissingConnectionError, SinkTakenError, SinkRefusedError, SinkUnreachableError,
+        SinkMovedError, UndeliverableError; a sink that raises holds what it held.
+        """
+        from headrace.runs.delivering.deliver import deliver_all
+
+        arguments = Arguments("deliver")
+        return deliver_all(
+            self._catalog,
+            self._needed_definition(pipeline, "deliver"),
+            output=output,
+            names=arguments.several("sinks", sinks, str, '"reports.sales"'),
+            take_over=arguments.flag("take_over", take_over),
+            listener=listener or (lambda _: None),
+        )
+
+    def compare_with(
+        self,
+        table: str,
+        *,
+        connection: str | None = None,
+        output: str | None = None,
+        at: At = PUBLISHED,
+        columns: Mapping[str, str] | None = None,
+        without: Sequence[str] = (),
+        tolerance: float = 0.0,
+        limit: int = 20,
+    ) -> "TableComparison":
+        """Compare what readers see (or another snapshot, ``at``) with any ``table``: ``postgres:reports.sales``,
+        ``delta:reports/sales`` or ``iceberg:reports.sales`` of a ``connection``, or ``parquet:PATH``.
+
+        ``columns`` says what the table calls ours, ``without`` names columns that are not compared, and floats are
+        the same within a relative ``tolerance``. All rows that differ are counted, and the first ``limit`` given.
+        Raises ComparedTableError, ComparedColumnsError, MissingConnectionError, SinkRefusedError, SinkUnreachableError.
+        """
+        from headrace.read.diff.table_comparison import ComparedColumns
+        from headrace.runs.delivering.against import compare
+
+        arguments = Arguments("compare_with")
+        reader = self if output is None else self[output]
+        chosen = ComparedColumns(
+            arguments.mapping("columns", columns or {}, str, '{"window_start": "hour"}', least=0),
+            arguments.several("without", without, str, '"window_end"'),
+            arguments.number("tolerance", tolerance, most=1),
+        )
+        limit = arguments.whole("limit", limit, least=0)
+        return compare(reader, at, table, connection=connection, columns=chosen, limit=limit)
 
     # --- moves in the history of snapshots ----------------------------------------------------------------------------
 
-    def release(self, snapshot: str, *, message: str) -> "Entry":
-        """Publish a snapshot whose audit failed: a person's decision, recorded with its reason, the ``message``."""
-        return self._moved(self._catalog.release(self._id_of(snapshot), message))
+    def release(self, snapshot: str, *, message: str, output: str | None = None) -> "Entry":
+        """Publish a snapshot whose audit failed: a person's decision, recorded with its reason, the ``message``.
+
+        ``output``: of one of several; by default of all that are behind. Outputs that are computed of it, and whose
+        audits are good, follow with the next publish. Raises UpstreamUnpublishedError for one that is computed of
+        another that readers do not see so far.
+        """
+        from headrace.runs.publishing.release import release
+
+        return self._moved(release(self._catalog, self._id_of(snapshot), message, output))
+
+    def publish(self, output: str | None = None) -> "RunResult":
+        """Publish of main what its stored audits found good: of one ``output``, or of all. Nothing is audited.
+
+        Raises AuditMissingError, AuditFailedError, NothingToPublishError, UpstreamUnpublishedError.
+        """
+        from headrace.runs.publishing.publish import publish_audited
+
+        refs = self._catalog.head().refs
+        shown = self._catalog.published_by_all(refs) if output is None else refs.get(published_ref(output))
+        return publish_audited(self.name, self.root, last_announced=shown, run_id=self._new_run_id(), output=output)
 
     def tag(self, name: str, snapshot: str = MAIN, *, message: str = "") -> "Entry":
         """Give a snapshot a name that stays: to read it, to roll back to it, to replay it."""
@@ -241,14 +339,34 @@ class PipelineHandle(PipelineReader):
 
     @overload
     def rollback(
-        self, *, to: str, branch: str = MAIN, message: str = BY_HAND, dry_run: Literal[False] = False
+        self,
+        *,
+        to: str,
+        branch: str = MAIN,
+        message: str = BY_HAND,
+        dry_run: Literal[False] = False,
+        give_up_delivered: bool = False,
     ) -> "Entry": ...
 
     @overload
-    def rollback(self, *, to: str, branch: str = MAIN, message: str = BY_HAND, dry_run: Literal[True]) -> "GivenUp": ...
+    def rollback(
+        self,
+        *,
+        to: str,
+        branch: str = MAIN,
+        message: str = BY_HAND,
+        dry_run: Literal[True],
+        give_up_delivered: bool = False,
+    ) -> "GivenUp": ...
 
     def rollback(
-        self, *, to: str, branch: str = MAIN, message: str = BY_HAND, dry_run: bool = False
+        self,
+        *,
+        to: str,
+        branch: str = MAIN,
+        message: str = BY_HAND,
+        dry_run: bool = False,
+        give_up_delivered: bool = False,
     ) -> "Entry | GivenUp":
         """Move ``branch`` back to a snapshot: an id, a branch, a tag, or "beginning". ``published`` moves with main if
         it is newer. A run that writes the branch is fenced, and the next run reads again what came after. Main may also
@@ -257,136 +375,110 @@ class PipelineHandle(PipelineReader):
 
         ``dry_run`` moves nothing, and gives what would move, the patches that would be lost with what makes each again,
         and the releases that would end. It raises RefusedError, as the rollback would.
+
+        Below what was handed over to a sink that cannot take back (``hr.final_rows``) only with ``give_up_delivered``.
         """
         arguments, catalog = Arguments("rollback"), self._catalog
         to, branch = arguments.text("to", to, BEGINNING), arguments.text("branch", branch, MAIN)
         dry_run = arguments.flag("dry_run", dry_run)
         to_id = None if to == BEGINNING else named_id(catalog, catalog.known_head(), to)
-        given_up = would_give_up(catalog, branch, to_id)
+        give_up = arguments.flag("give_up_delivered", give_up_delivered)
+        given_up = would_give_up(catalog, branch, to_id, give_up_delivered=give_up)
         if not dry_run:
-            return self._moved(catalog.rollback(branch, given_up.to, message, patches=given_up.patches))
-        if PUBLISHED not in given_up.moves:
+            return self._moved(
+                catalog.rollback(branch, given_up.to, message, patches=given_up.patches, give_up_delivered=give_up)
+            )
+        moved = {output_of(ref): after for ref, (_, after) in given_up.moves.items() if is_published(ref)}
+        if not moved:
             return given_up
         from headrace.audit.releases import ended_by
 
-        return replace(given_up, told=(*given_up.told, *ended_by(catalog, given_up.moves[PUBLISHED][1])))
+        ended = (line for output, after in moved.items() for line in ended_by(seen_catalog(catalog, output), after))
+        return replace(given_up, told=(*given_up.told, *dict.fromkeys(ended)))
 
     @overload
     def promote(
-        self, branch: str, *, patch: bool = False, dry_run: Literal[False] = False, message: str = ""
+        self,
+        branch: str,
+        *,
+        output: str | None = None,
+        patch: bool = False,
+        dry_run: Literal[False] = False,
+        message: str = "",
+        give_up_delivered: bool = False,
     ) -> "RunResult": ...
 
     @overload
     def promote(
-        self, branch: str, *, patch: Literal[False] = False, dry_run: Literal[True], limit: int = 20
+        self,
+        branch: str,
+        *,
+        output: str | None = None,
+        patch: Literal[False] = False,
+        dry_run: Literal[True],
+        limit: int = 20,
     ) -> "Rehearsal": ...
 
     @overload
     def promote(
-        self, branch: str, *, patch: Literal[True], dry_run: Literal[True], limit: int = 20
+        self,
+        branch: str,
+        *,
+        output: str | None = None,
+        patch: Literal[True],
+        dry_run: Literal[True],
+        limit: int = 20,
     ) -> "PatchRehearsal": ...
 
     def promote(
-        self, branch: str, *, patch: bool = False, dry_run: bool = False, limit: int = 20, message: str = ""
+        self,
+        branch: str,
+        *,
+        output: str | None = None,
+        patch: bool = False,
+        dry_run: bool = False,
+        limit: int = 20,
+        message: str = "",
+        give_up_delivered: bool = False,
     ) -> "RunResult | Rehearsal | PatchRehearsal":
         """Make ``branch`` main and published, if its whole audit succeeded and it has read all that main has. As a
         ``patch`` only its rows of windows that have expired on both replace those of main, which goes on as it is;
         the branch stays. Where nothing differs nothing happens, and the result has no epochs. ``message`` says in
-        the log who decided it, and why.
+        the log who decided it, and why. Of a branch that has computed one ``output`` again main adopts that, and what
+        is computed of it; the next run audits and publishes it. A branch that lacks what was handed over to a sink that
+        cannot take back (``hr.final_rows``) is promoted only with ``give_up_delivered``.
 
         ``dry_run`` moves nothing, and gives what readers would see change (at most ``limit`` rows; all are counted) and
         the errors that would be raised. Raises UnknownBranchError, AuditMissingError, AuditFailedError,
         BranchBehindError, ForkGivenUpError, PatchedSinceError; ClockAheadError for a whole branch; for a patch
-        UnpatchableError, OtherDefinitionError, UnpublishedError, OpenWindowsError.
+        UnpatchableError, OtherDefinitionError, UnpublishedError, OpenWindowsError; for one output NotAdoptableError.
         """
-        from headrace.runs.publishing import promotion
-
         arguments = Arguments("promote")
         branch, limit = arguments.text("branch", branch, "trial"), arguments.whole("limit", limit, least=0)
         dry_run = arguments.flag("dry_run", dry_run)
         if not arguments.flag("patch", patch):
+            if output is not None:
+                from headrace.runs.adopting import adopt as adopting
+
+                output = arguments.text("output", output, "daily")
+                if dry_run:
+                    return adopting.rehearse_adoption(self._catalog, branch, output, limit=limit)
+                return adopting.adopt(self._catalog, branch, output, run_id=self._new_run_id(), message=message)
             if dry_run:
-                return promotion.rehearse(self._catalog, branch, limit=limit)
-            return promotion.promote(self._catalog, branch, run_id=self._new_run_id(), message=message)
+                from headrace.runs.publishing.rehearsal import rehearse
+
+                return rehearse(self._catalog, branch, limit=limit)
+            from headrace.runs.publishing import promotion
+
+            give_up = arguments.flag("give_up_delivered", give_up_delivered)
+            return promotion.promote(
+                self._catalog, branch, run_id=self._new_run_id(), message=message, give_up_delivered=give_up
+            )
         from headrace.runs.patching import patch as patching  # with what reads rows
 
         if dry_run:
-            return patching.rehearse_patch(self._catalog, branch, limit=limit)
-        return patching.patch(self._catalog, branch, run_id=self._new_run_id(), message=message)
-
-    # --- storage, and how late data is --------------------------------------------------------------------------------
-
-    def keeping(
-        self,
-        pipeline: Definition | None = None,
-        *,
-        keep_last: int | None = None,
-        keep_for: str | timedelta | None = None,
-        keep_tags: bool | None = None,
-    ) -> "Keep":
-        """What ``expire`` keeps: each as given, else as the retention of the pipeline says, else the last 100 published
-        snapshots, and tags.
-
-        Raises KeepError without ``keep_last`` where nobody knows the retention, since no definition is known.
-        """
-        from headrace.runs.maintenance import rule_of
-
-        arguments = Arguments("expire")
-        if keep_last is not None:
-            keep_last = arguments.whole("keep_last", keep_last, least=1)
-        if keep_tags is not None:
-            keep_tags = arguments.flag("keep_tags", keep_tags)
-        if not (keep_for is None or isinstance(keep_for, str | timedelta)):
-            raise arguments.wrong("keep_for", keep_for, 'write a length of time, such as "30d"')
-        definition = self.definition() if pipeline is None else self._needed_definition(pipeline, "expire")
-        return rule_of(self.name, definition, last=keep_last, younger=keep_for, tags=keep_tags)
-
-    def expire(
-        self,
-        pipeline: Definition | None = None,
-        *,
-        keep_last: int | None = None,
-        keep_for: str | timedelta | None = None,
-        keep_tags: bool | None = None,
-        dry_run: bool = False,
-    ) -> "Expired":
-        """Let old snapshots go, with all that only they need, and what killed runs left behind. What this marks, the
-        next call deletes.
-
-        Kept are branches and tags, all of main that is not published, the ``keep_last`` newest published snapshots, and
-        those younger than ``keep_for``, such as "30d"; what is left out is as the pipeline's retention says. Without
-        ``keep_tags`` tags of what is not kept are dropped. ``dry_run`` only says what would happen. Raises KeepError,
-        and RestoreError when something kept is damaged.
-        """
-        from headrace.runs.maintenance import expire
-
-        keep = self.keeping(pipeline, keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags)
-        return expire(self._catalog, keep, dry_run=Arguments("expire").flag("dry_run", dry_run))
-
-    def fsck(self, *, deep: bool = False, repair: bool = False) -> "FsckReport":
-        """Check that everything is there that snapshots, readers and runs need. What is not is in the answer, no error.
-
-        ``deep`` reads data files too, and compares their checksums. ``repair`` makes again what can be: files of state
-        from the local cache of this machine, the hint, the list of what is to be deleted; and has what no snapshot ever
-        named deleted once its writers are gone. It moves no branch.
-        """
-        from headrace.runs.maintenance import check
-
-        arguments = Arguments("fsck")
-        return check(self._catalog, deep=arguments.flag("deep", deep), repair=arguments.flag("repair", repair))
-
-    def plot(
-        self, *, out: str | Path | None = None, at: At = MAIN, epochs: int = 200, output: str | None = None
-    ) -> "LatenessPlot":
-        """How late the data of the newest ``epochs`` was, with quantiles for choosing bound and allowed lateness; drawn
-        into the file ``out`` (PNG, SVG or PDF) if there is one. ``output``: which of several. Raises NotInstalledError
-        without matplotlib.
-        """
-        from headrace.observe.plot import plot
-
-        epochs = Arguments("plot").whole("epochs", epochs, least=1)
-        catalog = self._catalog if output is None else self[output].catalog
-        return plot(catalog, at, epochs, None if out is None else Path(out))
+            return patching.rehearse_patch(self._catalog, branch, output=output or "", limit=limit)
+        return patching.patch(self._catalog, branch, run_id=self._new_run_id(), output=output or "", message=message)
 
     def _moved(self, entry: "Entry") -> "Entry":
         """``entry``, after which the summary of the pipeline is written again."""

@@ -8,6 +8,8 @@ from headrace.errors import HeadraceError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.roots import MissingRootError
 from headrace.runs.actions import ACTIONS
+from headrace.runs.adopting.adopt import adopt
+from headrace.runs.adopting.publishing import published
 from headrace.runs.backfill.backfill import branch_of
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing.promotion import BranchBehindError, cut_over
@@ -15,6 +17,7 @@ from headrace.runs.reporting.listener import Watched
 from headrace.runs.reporting.results import Action, RunError, RunResult, now, write
 from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 
 
@@ -56,18 +59,44 @@ def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOpti
 def backfill_recorded(
     pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, *, started_by: str
 ) -> RunResult:
-    """Backfill a branch and, if the options say that it ``promotes``, make that main and published. If main went on
-    meanwhile, the branch catches up once.
+    """Backfill a branch and, if the options say that it ``promotes``, make that main and published; of one ``output``
+    let main adopt it, audit that, and publish it; or, if it ``patches``, make its rows of expired windows a patch. If
+    main went on meanwhile, the branch catches up once.
 
     Raises what the backfill raises, and the promotion.
     """
     options = replace(options, branch=branch_of(options))
     result = run_recorded("backfill", pipeline, root, options, listener)
-    if not options.promotes:
+    if not (options.promotes or options.patches):
         return result
+    if options.output is not None and not options.patches:
+        return _adopted(pipeline, root, options, listener, result.epoch)
     try:
-        return cut_over(pipeline.name, root, options.branch, run_id=options.run_id)
+        return _cut_over(pipeline, root, options)
     except BranchBehindError as error:
         listener.noted(f"{error}: catching up")
         run_recorded("backfill", pipeline, root, replace(options, run_id=new_run_id(started_by)), listener)
+        return _cut_over(pipeline, root, options)
+
+
+def _cut_over(pipeline: Pipeline, root: str, options: RunOptions) -> RunResult:
+    if not options.patches:
         return cut_over(pipeline.name, root, options.branch, run_id=options.run_id)
+    from headrace.runs.patching.patch import patch  # with what reads rows
+
+    catalog = Catalog(open_store(root), pipeline.name)
+    return patch(catalog, options.branch, run_id=options.run_id, output=options.output or "", message=options.message)
+
+
+def _adopted(pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, epoch: int | None) -> RunResult:
+    """What became of main once it has adopted the output from its branch, which has come to ``epoch``."""
+    assert options.output is not None
+    catalog = Catalog(open_store(root), pipeline.name)
+    main = catalog.head().refs.get(MAIN)
+    if main is not None and catalog.link(main).epoch != epoch:
+        listener.noted(f"main has gone on since: branch {options.branch} catches up")
+        run_recorded("backfill", pipeline, root, replace(options, run_id=f"{options.run_id}-2"), listener)
+    result = adopt(catalog, options.branch, options.output, run_id=options.run_id, message=options.message)
+    audited = replace(options, run_id=f"{options.run_id}-audit", branch=MAIN, output=None, promotes=False)
+    run_recorded("audit", pipeline, root, audited, listener)
+    return published(catalog, result, options.output, options.run_id)

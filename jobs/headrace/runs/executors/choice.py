@@ -124,9 +124,8 @@ def work_of_run(catalog: Catalog, landing: Landing, head: str | None, *, full_sw
     cannot.
     """
     manifest, progress = (None, PipelineProgress()) if head is None else _readable(catalog, head)
-    return WorkEstimate.after(
-        manifest, input_bytes(unread_files(catalog, landing, manifest, progress, full_sweep=full_sweep))
-    )
+    landed = input_bytes(unread_files(catalog, landing, manifest, progress, full_sweep=full_sweep))
+    return WorkEstimate.after(manifest, landed + input_bytes(landing.to_land(progress.offsets)))
 
 
 def work_of_audit(catalog: Catalog, published: str | None, head: str) -> WorkEstimate:

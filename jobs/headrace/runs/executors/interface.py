@@ -7,7 +7,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from headrace.audit.frames import Frame
 from headrace.audit.range import AuditedFiles
 from headrace.audit.releases import ReleasedPanes
-from headrace.distribute.epoch import Attempts, ComputedEpoch
+from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
 from headrace.distribute.tasks.background.thread import Stop
 from headrace.kernel.renamed_columns import Names
 from headrace.model.time import Instant
@@ -74,15 +74,22 @@ class Engine(Protocol):
     def landing(self) -> Landing: ...
     @property
     def progress(self) -> PipelineProgress: ...
+    @property
+    def tables(self) -> Mapping[str, tuple[Layer, ...]]:
+        """The layers of all tables of state, by name."""
+
     def restore(
         self,
         epoch: int,
         progress: PipelineProgress,
         tables: Mapping[str, Sequence[Layer]],
         renamed: Mapping[str, Sequence[Formerly]],
+        *,
+        snapshot: str | None = None,
     ) -> None:
-        """Continue from a snapshot: its epoch, its progress, the layers of its tables. ``renamed``: what the columns of
-        the stages of an output are called there, if another definition made it; the first epoch migrates their state.
+        """Continue from a ``snapshot``: its epoch, its progress, the layers of its tables. ``renamed``: what the
+        columns of the stages of an output are called there, if another definition made it; the first epoch migrates
+        their state.
         """
 
     def compute(
@@ -95,10 +102,13 @@ class Engine(Protocol):
         wait_for_merges: bool = True,
         hold: WatermarkHold | None = None,
         recorded: bool = False,
+        isolates: bool = False,
+        again: Again | None = None,
     ) -> ComputedEpoch:
         """The next epoch, whose files are stored when it returns. ``wait_for_merges``: no other may come soon, so it
         leaves nothing to be done beside it. ``hold``: watermarks that it does not pass. Its files are to be as they
-        were ``recorded``: it is an error if one has changed; else they are read as they have become.
+        were ``recorded``: it is an error if one has changed; else they are read as they have become. ``isolates``: an
+        output that fails by itself is parked. ``again``: it is computed for some outputs only.
         """
 
     def fold_current(

@@ -17,7 +17,7 @@ from headrace.distribute.spark.engine import SparkEngine
 from headrace.distribute.spark.errors import SparkStoppedError, spark_errors
 from headrace.distribute.spark.file_frames import newest_since, rows_without, stored_rows
 from headrace.distribute.spark.jvm import new_log
-from headrace.distribute.spark.session import is_submitted, spark_session
+from headrace.distribute.spark.session import is_running, is_submitted, spark_session
 from headrace.distribute.spark.types import DataFrame, SparkSession
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.pipeline.expectations import ExpectationView
@@ -52,12 +52,14 @@ class SparkExecution:
 
     def __post_init__(self) -> None:
         self._own: Future[SparkSession] | None = None
+        self._was_running = False
         self._log: Path | None = None
 
     def begin(self) -> None:
         """Start the session, which takes seconds, in a thread of its own."""
         if self.given_session is not None or self._own is not None:
             return
+        self._was_running = is_running()
         self._log = None if is_submitted() else new_log(self.run_id)
         self.listener.noted("starting Spark" if self._log is None else f"starting Spark; its messages: {self._log}")
         thread = ThreadPoolExecutor(1, thread_name_prefix="spark")
@@ -117,12 +119,16 @@ class SparkExecution:
         return spark_errors()
 
     def close(self, error: BaseException | None) -> None:
-        """Stop the session, if it is the run's own. An ``error`` that ends the run is kept with what Spark said."""
+        """Stop the session, if it is the run's own and not of an application that was there before. An ``error`` that
+        ends the run is kept with what Spark said.
+        """
         if error is not None and self._log is not None:
             with self._log.open("a") as log:
                 log.write(redacted("".join(format_exception(error))))
             error.add_note(f"details: {self._log}")
         if self._own is None or self._own.exception() is not None:  # which the run has, if it needed a session
+            return
+        if self._was_running:
             return
         try:
             with spark_errors():

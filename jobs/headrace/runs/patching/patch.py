@@ -27,7 +27,7 @@ of the pipeline publishes it, and so does the same patch done again.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,9 +38,10 @@ from headrace.audit.run import Audited, run_audit
 from headrace.audit.store import AuditFailedError, AuditOutcome
 from headrace.errors import HeadraceError
 from headrace.extras import require
+from headrace.read.snapshots.progress import READS_NOTHING
 from headrace.read.views.columns import ViewColumns
 from headrace.runs.patching.plan import REFUSALS, PlannedPatch, check_unsettled
-from headrace.runs.publishing.publish import publish_range, published_result
+from headrace.runs.publishing.publish import output_results, publish_range, published_result
 from headrace.runs.reporting.results import RunError, RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary_renewal import renew_summary
@@ -49,22 +50,14 @@ from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.filelog import FileRecord
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.table_names import UNNAMED, file_stem
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.format.output_view import outputs_of, seen_by
+from headrace_snapshots.format.table_names import OutputTables, file_stem
+from headrace_snapshots.refs import MAIN, published_ref
 
 if TYPE_CHECKING:
     from headrace.read.diff.differences import OutputDiff
     from headrace.read.diff.row_changes import RowCounts
     from headrace.read.patch.rows import Left, PatchRows
-
-_OF_AN_EPOCH: Mapping[str, Any] = {
-    "signals": [],
-    "min_event_time": None,
-    "max_event_time": None,
-    "ahead": [],
-    "behind": {},
-}
-"""What a manifest's progress says of its own epoch, for one that reads nothing."""
 
 
 @dataclass(frozen=True)
@@ -85,19 +78,19 @@ class PatchRehearsal:
         return {"branch": self.branch, "refusals": refusals, "output": self.output.to_json(), "left": left}
 
 
-def patch(catalog: Catalog, branch: str, *, run_id: str, message: str = "") -> RunResult:
+def patch(catalog: Catalog, branch: str, *, run_id: str, output: str = "", message: str = "") -> RunResult:
     """Replace rows of main by those of ``branch`` where windows have expired on both, and publish. The branch stays.
-    ``message`` says in the log who decided it, and why.
+    ``message`` says in the log who decided it, and why. ``output``: of which, where outputs have names.
 
     ``epochs`` and ``rows`` of the result are those of the patch: none where nothing differs, as when it is done again.
     Raises UnknownBranchError, UnpatchableError, OtherDefinitionError, AuditMissingError, AuditFailedError,
     ForkGivenUpError, PatchedSinceError, BranchBehindError, UnpublishedError, OpenWindowsError, PublishConflictError.
     """
     started_at = timestamp()
-    patching = PlannedPatch.of(catalog, catalog.head(), branch)
+    patching = PlannedPatch.of(catalog, catalog.head(), branch, output)
     if (left := patching.left_unpublished()) is not None:
-        _publish(catalog, left)
-        return _result(patching.main, left, run_id, started_at)
+        _publish(catalog, left, run_id)
+        return _result(catalog, patching.whole, left, run_id, started_at)
     for check in patching.checks():
         check()
     if patching.expected:
@@ -105,28 +98,28 @@ def patch(catalog: Catalog, branch: str, *, run_id: str, message: str = "") -> R
     begun = time.monotonic()
     with patching.differing() as rows:
         if rows is None or not (numbers := rows.counts()).differing:
-            return _result(patching.main, None, run_id, started_at)
+            return _result(catalog, patching.whole, None, run_id, started_at)
         check_unsettled(patching, rows)
         try:
             manifest, outcome = _Commit(patching, rows, numbers, run_id, begun, message).done()
-            _publish(catalog, outcome)
+            _publish(catalog, outcome, run_id)
         finally:
             catalog.settle()
             renew_summary(catalog)
-    return _result(manifest, outcome, run_id, started_at)
+    return _result(catalog, manifest, outcome, run_id, started_at)
 
 
-def _publish(catalog: Catalog, outcome: AuditOutcome) -> None:
+def _publish(catalog: Catalog, outcome: AuditOutcome, run_id: str) -> None:
     """Nothing is left to do where a run has continued from the patch, and published both."""
     try:
-        publish_range(catalog, outcome)
+        publish_range(catalog, outcome, run_id)
     except PublishConflictError:
-        published = catalog.head().refs.get(PUBLISHED)
+        published = catalog.head().refs.get(published_ref(outcome.output))
         if published is None or not catalog.is_ancestor(outcome.to_snapshot, published):
             raise
 
 
-def rehearse_patch(catalog: Catalog, branch: str, *, limit: int = 20) -> PatchRehearsal:
+def rehearse_patch(catalog: Catalog, branch: str, *, output: str = "", limit: int = 20) -> PatchRehearsal:
     """What ``patch`` would do; moves nothing. At most ``limit`` of the rows that readers would see change are given.
 
     Raises UnknownBranchError, UnpublishedError where main has no snapshot, and what a reader of ``current`` does.
@@ -135,11 +128,12 @@ def rehearse_patch(catalog: Catalog, branch: str, *, limit: int = 20) -> PatchRe
     from headrace.read.diff.row_changes import RowCounts
     from headrace.read.pipeline_reader import PipelineReader
 
-    patching = PlannedPatch.of(catalog, catalog.head(), branch)
+    patching = PlannedPatch.of(catalog, catalog.head(), branch, output)
     refusals: list[HeadraceError] = []
 
     def nothing() -> PatchRehearsal:
-        rows = PipelineReader(catalog).current(at=patching.main.snapshot_id).count()
+        whole = PipelineReader(catalog)
+        rows = (whole[output] if output else whole).current(at=patching.main.snapshot_id).count()
         return PatchRehearsal(branch, OutputDiff(RowCounts(rows, rows)), {}, tuple(refusals))
 
     def refused(check: Callable[[], None]) -> bool:
@@ -180,7 +174,8 @@ class _Commit:
         """
         from headrace.state.datafiles.files import put_rows  # with Arrow
 
-        catalog, main = self.patching.catalog, self.patching.main
+        catalog, main = self.patching.planned.catalog, self.patching.whole
+        names = OutputTables(self.patching.output)
         computed, counted = time.monotonic(), catalog.store.requests.snapshot()
         claim = catalog.claim(MAIN, owner=self.run_id)
         if claim.snapshot_id != main.snapshot_id:
@@ -190,9 +185,9 @@ class _Commit:
             )
         epoch, snapshot_id = self.patching.patch.epoch, catalog.new_snapshot_id()
         prefix = catalog.data_prefix(epoch, snapshot_id)
-        files = put_rows(catalog.store, f"{prefix}/{file_stem(UNNAMED.panes)}-patch", self.rows.records(epoch))
+        files = put_rows(catalog.store, f"{prefix}/{file_stem(names.panes)}-patch", self.rows.records(epoch))
         layer = Layer.of(files, epoch, epoch)
-        panes = catalog.append_record(main.logs[UNNAMED.panes], FileRecord(epoch, files))
+        panes = catalog.append_record(main.logs[names.panes], FileRecord(epoch, files))
         manifest = main.replace(
             snapshot_id=snapshot_id,
             branch=MAIN,
@@ -200,10 +195,10 @@ class _Commit:
             parent=main.snapshot_id,
             generation=claim.generation,
             created_at=timestamp(),
-            progress={**main.progress, **_OF_AN_EPOCH},
-            tables={**main.tables, UNNAMED.current: (*main.tables.get(UNNAMED.current, ()), layer)},
-            logs={**main.logs, UNNAMED.panes: panes},
-            counts=_counts(main, self.numbers),
+            progress={**main.progress, **READS_NOTHING},
+            tables={**main.tables, names.current: (*main.tables.get(names.current, ()), layer)},
+            logs={**main.logs, names.panes: panes},
+            counts=_counts(main, self.numbers, names),
             timings={
                 "compute_seconds": computed - self.begun,
                 "write_seconds": time.monotonic() - computed,
@@ -211,7 +206,7 @@ class _Commit:
             requests=catalog.store.requests.since(counted),
             patch=self.patching.patch,
         )
-        outcome = self._audited(manifest)
+        outcome = self._audited(seen_by(manifest, self.patching.output))
         catalog.commit(claim, manifest, self.message)
         return manifest, outcome
 
@@ -226,14 +221,13 @@ class _Commit:
             pipeline=catalog.pipeline,
             from_snapshot=manifest.parent,
             to_snapshot=manifest.snapshot_id,
-            audited={
-                UNNAMED.output: Audited(
-                    self.patching.expected,
-                    lambda view, released: arrow_frame(catalog.store, columns, view, audited, released),
-                    lambda: [*released_panes(catalog, columns)],
-                    columns.identity,
-                )
-            },
+            audited=Audited(
+                self.patching.expected,
+                lambda view, released: arrow_frame(catalog.store, columns, view, audited, released),
+                lambda: [*released_panes(catalog, columns)],
+                columns.identity,
+            ),
+            output=self.patching.output,
         )
         if not outcome.success:
             failures = "; ".join(finding.describe() for finding in outcome.failed)
@@ -245,12 +239,21 @@ class _Commit:
         return outcome
 
 
-def _counts(main: Manifest, rows: "RowCounts") -> dict[str, int]:
-    """Counts of an epoch that only has panes, by the names that every epoch has."""
+def _counts(main: Manifest, rows: "RowCounts", names: OutputTables) -> dict[str, int]:
+    """Counts of an epoch that only has panes of an output, by the names that every epoch has."""
     panes, retractions = rows.added + rows.changed, rows.removed + rows.changed
-    return {**dict.fromkeys(main.counts, 0), "panes": panes, "panes_late": panes, "retractions": retractions}
+    own = {"panes": panes, "panes_late": panes, "retractions": retractions}
+    return {**dict.fromkeys(main.counts, 0), **own, **{names.named(name): count for name, count in own.items()}}
 
 
-def _result(manifest: Manifest, outcome: AuditOutcome | None, run_id: str, started_at: str) -> RunResult:
+def _result(
+    catalog: Catalog, manifest: Manifest, outcome: AuditOutcome | None, run_id: str, started_at: str
+) -> RunResult:
     visible = [] if outcome is None else [manifest]
-    return published_result(manifest, visible, outcome, action="patch", run_id=run_id, started_at=started_at)
+    outputs = None
+    if outputs_of(manifest):
+        audits = {} if outcome is None else {outcome.output: outcome}
+        outputs = output_results(catalog, audits)
+    return published_result(
+        manifest, visible, outcome, action="patch", run_id=run_id, started_at=started_at, outputs=outputs
+    )

@@ -12,6 +12,8 @@ from headrace.errors import FixConfigError, RetryError
 from headrace.model.accumulation import Accumulation
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.pipeline.expectations import Expectation
+from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.last_stage import LastStage
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.publishing.promotion import REFUSALS as OF_PROMOTIONS
@@ -19,7 +21,9 @@ from headrace.runs.publishing.promotion import PatchedSinceError, Planned, check
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.manifest import Manifest, Patch
-from headrace_snapshots.format.output_view import outputs_of
+from headrace_snapshots.format.output_view import called_before, outputs_of, parked_in, seen_by, upstream_of
+from headrace_snapshots.output_catalog import seen_catalog
+from headrace_snapshots.refs import MAIN
 
 if TYPE_CHECKING:
     from headrace.read.diff.row_changes import RowChange
@@ -56,41 +60,49 @@ REFUSALS = (*OF_PROMOTIONS, UnpatchableError, OtherDefinitionError, UnpublishedE
 
 @dataclass(frozen=True)
 class PlannedPatch:
-    """A patch of ``main`` by the branch that is ``planned`` to be promoted."""
+    """A patch of an ``output`` ("": the one without a name) by the branch that is ``planned`` to be promoted. ``whole``
+    is main's newest snapshot, ``main`` what the output sees of it.
+    """
 
     planned: Planned
-    main: Manifest
+    whole: Manifest
+    output: str = ""
 
     @classmethod
-    def of(cls, catalog: Catalog, now: Head, branch: str) -> "PlannedPatch":
-        """Raises UnknownBranchError, UnpublishedError where main has nothing, UnpatchableError where outputs have
-        names.
+    def of(cls, catalog: Catalog, now: Head, branch: str, output: str = "") -> "PlannedPatch":
+        """Raises UnknownBranchError, UnpublishedError where main has nothing, UnknownOutputError; UnpatchableError
+        where outputs have names and none is named, or the output is read by others or parked.
         """
         planned = Planned.of(catalog, now, branch)
-        if planned.main is None:
-            raise UnpublishedError(f"main of {catalog.pipeline} has no snapshot yet, so there is nothing to patch")
-        main = catalog.manifest(planned.main)
-        if names := {*outputs_of(main), *outputs_of(planned.head)}:
-            raise UnpatchableError(
-                f"pipeline {catalog.pipeline} has the outputs {', '.join(sorted(names))}, and a patch is of a pipeline "
-                f"with one output without a name: promote the branch, `headrace promote {catalog.pipeline} {branch}`"
-            )
-        return cls(planned, main)
+        whole = _main(catalog, planned.main)
+        for side in (whole, planned.head):
+            _check_output(side, output, f"promote {{}} {branch}")
+        return cls(planned, whole, output)
 
     @property
     def catalog(self) -> Catalog:
-        """The pipeline's catalog."""
-        return self.planned.catalog
+        """The pipeline's catalog, as the output sees it."""
+        return seen_catalog(self.planned.catalog, self.output)
+
+    @cached_property
+    def main(self) -> Manifest:
+        """The newest snapshot of main, as the output sees it."""
+        return seen_by(self.whole, self.output)
+
+    @cached_property
+    def branch(self) -> Manifest:
+        """The newest snapshot of the branch, as the output sees it."""
+        return seen_by(self.planned.head, self.output)
 
     @property
-    def branch(self) -> Manifest:
-        """The newest snapshot of the branch."""
-        return self.planned.head
+    def published(self) -> str | None:
+        """What readers of the output see."""
+        return self.planned.seen.get(self.output)
 
     @property
     def patch(self) -> Patch:
         """What the manifest says of it."""
-        return Patch(self.main.epoch + 1, self.planned.branch, self.branch.snapshot_id)
+        return Patch(self.main.epoch + 1, self.planned.branch, self.branch.snapshot_id, self.output)
 
     @cached_property
     def base(self) -> Manifest | None:
@@ -108,23 +120,25 @@ class PlannedPatch:
     @property
     def expected(self) -> list[Expectation]:
         """What was expected of the branch."""
-        audit = self.planned.audit
+        audit = self.planned.audits[self.output]
         return [] if audit is None else [finding.expectation for finding in audit.findings]
 
     def checks(self) -> Iterator[Callable[[], None]]:
         """What each may raise, the first that is to be said first."""
         yield self.check_definition
         yield self._check_published
-        yield self.planned.check_audit
+        yield partial(self.planned.check_audit, [self.output])
         yield self.planned.check_fork
-        yield partial(check_caught_up, self.catalog, self.branch, self.main.snapshot_id, self.planned.branch)
+        yield partial(
+            check_caught_up, self.planned.catalog, self.planned.head, self.main.snapshot_id, self.planned.branch
+        )
 
     def left_unpublished(self) -> AuditOutcome | None:
         """The good audit of this very patch, if it was committed and its writer ended before it could publish it."""
-        done, published = self.main.patch, self.planned.published
+        done, published = self.main.patch, self.published
         if done != self.patch.replace(epoch=self.main.epoch) or published != self.main.parent:
             return None
-        return read_audit(self.catalog.store, self.catalog.pipeline, published, self.main.snapshot_id)
+        return read_audit(self.catalog.store, self.catalog.pipeline, published, self.main.snapshot_id, self.output)
 
     @contextmanager
     def differing(self) -> "Iterator[PatchRows | None]":
@@ -158,9 +172,10 @@ class PlannedPatch:
     def _patches(self) -> list[int]:
         """The epochs of main after the fork that are patches. Raises PatchedSinceError."""
         patches: list[int] = []
-        newest = self.main
+        newest, names = self.main, {self.output, *called_before(self.whole, self.output)}
         while self.base is not None and newest.patch is not None and newest.patch.epoch > self.base.epoch:
-            patches.append(newest.patch.epoch)
+            if newest.patch.output in names:
+                patches.append(newest.patch.epoch)
             at = self.catalog.ancestor_at(newest.snapshot_id, newest.patch.epoch - 1)
             before = None if at is None else self._kept(at)
             if before is None:
@@ -191,41 +206,91 @@ class PlannedPatch:
 
     def check_definition(self) -> None:
         """Raise OtherDefinitionError or UnpatchableError, by what the manifests say of the definition."""
-        name, stage = self.catalog.pipeline, LastStage.of(self.main)
+        name = self.catalog.pipeline
         if self.main.fingerprint != self.branch.fingerprint:
             raise OtherDefinitionError(
                 f"branch {self.planned.branch} of {name} was made by another definition than main: its rows mean "
                 "something else. Promote it without --patch, or run main with the current definition and backfill "
                 "again"
             )
-        if stage is None:
-            raise OtherDefinitionError(
-                f"main of {name} is at snapshot {self.main.snapshot_id}, which an older version of Headrace wrote and "
-                "which does not say its definition: run the pipeline once, then patch it"
-            )
-        if stage.own is not None:
-            raise UnpatchableError(
-                f"windows of {name} are of your own class {stage.own}, and Headrace does not know whether they merge: "
-                "only a whole branch can be promoted (without --patch)"
-            )
-        if stage.accumulation is Accumulation.DISCARDING:
-            raise UnpatchableError(
-                f"{name} accumulates in mode DISCARDING: a row of current is only the last pane of its window, and no "
-                "result that can be replaced. Only a whole branch can be promoted (without --patch)"
-            )
-        if stage.lateness is None:
-            raise UnpatchableError(
-                f"{name} has no limit of lateness (allowed_lateness=None): none of its windows ever expires, so there "
-                "is nothing to patch. Only a whole branch can be promoted (without --patch)"
-            )
+        _check_last_stage(self.main)
 
     def _check_published(self) -> None:
-        if self.planned.published != self.main.snapshot_id:
+        if self.published != self.main.snapshot_id:
             raise UnpublishedError(
                 f"main of {self.catalog.pipeline} is at {self.main.snapshot_id} (epoch {self.main.epoch}), and readers "
-                f"are at {self.planned.published or 'nothing'}: the patch would show them more than itself. Run the "
+                f"are at {self.published or 'nothing'}: the patch would show them more than itself. Run the "
                 "pipeline, which audits and publishes main, then patch it"
             )
+
+
+def check_before(catalog: Catalog, pipeline: Pipeline, output: str) -> None:
+    """Raise what stands against a patch of an ``output`` by whatever branch ``pipeline`` computes as it is written, as
+    ``PlannedPatch.of`` and ``check_definition`` do.
+    """
+    whole, name = _main(catalog, catalog.head().refs.get(MAIN)), catalog.pipeline
+    _check_output(whole, output, "backfill {}")
+    main = seen_by(whole, output)
+    if output not in pipeline.by_output or fingerprint(pipeline.by_output[output]) != main.fingerprint:
+        raise OtherDefinitionError(
+            f"pipeline {name} as it is written now is another definition than that of main: its rows mean something "
+            f"else. Take the change back; or `headrace backfill {'.'.join(filter(None, [name, output]))} --promote` "
+            "computes all rows again"
+        )
+    _check_last_stage(main)
+
+
+def _main(catalog: Catalog, snapshot_id: str | None) -> Manifest:
+    if snapshot_id is None:
+        raise UnpublishedError(f"main of {catalog.pipeline} has no snapshot yet, so there is nothing to patch")
+    return catalog.manifest(snapshot_id)
+
+
+def _check_output(side: Manifest, output: str, command: str) -> None:
+    """Raise UnknownOutputError or UnpatchableError if ``output`` is none of ``side`` that can be patched by itself.
+    ``command``: what people have called, of some pipeline or output.
+    """
+    name, names = side.pipeline, outputs_of(side)
+    if names and not output:
+        raise UnpatchableError(
+            f"pipeline {name} has the outputs {', '.join(sorted(names))}, and a patch is of one of them: `headrace "
+            f"{command.format(f'{name}.{min(names)}')} --patch`"
+        )
+    seen_by(side, output)
+    if output in parked_in(side):
+        raise UnpatchableError(
+            f"output {output} of {name} is parked at snapshot {side.snapshot_id} of branch {side.branch}: mend it "
+            f"first, `headrace run {name}` says why"
+        )
+    if readers := [reader for reader, above in upstream_of(side).items() if output in above]:
+        raise UnpatchableError(
+            f"output {output} of {name} is read by {', '.join(readers)}, which would not hear of a patch: promote the "
+            f"whole branch, `headrace {command.format(name)}{' --promote' if command.startswith('backfill') else ''}`"
+        )
+
+
+def _check_last_stage(main: Manifest) -> None:
+    name, stage = main.pipeline, LastStage.of(main)
+    if stage is None:
+        raise OtherDefinitionError(
+            f"main of {name} is at snapshot {main.snapshot_id}, which an older version of Headrace wrote and which "
+            "does not say its definition: run the pipeline once, then patch it"
+        )
+    if stage.own is not None:
+        raise UnpatchableError(
+            f"windows of {name} are of your own class {stage.own}, and Headrace does not know whether they merge: "
+            "only a whole branch can be promoted (without --patch)"
+        )
+    if stage.accumulation is Accumulation.DISCARDING:
+        raise UnpatchableError(
+            f"{name} accumulates in mode DISCARDING: a row of current is only the last pane of its window, and no "
+            "result that can be replaced. Only a whole branch can be promoted (without --patch)"
+        )
+    if stage.lateness is None:
+        raise UnpatchableError(
+            f"{name} has no limit of lateness (allowed_lateness=None): none of its windows ever expires, so there is "
+            "nothing to patch. Only a whole branch can be promoted (without --patch)"
+        )
 
 
 def check_unsettled(patching: PlannedPatch, rows: "PatchRows") -> None:

@@ -10,13 +10,12 @@ What main had is known by ids of snapshots (``Head.past``), not by names of bran
 of a branch may become main: all that it continues from, down to main's line, comes with it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
 
 from headrace.audit.range import last_published
 from headrace.audit.store import (
@@ -27,13 +26,15 @@ from headrace.audit.store import (
     audit_error,
     read_audit,
 )
-from headrace.errors import FixConfigError, HeadraceError, RetryError
+from headrace.errors import FixConfigError, RetryError
 from headrace.model.time import MAX_INSTANT, instant, render
+from headrace.pipeline.sources import SOURCES
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
-from headrace.runs.publishing.publish import AuditMissingError, published_result
+from headrace.runs.publishing.planned_publish import AuditMissingError
+from headrace.runs.publishing.publish import output_results, published_result
 from headrace.runs.publishing.read_files import files_main_read, files_read, lacking
-from headrace.runs.reporting.results import RunError, RunResult
+from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace_snapshots.catalog import Catalog, Head, Link
@@ -41,13 +42,10 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import UnknownOutputError, outputs_of
+from headrace_snapshots.format.output_view import output_names, parked_in
 from headrace_snapshots.protocol import Kind, Past
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.refs import MAIN, delivery_of, is_delivery, published_of
 from headrace_snapshots.store import open_store
-
-if TYPE_CHECKING:
-    from headrace.read.diff.differences import SnapshotDiff
 
 _SEARCHED = 1000
 """Entries of the log: an attempt that comes again comes soon."""
@@ -65,6 +63,12 @@ class BranchBehindError(RetryError):
     code = "retry.branch_behind"
 
 
+class DeliveredError(FixConfigError):
+    """The branch lacks what was handed over to a sink that cannot take it back."""
+
+    code = "config.delivered"
+
+
 class InputEndedError(FixConfigError):
     """A branch whose watermark is at the end of time, as a batch leaves it: main would drop all later input."""
 
@@ -77,6 +81,12 @@ class ForkGivenUpError(FixConfigError):
     code = "config.fork_given_up"
 
 
+class PartialBranchError(FixConfigError):
+    """A branch that has not computed all of its outputs."""
+
+    code = "config.partial_branch"
+
+
 class PatchedSinceError(FixConfigError):
     """Main was patched after the branch had been forked from it: the patch would be lost."""
 
@@ -84,6 +94,7 @@ class PatchedSinceError(FixConfigError):
 
 
 REFUSALS = (
+    PartialBranchError,
     AuditMissingError,
     AuditFailedError,
     AuditDamagedError,
@@ -97,33 +108,23 @@ REFUSALS = (
 """The reasons against a promotion, as opposed to errors of the check itself."""
 
 
-@dataclass(frozen=True)
-class Rehearsal:
-    """What a promotion of ``branch`` would change for readers, and why it would be refused: by nothing, if by none."""
-
-    branch: str
-    diff: "SnapshotDiff"
-    refusals: tuple[HeadraceError, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value, as far as ``diff`` has one."""
-        refusals = [asdict(RunError.of(refusal)) for refusal in self.refusals]
-        return {"branch": self.branch, "refusals": refusals, "diff": self.diff.to_json()}
-
-
 def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over", message: str = "") -> RunResult:
     """``promote``, for a pipeline under ``root``."""
     return promote(Catalog(open_store(root), pipeline), branch, run_id=run_id, message=message)
 
 
-def promote(catalog: Catalog, branch: str, *, run_id: str, message: str = "") -> RunResult:
+def promote(
+    catalog: Catalog, branch: str, *, run_id: str, message: str = "", give_up_delivered: bool = False
+) -> RunResult:
     """Make ``branch`` main and published, if the audit of all that it has and readers have not succeeded, and it has
-    taken in all that main has. ``message`` says in the log who decided it, and why.
+    taken in all that main has. ``message`` says in the log who decided it, and why. ``give_up_delivered``: also if it
+    lacks what was handed over to sinks that cannot take back; else RefusedError.
 
     ``epochs`` and ``rows`` of the result are those that become visible. When the branch was promoted already nothing
     happens, and the result is the first one's again, for a caller that died before it could tell.
-    Raises UnknownBranchError, AuditMissingError, AuditFailedError, ClockAheadError, InputEndedError, ForkGivenUpError,
-    BranchBehindError; PublishConflictError if main or the branch moves meanwhile. No Spark.
+    Raises UnknownBranchError, PartialBranchError, AuditMissingError, AuditFailedError, ClockAheadError,
+    InputEndedError, ForkGivenUpError, BranchBehindError; PublishConflictError if main or the branch moves meanwhile. No
+    Spark.
     """
     started_at = timestamp()
     now = catalog.head()
@@ -133,37 +134,28 @@ def promote(catalog: Catalog, branch: str, *, run_id: str, message: str = "") ->
         for check in planned.checks():
             check()
     else:
-        planned = Planned(catalog, branch, catalog.manifest(done.refs[MAIN]), None, done.moves[PUBLISHED][0], now.past)
+        seen = published_of(done.refs_before)
+        planned = Planned(catalog, branch, catalog.manifest(done.refs[MAIN]), None, seen, now.past)
     visible = list(catalog.ancestry(planned.head.snapshot_id, until=planned.base))
-    outcome = planned.audit
+    audits = planned.audits
     if done is None:
-        catalog.promote(branch, expected_main=planned.main, expected=planned.head.snapshot_id, message=message)
-        renew_summary(catalog)
-    return published_result(planned.head, visible, outcome, action="cut_over", run_id=run_id, started_at=started_at)
-
-
-def rehearse(catalog: Catalog, branch: str, *, limit: int = 20) -> Rehearsal:
-    """What ``promote`` would do; moves nothing. At most ``limit`` of the rows that readers would see change are given.
-
-    Raises UnknownBranchError, and what a reader of ``current`` does.
-    """
-    from headrace.read.diff.comparison import diff  # with DuckDB, which a cut-over does not need
-
-    planned = Planned.of(catalog, catalog.head(), branch)
-    refusals = []
-    for check in planned.checks():
-        try:
-            check()
-        except REFUSALS as error:
-            refusals.append(error)
-    if names := outputs_of(planned.head):
-        compared = f"`headrace diff {catalog.pipeline}.{names[0]} published {branch}`"
-        raise UnknownOutputError(
-            f"pipeline {catalog.pipeline} has the outputs {', '.join(names)}, and a rehearsal shows the rows of one: "
-            f"compare each by itself, {compared}"
+        catalog.promote(
+            branch,
+            expected_main=planned.main,
+            expected=planned.head.snapshot_id,
+            message=message,
+            give_up_delivered=give_up_delivered,
         )
-    before = None if planned.published is None else catalog.manifest(planned.published)
-    return Rehearsal(branch, diff(catalog, before, planned.head, limit=limit), tuple(refusals))
+        renew_summary(catalog)
+    return published_result(
+        planned.head,
+        visible,
+        audits.get(""),
+        action="cut_over",
+        run_id=run_id,
+        started_at=started_at,
+        outputs=output_results(catalog, audits) if any(audits) else None,
+    )
 
 
 def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
@@ -174,14 +166,28 @@ def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
     now = catalog.head()
     if branch in now.generations:
         begin = catalog.manifest(now.refs[branch]) if branch in now.refs else None
+    check_delivered(catalog, now, branch, begin)
     if begin is not None:
-        for check in Planned(catalog, branch, begin, now.refs.get(MAIN), now.refs.get(PUBLISHED), now.past).stays():
+        for check in Planned(catalog, branch, begin, now.refs.get(MAIN), published_of(now.refs), now.past).stays():
             check()
+
+
+def check_delivered(catalog: Catalog, now: Head, branch: str, begin: Manifest | None) -> None:
+    """Raise DeliveredError if ``branch`` begins before what was handed over to a sink that cannot take back."""
+    for ref in filter(is_delivery, now.refs):
+        if begin is None or not catalog.is_ancestor(now.refs[ref], begin.snapshot_id):
+            raise DeliveredError(
+                f"rows up to {now.refs[ref]} were handed over to sink {delivery_of(ref)[1]}, which cannot take them "
+                f"back, and branch {branch} would begin before them. Run the backfill without "
+                f"--promote, then `headrace promote {catalog.pipeline} {branch} --give-up-delivered`, or --patch, "
+                "which replaces rows"
+            )
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A promotion of ``branch``, whose newest snapshot is ``head``, over what ``main`` and ``published`` are.
+    """A promotion of ``branch``, whose newest snapshot is ``head``, over what ``main`` is, and what readers see of each
+    output (``seen``).
 
     ``past``: what main had and has not any more.
     """
@@ -190,7 +196,7 @@ class Planned:
     branch: str
     head: Manifest
     main: str | None
-    published: str | None
+    seen: Mapping[str, str]
     past: Past
 
     @classmethod
@@ -203,22 +209,48 @@ class Planned:
                 f"branches: {', '.join(others) or 'none'}"
             )
         head = catalog.manifest(now.refs[branch])
-        return cls(catalog, branch, head, now.refs.get(MAIN), now.refs.get(PUBLISHED), now.past)
+        return cls(catalog, branch, head, now.refs.get(MAIN), published_of(now.refs), now.past)
+
+    @property
+    def published(self) -> str | None:
+        """What readers see of the output without a name."""
+        return self.seen.get("")
 
     @cached_property
+    def bases(self) -> Mapping[str, str | None]:
+        """The newest snapshot of the branch that readers of each output have seen: what comes after it becomes
+        visible.
+        """
+        return {
+            output: last_published(self.catalog, self.head.snapshot_id, self.seen.get(output))
+            for output in output_names(self.head)
+        }
+
+    @property
     def base(self) -> str | None:
-        """The newest snapshot of the branch that readers have seen: what comes after it becomes visible."""
-        return last_published(self.catalog, self.head.snapshot_id, self.published)
+        """The oldest of ``bases``."""
+        if None in self.bases.values():
+            return None
+        snapshots = {snapshot for snapshot in self.bases.values() if snapshot is not None}
+        return min(snapshots, key=lambda snapshot: self.catalog.link(snapshot).epoch)
 
     @cached_property
+    def audits(self) -> Mapping[str, AuditOutcome | None]:
+        """The audit of all that becomes visible of each output; None if there is none, or nothing to audit."""
+        store, pipeline, head = self.catalog.store, self.catalog.pipeline, self.head.snapshot_id
+        return {
+            output: None if base == head else read_audit(store, pipeline, base, head, output)
+            for output, base in self.bases.items()
+        }
+
+    @property
     def audit(self) -> AuditOutcome | None:
-        """The audit of all that becomes visible; None if there is none, or nothing to audit."""
-        if self.base == self.head.snapshot_id:
-            return None
-        return read_audit(self.catalog.store, self.catalog.pipeline, self.base, self.head.snapshot_id)
+        """The audit of the output without a name."""
+        return self.audits.get("")
 
     def checks(self) -> Iterator[Callable[[], None]]:
         """What each may raise one of REFUSALS, the first that is to be said first."""
+        yield self._check_whole
         yield self.check_audit
         yield from self.stays()
         if self.main is not None:
@@ -232,17 +264,30 @@ class Planned:
         if self.main is not None:
             yield partial(_check_patched, self.catalog, self.head, self.main, self.branch)
 
-    def check_audit(self) -> None:
-        """Raise AuditMissingError or AuditFailedError unless all that becomes visible has a good audit."""
-        outcome = self.audit
-        if outcome is None and self.base != self.head.snapshot_id:
-            pipeline = self.catalog.pipeline
+    def _check_whole(self) -> None:
+        if standing := sorted(parked_in(self.head)):
+            name = self.catalog.pipeline
+            raise PartialBranchError(
+                f"branch {self.branch} of {name} has not computed {', '.join(standing)} up to its end, and readers of "
+                f"all outputs would see it. `headrace promote {name}.OUTPUT {self.branch}` lets main adopt one output"
+            )
+
+    def check_audit(self, outputs: Collection[str] | None = None) -> None:
+        """Raise AuditMissingError or AuditFailedError unless all that becomes visible has a good audit; of ``outputs``,
+        if only these do.
+        """
+        head, pipeline = self.head.snapshot_id, self.catalog.pipeline
+        audits = {output: made for output, made in self.audits.items() if outputs is None or output in outputs}
+        missing = [output for output, made in audits.items() if made is None and self.bases[output] != head]
+        if missing:
+            of = f" of {', '.join(missing)}" if any(missing) else ""
             raise AuditMissingError(
-                f"branch {self.branch} of {pipeline} at {self.head.snapshot_id} has no audit; run the backfill again, "
+                f"branch {self.branch} of {pipeline} at {head} has no audit{of}; run the backfill again, "
                 f"or `headrace run {pipeline} --branch {self.branch}`, which audits it"
             )
-        if outcome is not None and not outcome.success:
-            raise audit_error(outcome)
+        failed = [made for made in audits.values() if made is not None and not made.success]
+        if failed:
+            raise audit_error(*failed)
 
     def _check_clock(self) -> None:
         clock = StoredProgress.of(self.head).processing_time
@@ -349,7 +394,10 @@ def check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch:
     """
     branch_read, main_read = files_read(catalog, manifest), files_main_read(catalog, old_main, manifest)
     missing = [
-        path for name in StoredProgress.of(manifest).marks for path in lacking(branch_read[name], main_read[name])
+        path
+        for name, mark in StoredProgress.of(manifest).marks.items()
+        if (connector := SOURCES.get(mark.kind)) is None or connector.repeats
+        for path in lacking(catalog.pipeline, branch_read[name], main_read[name])
     ]
     if missing:
         raise BranchBehindError(

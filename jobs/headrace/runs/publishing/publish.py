@@ -2,45 +2,28 @@
 nothing else.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from headrace.audit.store import AuditOutcome, audit_error, read_audit
-from headrace.errors import FixDataError, RetryError
 from headrace.model.time import render
 from headrace.observe.history import totals
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.runs.reporting.results import Action, AuditReference, RunResult
+from headrace.runs.publishing.planned_publish import AuditMissingError, NothingToPublishError, PlannedPublish
+from headrace.runs.reporting.results import Action, AuditReference, OutputResult, RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace_snapshots.catalog import Catalog, Link
 from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.codec import JSON, BrokenObjectError
+from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.format.output_view import output_names
+from headrace_snapshots.output_catalog import seen_catalog
+from headrace_snapshots.protocol import Kind
+from headrace_snapshots.refs import MAIN, PUBLISHED, published_of
 from headrace_snapshots.store import open_store
-
-
-class AuditMissingError(RetryError):
-    """The range that would be published has no stored audit."""
-
-    code = "retry.audit_missing"
-
-
-class NothingToPublishError(FixDataError):
-    """There is no snapshot yet."""
-
-    code = "data.nothing_to_publish"
-
-
-def stored_audit(pipeline: str, root: str) -> AuditOutcome | None:
-    """The stored audit of exactly (published, main] as they are now; None when there is none, or nothing to audit."""
-    store = open_store(root)
-    refs = Catalog(store, pipeline).head().refs
-    head, published = refs.get(MAIN), refs.get(PUBLISHED)
-    if head is None or head == published:
-        return None
-    return read_audit(store, pipeline, published, head)
 
 
 def publish_audited(
@@ -50,21 +33,24 @@ def publish_audited(
     last_announced: str | None,
     run_id: str = "publish",
     expected_snapshot: str | None = None,
+    output: str | None = None,
+    may_wait: bool = False,
 ) -> RunResult:
-    """Publish main if the stored audit of (published, main] succeeded; nothing happens if that is published already.
+    """Publish of main what the stored audit of exactly (published, main] found good; nothing happens if that is
+    published already. ``output``: of one alone, where outputs have names.
 
     ``last_announced`` is the published snapshot that the caller knows of, None: of none. ``epochs`` and ``counts`` of
     the result are over all that became visible since then, by this publish, by one whose caller died before it could
     tell, or by a person's release.
 
     ``expected_snapshot`` refuses to publish anything else than the snapshot that the caller has in mind.
-    Raises AuditMissingError, AuditFailedError, NothingToPublishError.
+    Raises AuditMissingError, AuditFailedError, NothingToPublishError, UpstreamUnpublishedError, UnknownOutputError.
+    What is good of several outputs is published before an error of the others is raised. ``may_wait``: an output whose
+    audit is good and that waits for what it is computed of is a warning of the result, no error.
     """
     started_at = timestamp()
-    store = open_store(root)
-    catalog = Catalog(store, pipeline)
-    refs = catalog.head().refs
-    head, published = refs.get(MAIN), refs.get(PUBLISHED)
+    catalog = Catalog(open_store(root), pipeline)
+    head = catalog.head().refs.get(MAIN)
     if head is None:
         raise NothingToPublishError(f"pipeline {pipeline} has no snapshot under {root}; run its process DAG first")
     if expected_snapshot is not None and head != expected_snapshot:
@@ -72,19 +58,28 @@ def publish_audited(
             f"main of {pipeline} is at {head}, not at {expected_snapshot} any more: another run moved it; "
             "its own publish will follow, or run this DAG again"
         )
-    outcome = None
-    if head != published:
-        outcome = read_audit(store, pipeline, published, head)
-        if outcome is None:
-            raise AuditMissingError(
-                f"there is no audit of ({published or 'the beginning'}, {head}] of {pipeline}; "
-                "run the process DAG again"
-            )
-        publish_range(catalog, outcome)
+    planned = PlannedPublish.of(catalog, head, output)
+    if planned.publish(run_id) is not None:
         renew_summary(catalog)
-    manifest = catalog.manifest(head)
-    unheard = list(_became_visible(catalog, head, last_announced))
-    return published_result(manifest, unheard, outcome, action="publish", run_id=run_id, started_at=started_at)
+    planned.check(may_wait=may_wait)
+    if output is None and planned.has_names:
+        seen, shown = catalog, catalog.published_by_all(catalog.head().refs)
+    else:
+        seen = seen_catalog(catalog, output or "")
+        shown = seen.head().refs.get(PUBLISHED)
+    if shown is None:
+        raise NothingToPublishError(f"nothing of pipeline {pipeline} is published yet: {'; '.join(planned.notes)}")
+    unheard = list(_became_visible(seen, shown, last_announced))
+    result = published_result(
+        seen.manifest(shown),
+        unheard,
+        planned.audits.get(output or ""),
+        action="publish",
+        run_id=run_id,
+        started_at=started_at,
+        outputs=output_results(catalog, planned.audits) if planned.has_names else None,
+    )
+    return replace(result, warnings=tuple(planned.notes))
 
 
 def published_result(
@@ -95,6 +90,7 @@ def published_result(
     action: Action,
     run_id: str,
     started_at: str,
+    outputs: Mapping[str, OutputResult] | None = None,
 ) -> RunResult:
     """The result of ``action``, after which readers see ``head``; the epochs that became ``visible``, newest first."""
     return RunResult(
@@ -111,16 +107,52 @@ def published_result(
         audit=None if outcome is None else reference(outcome),
         counts=totals(visible),
         watermark=render(StoredProgress.of(head).watermark),
+        outputs=outputs or {},
     )
 
 
-def publish_range(catalog: Catalog, outcome: AuditOutcome) -> None:
-    """Move ``published`` over the audited range by one catalog entry. Raises AuditFailedError."""
+def publish_range(catalog: Catalog, outcome: AuditOutcome, run_id: str) -> None:
+    """Move ``published`` of an output over the audited range by one catalog entry, which names the run. Raises
+    AuditFailedError, PublishConflictError, RefusedError.
+    """
     if not outcome.success:
         raise audit_error(outcome)
-    catalog.publish(
-        outcome.to_snapshot, expected_published=outcome.from_snapshot, detail={"audit": outcome.path, "success": True}
-    )
+    output = outcome.output
+    audits: dict[str, JSON] = {"audits": {output: outcome.path}} if output else {"audit": outcome.path}
+    snapshots, expected = {output: outcome.to_snapshot}, {output: outcome.from_snapshot}
+    catalog.publish_outputs(snapshots, expected, {**audits, "success": True}, run_id)
+
+
+def last_published_by(catalog: Catalog, run_id_begin: str) -> AuditOutcome | None:
+    """The audit that let readers see what they see, if a run did that whose id begins so. None: somebody else was the
+    last to move ``published``, or the audit is gone. Raises AuditDamagedError.
+    """
+    entry = catalog.last_move(PUBLISHED)
+    if entry is None or entry.kind is not Kind.PUBLISH or not _owner(entry).startswith(run_id_begin):
+        return None
+    after, until = entry.moves[PUBLISHED]
+    return None if until is None else read_audit(catalog.store, catalog.pipeline, after, until, catalog.output)
+
+
+def _owner(entry: Entry) -> str:
+    """The run that appended it; empty in logs of earlier versions."""
+    return str((entry.detail or {}).get("owner", ""))
+
+
+def output_results(catalog: Catalog, audits: Mapping[str, AuditOutcome | None]) -> dict[str, OutputResult]:
+    """What readers see of each output of main now, the audit that was made of it or trusted, if there was one, and
+    whether it is parked.
+    """
+    refs = catalog.head().refs
+    if MAIN not in refs:
+        return {}
+    seen, manifest = published_of(refs), catalog.manifest(refs[MAIN])
+    parked = StoredProgress.of(manifest).parked
+    return {
+        output: OutputResult(seen.get(output), None if outcome is None else reference(outcome), parked.get(output))
+        for output in output_names(manifest)
+        for outcome in (audits.get(output),)
+    }
 
 
 def _became_visible(catalog: Catalog, until: str, since: str | None) -> Iterator[Manifest]:

@@ -5,18 +5,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from headrace.read.snapshots.reprocessed_copies import left_out
+from headrace.sources.landed.claimed import landed_as
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.table_names import INPUTS
+from headrace_snapshots.layout import landed_file
 
 
-def lacking(branch_files: set[str], main_files: set[str]) -> list[str]:
+def lacking(pipeline: str, branch_files: set[str], main_files: set[str]) -> list[str]:
     """The paths of one input that are in ``main_files`` and not in ``branch_files``. Of an input that reads from
-    another place now only numbers can be compared.
+    another place now only numbers can be compared; what a pipeline has landed is always in one place.
     """
-    return sorted(main_files - branch_files) if branch_files & main_files or len(branch_files) < len(main_files) else []
+    is_one_place = bool(branch_files & main_files) or all(
+        any(landed_file(pipeline, path) is not None for path in files) for files in (branch_files, main_files)
+    )
+    return sorted(main_files - branch_files) if is_one_place or len(branch_files) < len(main_files) else []
 
 
 def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapping[str, set[str]]:
@@ -39,7 +44,7 @@ def files_read(catalog: Catalog, manifest: Manifest | None) -> Mapping[str, set[
     """The paths of all files that were read up to ``manifest`` (None: none), by input."""
     files: dict[str, set[str]] = defaultdict(set)
     for file in _inputs(catalog, manifest):
-        files[file.input].add(file.path)
+        files[file.input].add(landed_as(catalog.pipeline, file))
     return files
 
 

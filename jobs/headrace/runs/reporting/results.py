@@ -6,7 +6,7 @@ The starter of the run (Airflow, the command line, a test) reads this instead of
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
@@ -16,6 +16,12 @@ from headrace.audit.limits import LimitFinding
 from headrace.audit.usual.findings import UsualFinding
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
 from headrace.pipeline.executors import ExecutorDecision
+from headrace.runs.reporting.quoted_values import (
+    message_without_values,
+    parked_without_values,
+    warnings_without_values,
+)
+from headrace.sources.chain_clocks import Parked
 from headrace_snapshots.format.sealed import sealed, unsealed
 from headrace_snapshots.layout import result_path
 from headrace_snapshots.refs import MAIN
@@ -66,6 +72,21 @@ class AuditReference(msgspec.Struct, frozen=True, rename={"from_snapshot": "from
     path: str
 
 
+class OutputResult(msgspec.Struct, frozen=True):
+    """One output of several after a run: what readers see of it, the ``audit`` that the run made or trusted, and since
+    when and why it is ``parked`` on main, None if it goes on.
+    """
+
+    published: str | None
+    audit: AuditReference | None = None
+    parked: Parked | None = None
+
+    @property
+    def without_values(self) -> "OutputResult":
+        """The same without a message that may quote values."""
+        return msgspec.structs.replace(self, parked=parked_without_values(self.parked))
+
+
 @dataclass(frozen=True)
 class RunResult:
     """What one run did. ``epochs`` are those that it committed (or, for a publish, made visible), oldest first.
@@ -76,7 +97,8 @@ class RunResult:
     for people: a snapshot that was broken and where the run went on from instead, records dated far ahead, and last
     that many came too late. ``executor`` is the one that the run took and why, None if it came to none. ``forked_from``
     is the snapshot that the branch of a backfill continues from, None if from nothing. ``limits`` is what a run found
-    beside the pipeline's limits, ``usual`` what its audit found beside earlier versions, without rows.
+    beside the pipeline's limits, ``usual`` what its audit found beside earlier versions, without rows. Where outputs
+    have names, ``outputs`` has what is each one's own; ``published`` is the oldest of theirs, and ``audit`` is None.
     """
 
     run_id: str
@@ -99,6 +121,24 @@ class RunResult:
     forked_from: str | None = None
     limits: tuple[LimitFinding, ...] = ()
     usual: tuple[UsualFinding, ...] = ()
+    outputs: Mapping[str, OutputResult] = field(default_factory=dict)
+
+    @property
+    def parked(self) -> dict[str, Parked]:
+        """The outputs that are parked on main, with since when and why."""
+        return {name: output.parked for name, output in self.outputs.items() if output.parked is not None}
+
+    @property
+    def without_values(self) -> "RunResult":
+        """The same without what may quote values of records: messages, and rows to blame."""
+        error = self.error
+        return replace(
+            self,
+            error=error and replace(error, message=message_without_values(error.code, error.message)),
+            warnings=warnings_without_values(self.warnings),
+            usual=tuple(finding.replace(failing=()) for finding in self.usual),
+            outputs={name: output.without_values for name, output in self.outputs.items()},
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The stored object as a JSON value."""
@@ -116,7 +156,10 @@ class RunResult:
 
 def to_json(result: RunResult) -> bytes:
     """The bytes of the object (ARCHITECTURE.md, "Result object of a run")."""
-    return sealed({"format": FORMAT, **msgspec.to_builtins(result)})
+    fields = msgspec.to_builtins(result)
+    if not result.outputs:
+        del fields["outputs"]
+    return sealed({"format": FORMAT, **fields})
 
 
 def from_json(data: bytes) -> RunResult:

@@ -6,51 +6,30 @@ may be deleted, and is written again by the next run.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
-from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
 from headrace.audit.limits import LimitFinding
-from headrace.audit.range import unpublished_range
-from headrace.audit.store import (
-    AuditFailedError,
-    AuditOutcome,
-    LimitExceededError,
-    StaleDataError,
-    UnusualDataError,
-    read_audit,
-)
-from headrace.errors import HeadraceError
-from headrace.model.time import NEVER, Instant, parse, render
+from headrace.model.time import Instant, parse, render
 from headrace.observe.history import totals
 from headrace.pipeline.quality.limits import Severity
 from headrace.read.snapshots.progress import StoredProgress
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.format.entry import Entry
+from headrace.runs.reporting.audit_lines import AuditLine, OutputLine
+from headrace.runs.reporting.quoted_values import message_without_values, warnings_without_values
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.sealed import sealed, unsealed
-from headrace_snapshots.format.table_names import is_current
 from headrace_snapshots.layout import summary_path
-from headrace_snapshots.protocol import Head
-from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 FORMAT: Final = 1
 EPOCHS: Final = 20
 """Epochs that a summary has: enough for a curve, and for shares that one odd file does not decide."""
 
-_LOOKED_AT: Final = 100
-"""Entries of the log that are looked through for the newest that moved ``published``."""
-
-
-_SPLIT: Final = ", split "
+SPLIT: Final = ", split "
+"""Between the names of an input and of its split that hold the watermark back."""
 
 
 class PipelineState(StrEnum):
@@ -58,6 +37,7 @@ class PipelineState(StrEnum):
 
     DAMAGED = "damaged"
     FAILED = "failed"
+    PARKED = "parked"
     AUDIT_FAILED = "audit failed"
     LIMIT_EXCEEDED = "limit exceeded"
     UNPUBLISHED = "unpublished"
@@ -105,20 +85,6 @@ class EpochLine(msgspec.Struct, frozen=True):
         )
 
 
-class AuditLine(msgspec.Struct, frozen=True):
-    """The newest audit: of what ``published`` does not show yet, else of what it moved over last. ``failed`` are
-    expectations and checks against history, ``exceeded`` the limits that hold the range back.
-    """
-
-    success: bool
-    finished_at: str
-    after: str | None
-    until: str
-    expectations: int
-    failed: tuple[str, ...]
-    exceeded: tuple[str, ...] = ()
-
-
 class RunLine(msgspec.Struct, frozen=True):
     """The newest run that left a result. ``error_code`` and ``error`` (its message) are None if it succeeded;
     ``limits`` is what it found beside the pipeline's limits.
@@ -133,6 +99,12 @@ class RunLine(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     limits: tuple[LimitFinding, ...] = ()
 
+    @property
+    def without_values(self) -> "RunLine":
+        """The same without messages that may quote values."""
+        error = self.error and message_without_values(self.error_code or "", self.error)
+        return msgspec.structs.replace(self, error=error, warnings=warnings_without_values(self.warnings))
+
 
 class PipelineSummary(msgspec.Struct, frozen=True):
     """How a pipeline is, as entry ``entry`` of its log left it. Times are ISO 8601 in UTC.
@@ -143,7 +115,8 @@ class PipelineSummary(msgspec.Struct, frozen=True):
     watermark has to pass for the next window that waits for it (+inf: only the end of the input); None: nothing waits.
     ``newest_file_at``: when the newest epoch that read a file ran; ``published_watermark``: the one that readers know.
     ``epochs`` are the newest of main, oldest first; ``state_bytes`` and ``state_rows`` are of tables of state.
-    ``problem``: why the catalog could not be read, None if it could.
+    ``problem``: why the catalog could not be read, None if it could. Where outputs have names, ``published`` is the
+    oldest of what readers see, ``audit`` tells of all of them, and ``outputs`` has a line for each.
     """
 
     pipeline: str
@@ -172,6 +145,7 @@ class PipelineSummary(msgspec.Struct, frozen=True):
     run: RunLine | None = None
     epochs: tuple[EpochLine, ...] = ()
     problem: str | None = None
+    outputs: tuple[OutputLine, ...] = ()
 
     @property
     def totals(self) -> Mapping[str, int]:
@@ -183,13 +157,25 @@ class PipelineSummary(msgspec.Struct, frozen=True):
         """For people: the limits that are exceeded."""
         if self.unpublished != 0 and self.audit is not None and self.audit.exceeded:
             return [*self.audit.exceeded]
-        return [] if self.run is None else [finding.describe() for finding in _exceeded(self.run)]
+        return [] if self.run is None else [finding.describe() for finding in exceeded_limits(self.run)]
+
+    @property
+    def worst_output(self) -> OutputLine | None:
+        """The output that needs a person most: it is parked, else its audit failed, else its readers are furthest
+        behind. None if nothing is wrong with any, or the only one has no name.
+        """
+        worst = max(self.outputs, key=_urgency, default=None)
+        return None if worst is None or not any(_urgency(worst)) else worst
 
     @property
     def without_values(self) -> "PipelineSummary":
-        """The same without what comes from records: the name of a split."""
-        held = self.held_back_by and self.held_back_by.partition(_SPLIT)[0]
-        return msgspec.structs.replace(self, held_back_by=held)
+        """The same without what comes from records: the name of a split, messages that may quote values."""
+        return msgspec.structs.replace(
+            self,
+            held_back_by=self.held_back_by and self.held_back_by.partition(SPLIT)[0],
+            run=None if self.run is None else self.run.without_values,
+            outputs=tuple(output.without_values for output in self.outputs),
+        )
 
     def is_overdue(self, now: Instant) -> bool:
         """Whether the next run would fire a timer that is due already."""
@@ -201,204 +187,38 @@ class PipelineSummary(msgspec.Struct, frozen=True):
             return self
         run = msgspec.structs.replace(self.run, limits=tuple(finding.as_of(now) for finding in self.run.limits))
         is_calm = self.state in (PipelineState.UNPUBLISHED, PipelineState.EMPTY, PipelineState.PUBLISHED)
-        state = PipelineState.LIMIT_EXCEEDED if is_calm and _exceeded(run) else self.state
+        state = PipelineState.LIMIT_EXCEEDED if is_calm and exceeded_limits(run) else self.state
         return msgspec.structs.replace(self, run=run, state=state)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value, with the totals."""
-        return {**msgspec.to_builtins(self), "totals": dict(self.totals), "exceeded": self.exceeded}
+        """A JSON value, with the totals, and with the name of the worst output if there is one."""
+        worst = self.worst_output
+        named = {} if worst is None else {"worst_output": worst.name}
+        return {**msgspec.to_builtins(self), "totals": dict(self.totals), "exceeded": self.exceeded, **named}
 
     def line_to_json(self) -> dict[str, Any]:
         """The same without the epochs: what a list of many pipelines says of each."""
         return {**msgspec.structs.replace(self, epochs=()).to_json(), "totals": dict(self.totals)}
 
 
-@dataclass(frozen=True)
-class _Refs:
-    """Manifests behind the refs that a summary is about."""
-
-    main: Manifest | None
-    published: Manifest | None
+def written_bytes(manifest: Manifest) -> int:
+    """Bytes of the tables' files that the epoch of ``manifest`` wrote, those of merged layers among them."""
+    layers = [layer for layers in manifest.tables.values() for layer in layers]
+    return sum(file.bytes for layer in layers if layer.last_epoch == manifest.epoch for file in layer.files)
 
 
-def summarize(catalog: Catalog, before: PipelineSummary | None = None, run: RunLine | None = None) -> PipelineSummary:
-    """The summary of a pipeline now. What ``before``, an older one, says of epochs is taken from it where these are the
-    same, so only new epochs are read. ``run``: the newest one, by default that of ``before``.
-
-    A catalog that cannot be read is the summary's ``problem``, no error. Raises what the store raises.
-    """
-    run = run or (None if before is None else before.run)
-    head = catalog.known_head()
-    made_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    try:
-        summary = _summarized(catalog, head, before, run, made_at)
-    except HeadraceError as error:
-        if error.remedy != "restore":
-            raise
-        return PipelineSummary(
-            catalog.pipeline, made_at, head.entry, PipelineState.DAMAGED, run=run, problem=f"{error.code}: {error}"
-        )
-    return summary
+def _urgency(output: OutputLine) -> tuple[bool, bool, int]:
+    is_failing = output.audit is not None and not output.audit.success and output.unpublished != 0
+    return output.parked is not None, is_failing, output.unpublished
 
 
-def _summarized(
-    catalog: Catalog, head: Head, before: PipelineSummary | None, run: RunLine | None, made_at: str
-) -> PipelineSummary:
-    refs = _Refs(*(catalog.manifest(head.refs[ref]) if ref in head.refs else None for ref in (MAIN, PUBLISHED)))
-    audit = _audit(catalog, before)
-    fields_known: dict[str, Any] = {}
-    if refs.main is not None:
-        epochs = _epochs(catalog, refs.main, before)
-        fields_known = _of_main(refs.main) | {"epochs": epochs, "newest_file_at": _newest_file_at(epochs, before)}
-    if refs.published is not None:
-        fields_known |= {
-            "published": refs.published.snapshot_id,
-            "published_epoch": refs.published.epoch,
-            "published_watermark": render(StoredProgress.of(refs.published).watermark),
-            "published_at": _published_at(catalog, refs.published.snapshot_id, before),
-            "unpublished": _unpublished(catalog, refs),
-        }
-    elif refs.main is not None:
-        fields_known |= {"unpublished": refs.main.epoch + 1}
-    return PipelineSummary(
-        pipeline=catalog.pipeline,
-        made_at=made_at,
-        entry=head.entry,
-        state=_state(refs, fields_known.get("unpublished"), audit, run),
-        branches=tuple(sorted(set(head.generations) - {MAIN, PUBLISHED})),
-        audit=audit,
-        run=run,
-        **fields_known,
-    )
-
-
-def _of_main(manifest: Manifest) -> dict[str, Any]:
-    progress = StoredProgress.of(manifest)
-    held = progress.held_back_by
-    layers = [layer for table, layers in manifest.tables.items() if not is_current(table) for layer in layers]
-    files = [file for layer in layers for file in layer.files]
-    return {
-        "snapshot": manifest.snapshot_id,
-        "epoch": manifest.epoch,
-        "committed_at": manifest.created_at,
-        "watermark": render(progress.watermark),
-        "newest_event_time": None if progress.newest is None else render(progress.newest),
-        "held_back_by": None if held is None else _SPLIT.join(part for part in (held.input, held.split) if part),
-        "held_since": None if held is None or held.since is None else render(held.since),
-        "fires_at": _due(progress.due_time),
-        "fires_after": _due(progress.due_event),
-        "state_rows": sum(file.rows for file in files),
-        "state_bytes": sum(file.bytes for file in files),
-    }
-
-
-def _state(refs: _Refs, unpublished: int | None, audit: AuditLine | None, run: RunLine | None) -> PipelineState:
-    if unpublished == 0 and run is not None and run.error_code in _HELD_BACK:
-        run = None  # a person has released what that run did not publish
-    if unpublished != 0 and audit is not None and not audit.success:
-        return PipelineState.AUDIT_FAILED if audit.failed else PipelineState.LIMIT_EXCEEDED
-    if run is not None and run.status == "failed":
-        return PipelineState.LIMIT_EXCEEDED if run.error_code == StaleDataError.code else PipelineState.FAILED
-    if run is not None and _exceeded(run):
-        return PipelineState.LIMIT_EXCEEDED
-    if refs.main is None:
-        return PipelineState.EMPTY
-    return PipelineState.PUBLISHED if unpublished == 0 else PipelineState.UNPUBLISHED
-
-
-_HELD_BACK: Final = (AuditFailedError.code, UnusualDataError.code, LimitExceededError.code)
-
-
-def _exceeded(run: RunLine) -> list[LimitFinding]:
+def exceeded_limits(run: RunLine) -> list[LimitFinding]:
     """The limits that a run has found exceeded, without those that an audit knows of: a person may release these."""
     return [
         finding
         for finding in run.limits
         if finding.severity is Severity.WARN or (finding.severity is not None and finding.is_age)
     ]
-
-
-def _unpublished(catalog: Catalog, refs: _Refs) -> int | None:
-    if refs.main is None or refs.published is None:
-        return None
-    if refs.main.snapshot_id == refs.published.snapshot_id:
-        return 0
-    is_behind = catalog.is_ancestor(refs.published.snapshot_id, refs.main.snapshot_id)
-    return refs.main.epoch - refs.published.epoch if is_behind else None
-
-
-def _epochs(catalog: Catalog, head: Manifest, before: PipelineSummary | None) -> tuple[EpochLine, ...]:
-    lines_before = {} if before is None else {line.snapshot: line for line in before.epochs}
-    lines: list[EpochLine] = []
-    current: str | None = head.snapshot_id
-    with suppress(MissingSnapshotError):  # what came before has expired
-        while current is not None and len(lines) < EPOCHS:
-            lines.append(lines_before.get(current) or EpochLine.of(catalog.manifest(current)))
-            current = lines[-1].parent
-    return tuple(reversed(lines))
-
-
-def _newest_file_at(epochs: Sequence[EpochLine], before: PipelineSummary | None) -> str | None:
-    """When the newest of ``epochs`` that read a file ran; if none of them did, what was known before."""
-    read = (line.processing_time for line in reversed(epochs) if line.counts.get("input_files"))
-    return next(read, None if before is None else before.newest_file_at)
-
-
-def _due(due: Instant) -> str | None:
-    """When something is due, in ISO 8601; +inf at the end of the global window, None if nothing ever is."""
-    return None if due >= NEVER else render(due)
-
-
-def _published_at(catalog: Catalog, published: str, before: PipelineSummary | None) -> str | None:
-    if before is not None and before.published == published and before.published_at is not None:
-        return before.published_at
-    last_publish = _last_publish(catalog)
-    return None if last_publish is None else last_publish.at
-
-
-def _audit(catalog: Catalog, before: PipelineSummary | None) -> AuditLine | None:
-    """The audit of what is not published yet; if nobody has made one, the newest that is known."""
-    unpublished = unpublished_range(catalog, MAIN)
-    outcome = (
-        None
-        if unpublished is None
-        else read_audit(catalog.store, catalog.pipeline, unpublished.after, unpublished.until)
-    )
-    if outcome is not None:
-        return _line_of(outcome)
-    if before is not None and before.audit is not None and before.audit.until == catalog.head().refs.get(PUBLISHED):
-        return before.audit
-    last_publish = _last_publish(catalog)
-    after, until = (None, None) if last_publish is None else last_publish.moves[PUBLISHED]
-    if until is not None:
-        outcome = read_audit(catalog.store, catalog.pipeline, after, until)
-    return None if outcome is None else _line_of(outcome)
-
-
-def _last_publish(catalog: Catalog) -> Entry | None:
-    """The newest entry that moved ``published``, if that is not long ago."""
-    return next((entry for entry in islice(catalog.entries(), _LOOKED_AT) if PUBLISHED in entry.moves), None)
-
-
-def _line_of(outcome: AuditOutcome) -> AuditLine:
-    return AuditLine(
-        success=outcome.success,
-        finished_at=outcome.finished_at,
-        after=outcome.from_snapshot,
-        until=outcome.to_snapshot,
-        expectations=len(outcome.findings) + (0 if outcome.usual is None else len(outcome.usual.findings)),
-        failed=(
-            *(finding.expected() for finding in outcome.failed),
-            *(finding.describe() for finding in outcome.unusual),
-        ),
-        exceeded=tuple(finding.describe() for finding in outcome.exceeded),
-    )
-
-
-def written_bytes(manifest: Manifest) -> int:
-    """Bytes of the tables' files that the epoch of ``manifest`` wrote, those of merged layers among them."""
-    layers = [layer for layers in manifest.tables.values() for layer in layers]
-    return sum(file.bytes for layer in layers if layer.last_epoch == manifest.epoch for file in layer.files)
 
 
 def urgent_first(
@@ -420,7 +240,10 @@ def urgent_first(
 
 def write_summary(store: ObjectStore, summary: PipelineSummary) -> None:
     """Keep ``summary`` (one put). Raises what the store raises."""
-    store.write(summary_path(summary.pipeline), sealed({"format": FORMAT, **msgspec.to_builtins(summary)}))
+    fields = msgspec.to_builtins(summary)
+    if not summary.outputs:
+        del fields["outputs"]
+    store.write(summary_path(summary.pipeline), sealed({"format": FORMAT, **fields}))
 
 
 def read_summary(store: ObjectStore, pipeline: str) -> PipelineSummary | None:

@@ -4,7 +4,8 @@ import logging
 
 from headrace.errors import HeadraceError
 from headrace.runs.reporting.results import RunResult, redacted
-from headrace.runs.reporting.summary import RunLine, read_summary, summarize, write_summary
+from headrace.runs.reporting.summarize import summarize
+from headrace.runs.reporting.summary import RunLine, read_summary, write_summary
 from headrace_snapshots.catalog import Catalog
 
 _log = logging.getLogger(__name__)

@@ -20,7 +20,10 @@ from headrace.read.snapshots.reprocessed_copies import AGAIN, landed_from
 from headrace.read.snapshots.snapshot_refs import At
 from headrace.read.views.columns import View
 from headrace.runs.publishing.read_files import files_as_read
-from headrace.sources.file_planning import LandedFile, open_source
+from headrace.sources.connector import SourceSplit
+from headrace.sources.file_planning import (
+    open_source,
+)
 from headrace.sources.formats.errors import UnreadableFileError
 from headrace.sources.formats.file_format import FileFormat
 from headrace.sources.landing import ByInput, Landing
@@ -28,6 +31,7 @@ from headrace.sources.landing_places import overlap
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import first_name, outputs_of
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import (
     ObjectChangedError,
@@ -48,6 +52,18 @@ class LandingAgainError(FixConfigError):
     code = "config.landing_again"
 
 
+def output_alone(pipeline: Pipeline, output: str | None) -> tuple[Pipeline, str]:
+    """The pipeline with an ``output`` alone, and its name; "" where it has none. Raises LandingAgainError."""
+    by_output = pipeline.by_output
+    if (output or "") not in by_output:
+        has = f"the outputs {', '.join(by_output)}" if pipeline.has_names else "one output, which has no name"
+        raise LandingAgainError(
+            f"pipeline {pipeline.name} has {has}: say of which one records land again"
+            + (f", such as {pipeline.name}.{next(iter(by_output))}" if pipeline.has_names else "")
+        )
+    return by_output[output or ""], output or ""
+
+
 @dataclass
 class Target:
     """Where files of records of one ``view`` and ``source`` land; their names end with ``suffix``.
@@ -64,7 +80,7 @@ class Target:
     prefix: str
     lands_in_source: bool
     already_landed: set[str] = field(default_factory=set)
-    created: list[LandedFile] = field(default_factory=list)
+    created: list[SourceSplit] = field(default_factory=list)
 
     @property
     def uri(self) -> str:
@@ -115,7 +131,7 @@ class Target:
             info = self.store.create(self.path(name), packed)
         except ObjectExistsError:
             return False
-        self.created.append(LandedFile(info.path, info.size, info.etag))
+        self.created.append(SourceSplit(info.path, info.size, info.etag))
         return True
 
     def path(self, name: str) -> str:
@@ -124,8 +140,8 @@ class Target:
 
 
 def late_behind(catalog: Catalog, pipeline: Pipeline, files: ByInput) -> int | None:
-    """How many records of ``files`` would be late in the next epoch of main; None where only Spark could tell, or one
-    of them cannot be read.
+    """How many records of ``files`` would be late in the next epoch of main, for the output that drops the most; None
+    where only Spark could tell, or one of them cannot be read.
     """
     read = {name: landed for name, landed in files.items() if landed}
     head = catalog.head().refs.get(MAIN)
@@ -137,31 +153,58 @@ def late_behind(catalog: Catalog, pipeline: Pipeline, files: ByInput) -> int | N
     from headrace.kernel.delta import Disposition, aggregate
     from headrace.kernel.stage import CompiledStage
 
-    progress = StoredProgress.of(catalog.manifest(head))
-    stage, landing = CompiledStage(pipeline.stages[0]), Landing(pipeline, catalog.store)
-    try:
-        pieces = in_arrival_order(pipeline, read)
-        records = read_records(pipeline, [stage], landing, pieces, instant(datetime.now(UTC))).records
-    except FixDataError:  # which the next run says
-        return None
-    if records is None:
-        return 0
-    return aggregate(stage, records.columns, progress.watermark).accounting.rows.get(Disposition.LATE, 0)
+    progress, landing = StoredProgress.of(catalog.manifest(head)), Landing(pipeline, catalog.store)
+    late = 0
+    for output, alone in pipeline.of_records.items():
+        stage = CompiledStage(alone.edges or alone.stages[0])
+        try:
+            pieces = in_arrival_order(alone, read)
+            records = read_records(alone, [stage], landing, pieces, instant(datetime.now(UTC))).records
+        except FixDataError:  # which the next run says
+            return None
+        if records is not None:
+            watermark = progress.watermark_of(progress.chains.get(output))
+            fates = aggregate(stage, records.columns, watermark).accounting.rows
+            late = max(late, fates.get(Disposition.LATE, 0) + fates.get(Disposition.LATE_RETRACTION, 0))
+    return late
 
 
-def target_of(own: Target, store: ObjectStore, root: str, to: str | None) -> Target:
-    """Where records land: under ``to``, or by default where their source lies below ``root/{view}``. ``own``: where the
-    pipeline reads them.
+def root_beside(catalog: Catalog, root: str, view: View, output: str | None) -> str:
+    """The root below which records of a ``view`` land by default; those of an ``output`` in a folder that keeps the
+    output's first name, so that they land once whatever it is called. ``catalog`` is that of all outputs.
+
+    Raises LandingAgainError if another output has that folder.
+    """
+    beside = f"{root.rstrip('/')}/{view}"
+    if not output:
+        return beside
+    head = catalog.head().refs.get(MAIN)
+    if head is None:
+        return f"{beside}/{output}"
+    main = catalog.manifest(head)
+    folder = first_name(main, output)
+    for other in outputs_of(main):
+        if other != output and first_name(main, other) == folder:
+            raise LandingAgainError(
+                f"outputs {output} and {other} of {catalog.pipeline} were both called {folder}, at different times: "
+                f"their records would land below the same root {beside}/{folder}. Name a landing prefix (--to)"
+            )
+    return f"{beside}/{folder}"
+
+
+def target_of(own: Target, store: ObjectStore, beside: str | None, to: str | None) -> Target:
+    """Where records land: under ``to``, or by default where their source lies below the root ``beside`` theirs.
+    ``own``: where the pipeline reads them.
 
     Raises LandingAgainError if there is no such default, or it lies in the folder of a pipeline.
     """
-    target = _target(own, store, root, to)
+    target = _target(own, store, beside, to)
     if (problem := overlap(store, target.store, target.prefix)) is not None:
         raise LandingAgainError(f"{problem}, where files are no input: name another landing prefix (--to)")
     return target
 
 
-def _target(own: Target, store: ObjectStore, root: str, to: str | None) -> Target:
+def _target(own: Target, store: ObjectStore, beside: str | None, to: str | None) -> Target:
     path = own.source.path
     if to is not None:
         store_named, prefix = open_source(store, to)
@@ -173,8 +216,8 @@ def _target(own: Target, store: ObjectStore, root: str, to: str | None) -> Targe
             f"the source {path} is the same under every root, so its {own.view} records need a landing prefix of "
             "their own: name one (--to)"
         )
-    beside = open_store(f"{root.rstrip('/')}/{own.view}")
-    return replace(own, store=beside, prefix=path.strip("/"), lands_in_source=False)
+    assert beside is not None
+    return replace(own, store=open_store(beside), prefix=path.strip("/"), lands_in_source=False)
 
 
 def suffix_of(source: FileSource) -> str:

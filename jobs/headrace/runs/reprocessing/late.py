@@ -25,7 +25,7 @@ from headrace.read.snapshots.reprocessed_copies import landed_from
 from headrace.read.snapshots.snapshot_refs import At
 from headrace.read.views.columns import View
 from headrace.reference.windows import assign
-from headrace.runs.reprocessing.copies import LandingAgainError
+from headrace.runs.reprocessing.copies import LandingAgainError, output_alone
 from headrace.runs.reprocessing.relanding import Copy, DroppedRecord, Relanding, Rows, lines_by_file
 from headrace_snapshots.refs import PUBLISHED
 
@@ -42,7 +42,7 @@ class LandedLate:
 
     Records left out: ``late_in_some_windows``, which other windows had taken, and ``late_twice``, which had landed here
     before and were dropped once more. ``left``: how many cannot land, by the reason why. ``lands_in_source``: the
-    pipeline itself reads the target.
+    pipeline itself reads the target. ``beside``: the root that they land below by default, None under another prefix.
     """
 
     target: str
@@ -53,15 +53,19 @@ class LandedLate:
     late_twice: int = 0
     left: Mapping[str, int] = field(default_factory=dict)
     lands_in_source: bool = False
+    beside: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
         return asdict(self)
 
 
-def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, at: At = PUBLISHED) -> LandedLate:
+def land_late(
+    pipeline: Pipeline, root: str, *, output: str | None = None, to: str | None = None, at: At = PUBLISHED
+) -> LandedLate:
     """Land the late records of the snapshot that ``at`` means, and of those before it, under the landing prefix ``to``:
-    a path below ``root``, or a whole URI.
+    a path below ``root``, or a whole URI. ``output``: which one dropped them, where outputs have names; others may have
+    taken them.
 
     CSV: records whose file is gone, and with it the header that says which field is which, are left and counted;
     a later landing has them once it is back.
@@ -69,12 +73,15 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, at: At = 
     """
     unfit = "so its late records cannot be written as files of its source"
     reason = None
-    if pipeline.has_names:
-        reason = "several outputs, of which others have taken a record that was too late for one"
+    pipeline, output = output_alone(pipeline, output)
+    if pipeline.upstream:
+        reason = f"an output {output} that reads panes: those that come too late are counted, not kept"
     elif isinstance(pipeline.where, CustomWindows):
         reason = "a window function of its own, so Headrace does not know which late records other windows have taken"
     elif pipeline.union:
         reason = f"several inputs, {unfit}"
+    elif pipeline.withdraws_records:
+        reason = "a changelog, and records that withdraw others are no result without those"
     elif pipeline.source.transform is not None:
         reason = f"a Spark function between its files and its records, {unfit}"
     if reason is not None:
@@ -82,7 +89,7 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, at: At = 
             f"pipeline {pipeline.name} has {reason}: run the original files as one batch (--mode batch), in which "
             "nothing is late"
         )
-    relanding = Relanding(pipeline, root, View.LATE, [pipeline.input], to=to, at=at)
+    relanding = Relanding(pipeline, root, View.LATE, [pipeline.input], to=to, at=at, output=output)
     if relanding.manifest is not None and (changed := changed_since(pipeline, relanding.manifest)):
         raise LandingAgainError(
             f"{changed}, and so is what was late. Take the change back for this; or run `headrace backfill "

@@ -12,6 +12,7 @@ its header. They hold the bytes of the records, in the order of their files.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field
+from functools import cache, partial
 from typing import Any
 
 from headrace.pipeline.pipeline import Pipeline
@@ -20,9 +21,12 @@ from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.reprocessed_copies import DroppedBefore, landed_from
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.columns import View
-from headrace.runs.reprocessing.copies import LandingAgainError, Target, late_behind
+from headrace.runs.reprocessing.copies import LandingAgainError, Target, late_behind, output_alone
 from headrace.runs.reprocessing.relanding import Copy, DroppedRecord, Relanding, Rows, lines_by_file
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.manifest import FORMERLY
+from headrace_snapshots.format.output_view import called_before, output_names, outputs_of
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 _READ = ("input", "file", "position", "raw", "raw_bytes")
@@ -36,7 +40,8 @@ class LandedRejected:
     are left out. ``left``: how many cannot land, by the reason why; they stay in the view ``rejected``.
     ``lands_in_source``: the pipeline itself reads a target. ``needs_full_sweep``: newer names are there, so that only a
     full sweep finds what has landed. ``late``: how many of the ``records`` are late behind the watermark of main if
-    the next run reads them; None where that cannot be told (records of a user's own Spark code).
+    the next run reads them; None where that cannot be told (records of a user's own Spark code). ``beside``: the root
+    that they land below by default, None under another prefix.
     """
 
     targets: Mapping[str, str]
@@ -48,6 +53,7 @@ class LandedRejected:
     lands_in_source: bool = False
     needs_full_sweep: bool = False
     late: int | None = 0
+    beside: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -55,24 +61,29 @@ class LandedRejected:
 
 
 def land_rejected(
-    pipeline: Pipeline, root: str, *, of: str | None = None, to: str | None = None, at: At = PUBLISHED
+    pipeline: Pipeline,
+    root: str,
+    *,
+    output: str | None = None,
+    of: str | None = None,
+    to: str | None = None,
+    at: At = PUBLISHED,
 ) -> LandedRejected:
     """Land the dead letters of the snapshot that ``at`` means, and of those before it. The pipeline may have changed.
+    Where outputs have names those land that none could take, or those that one ``output`` could not and others could.
 
     ``of``: only those of the input of that name. ``to``: the landing prefix of one input, a path below ``root`` or a
     whole URI.
     Raises LandingAgainError, BrokenObjectError, and what read.snapshots.snapshot_refs.snapshot_at raises. No Spark.
     """
-    if pipeline.has_names:
-        raise LandingAgainError(
-            f"pipeline {pipeline.name} has several outputs, of which others have taken a record that one could not: "
-            "they would count it twice. Correct the pipeline and run `headrace backfill "
-            f"{pipeline.name} --promote`, which reads the original files again"
-        )
-    relanding = Relanding(pipeline, root, View.REJECTED, _chosen(pipeline, of, to), to=to, at=at)
+    if output is not None:
+        output_alone(pipeline, output)
+    chosen = _chosen(pipeline, of, to)
+    relanding = Relanding(pipeline, root, View.REJECTED, chosen, to=to, at=at, output=output or "")
     own = relanding.own
-    rejected = _Rejected({input_.name for input_ in pipeline.inputs}, relanding)
-    common = relanding.land(_READ, rejected.copies)
+    rejected = _Rejected(pipeline, relanding, output)
+    columns = (*_READ, "output") if pipeline.has_names else _READ
+    common = relanding.land(columns, rejected.copies)
     marks = {} if relanding.manifest is None else StoredProgress.of(relanding.manifest).marks
     return LandedRejected(
         {name: target.uri for name, target in relanding.targets.items()},
@@ -103,13 +114,31 @@ def _chosen(pipeline: Pipeline, of: str | None, to: str | None) -> list[Input]:
     return [input_ for input_ in pipeline.inputs if of in {None, input_.name}]
 
 
-class _Rejected:
-    """Which dead letters land, and in which files. ``inputs``: the names of all that the pipeline has."""
+def _came_since(catalog: Catalog, epoch: str) -> str:
+    """An output of main that the snapshot of ``epoch`` had not; "" if it had all, "of that time" if nobody can tell."""
+    main = snapshot_at(catalog, MAIN).manifest
+    if main is None or not (outputs := outputs_of(main)):
+        return ""
+    try:
+        had = output_names(catalog.manifest(epoch.partition("-")[2]))
+    except MissingSnapshotError:
+        return "of that time"
+    new = (name for name in outputs if not {name, *called_before(main, name)} & {*had})
+    return next(new, "")
 
-    def __init__(self, inputs: set[str], relanding: Relanding) -> None:
-        self._inputs, self._targets = inputs, relanding.targets
+
+class _Rejected:
+    """Which dead letters of ``pipeline`` land, and in which files: those of an ``output``, or those of none."""
+
+    def __init__(self, pipeline: Pipeline, relanding: Relanding, output: str | None) -> None:
+        self._inputs, self._targets = {input_.name for input_ in pipeline.inputs}, relanding.targets
+        self._output, self._name = output, pipeline.name
+        manifest = relanding.manifest  # as the output sees it
+        former = [] if output is None or manifest is None else manifest.schema.get(FORMERLY, [])
+        self._refused_by = {output, *former}
         self._counts, self._left = relanding.counts, relanding.left
         self._of_main = _of_main(relanding.catalog) if relanding.own else set()
+        self._came_since = cache(partial(_came_since, relanding.catalog))
 
     def copies(self, epoch: str, rows: Rows) -> Iterator[Copy]:
         """The files of an epoch. Their names depend on nothing else: a file of which nothing can land has a number all
@@ -128,9 +157,15 @@ class _Rejected:
         """What lands of the dead letters of an epoch, by input."""
         letters: defaultdict[str, list[DroppedRecord]] = defaultdict(list)
         for row in rows():
-            name, file = row["input"], row["file"]
+            name, file, refused_by = row["input"], row["file"], row.get("output")
             target = self._targets.get(name)
-            if target is None:
+            if refused_by not in self._refused_by:
+                if self._output is None:
+                    self._left[
+                        f"refused by output {refused_by} alone, and taken by others: correct it and run `headrace "
+                        f"backfill {self._name}.{refused_by} --promote`"
+                    ] += 1
+            elif target is None:
                 if name not in self._inputs:
                     origin = (
                         "an input that the pipeline does not have any more" if file else "a pane, which has no file"
@@ -156,5 +191,10 @@ class _Rejected:
         if target.lands_in_source and epoch not in self._of_main:
             return (
                 "rejected by a snapshot that main does not continue from, or that has expired: no run would read them"
+            )
+        if target.lands_in_source and (newer := self._came_since(epoch)):
+            return (
+                f"rejected before there was output {newer}, which was computed of what was read before and may have "
+                f"taken them: `headrace backfill {self._name} --promote` reads the original files again"
             )
         return None

@@ -14,17 +14,18 @@ import pyarrow as pa
 
 from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import Input
+from headrace.pipeline.sources import FileSource, Input
 from headrace.read.snapshots.damage import ways_out
 from headrace.read.snapshots.reprocessed_copies import dropped
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.arrow_types import python_rows, schema_of
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.row_files import tables
-from headrace.runs.reprocessing.copies import Headers, Target, suffix_of, target_of
+from headrace.runs.reprocessing.copies import Headers, LandingAgainError, Target, root_beside, suffix_of, target_of
 from headrace.sources.file_planning import open_source
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.store import open_store
 
 Rows = Callable[[], Iterator[Mapping[str, Any]]]
@@ -68,33 +69,55 @@ class Copy:
         header = self.target.headers.of(next(iter(self.lines))) if self.target.format.has_header else None
         if isinstance(header, str):
             return header
-        return self.target.format.copied(lines, self.target.source.schema, header)
+        return self.target.format.copied(lines, self.target.source.as_read.fields, header)
 
 
 class Relanding:
-    """Lands the records of a ``view`` that the snapshot at ``at`` has dropped, and those before it, of ``inputs``.
+    """Lands the records of a ``view`` that the snapshot at ``at`` has dropped, and those before it, of ``inputs``; of
+    one ``output`` of several those that it has dropped, by default below a folder of its own.
 
     ``counts`` and ``left`` (by the reason why they cannot land) grow with each epoch.
     Raises LandingAgainError, BrokenObjectError, and what read.snapshots.snapshot_refs.snapshot_at raises.
     """
 
     def __init__(
-        self, pipeline: Pipeline, root: str, view: View, inputs: Iterable[Input], *, to: str | None, at: At
+        self,
+        pipeline: Pipeline,
+        root: str,
+        view: View,
+        inputs: Iterable[Input],
+        *,
+        to: str | None,
+        at: At,
+        output: str = "",
     ) -> None:
-        self._pipeline, self._view, self._at = pipeline, view, at
+        self._pipeline, self._view, self._at, self._output = pipeline, view, at, output
         self._store = open_store(root)
-        self.catalog = Catalog(self._store, pipeline.name)
+        self._beside = None if to is not None else root_beside(Catalog(self._store, pipeline.name), root, view, output)
+        self.catalog = seen_catalog(Catalog(self._store, pipeline.name), output)
         self._snapshot = snapshot_at(self.catalog, at)
         self.manifest = self._snapshot.manifest
-        self.targets = {input_.name: self._target(input_, root, to) for input_ in inputs}
+        self.targets = {input_.name: self._target(input_, to) for input_ in inputs}
         self.counts: Counter[str] = Counter()
         self.left: Counter[str] = Counter()
 
-    def _target(self, input_: Input, root: str, to: str | None) -> Target:
-        store, prefix = open_source(self._store, input_.source.path)
-        headers = Headers(FORMATS[input_.source.format], store, self.catalog, self.manifest, input_.name)
-        own = Target(self._view, input_.source, suffix_of(input_.source), headers, store, prefix, lands_in_source=True)
-        return target_of(own, self._store, root, to)
+    def _target(self, input_: Input, to: str | None) -> Target:
+        source = input_.source
+        if not isinstance(source, FileSource):
+            raise LandingAgainError(
+                f"records of input {input_.name} cannot land again: it reads {source}, and no files. Correct them "
+                "where they come from"
+            )
+        store, prefix = open_source(self._store, source.path)
+        headers = Headers(FORMATS[source.format], store, self.catalog, self.manifest, input_.name)
+        own = Target(self._view, source, suffix_of(source), headers, store, prefix, lands_in_source=True)
+        target = target_of(own, self._store, self._beside, to)
+        if self._output and target.lands_in_source:
+            raise LandingAgainError(
+                f"{target.uri} is read by pipeline {self._pipeline.name}, whose other outputs have taken what output "
+                f"{self._output} could not: they would count it twice. Name another landing prefix (--to)"
+            )
+        return target
 
     @property
     def own(self) -> dict[str, Target]:
@@ -109,13 +132,21 @@ class Relanding:
         for target in self.targets.values():
             target.look()
             target.check_there(self.catalog, epochs, self._at)
-        types = ViewColumns.of(self._pipeline).types(self._view)
+        types = self._columns.types(self._view)
         schema = schema_of({name: types[name] for name in columns})
         with ways_out(self.catalog, self._snapshot.ref or ""):
             for epoch, files in epochs.items():
                 for copy in copies(epoch, partial(self._rows, files, schema)):
                     self._land(copy)
-        return {**self.counts, "left": dict(sorted(self.left.items())), "lands_in_source": bool(self.own)}
+        left = dict(sorted(self.left.items()))
+        return {**self.counts, "left": left, "lands_in_source": bool(self.own), "beside": self._beside}
+
+    @property
+    def _columns(self) -> ViewColumns:
+        """The columns of the rows; dead letters are those of all outputs."""
+        if self._view is View.REJECTED:
+            return ViewColumns({}, {}, {}, output=self._output or next(iter(self._pipeline.outputs), ""))
+        return ViewColumns.of(self._pipeline)
 
     def _rows(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[Mapping[str, Any]]:
         for table in tables(self._store, files, schema):

@@ -3,6 +3,7 @@
 import codecs
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,8 +15,9 @@ import pyarrow.csv as pcsv
 from numpy.typing import NDArray
 
 from headrace.kernel.grouping import Ints, truths
-from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.expressions.expr import constant_to_json
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.fields import SourceFields
+from headrace.model.expressions.identity import constant_to_json
 from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
 from headrace.sources.formats.fields import typed
 from headrace.sources.formats.lines import TextLines
@@ -33,7 +35,7 @@ _PLAIN = f"^{_FIELD}(?:,{_FIELD})*$"
 
 @dataclass(frozen=True)
 class Header:
-    """The first line of a file: its bytes, its fields, and where the columns of the schema are."""
+    """The first line of a file: its bytes, its names, and where the columns of the source are."""
 
     line: bytes
     names: list[str]
@@ -51,24 +53,25 @@ class CsvLines(TextFormat):
     name, suffix, has_header = "CSV", ".csv", True
 
     def read_lines(
-        self, lines: TextLines, header: bytes | None, schema: Schema, required: Required, path: str
+        self, lines: TextLines, header: bytes | None, fields: SourceFields, required: Required, path: str
     ) -> Scanned:
-        """``lines`` as records. Raises FileColumnsError if the header names a column of ``schema`` twice, too."""
+        """``lines`` as records. Raises FileColumnsError if the header names a column of ``fields`` twice, too."""
         assert header is not None
-        columns = _header(header, schema, path)
+        columns = _header(header, fields, path)
         required.check(columns.names, columns.stored, path, "header")
-        return _records(lines, columns, schema)
+        return _records(lines, columns, fields)
 
-    def written(self, records: Sequence[Mapping[str, Any] | str], schema: Schema) -> bytes:
-        """The columns of ``schema`` as header, and a line for each record."""
-        lines = [_row(list(schema)), *(_spelled(record, schema) for record in records)]
+    def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
+        """The places of ``fields`` as header, and a line for each record."""
+        header = _row([field.place for field in fields.values()])
+        lines = [header, *(_spelled(record, fields) for record in records)]
         return "".join(lines).encode(errors="surrogateescape")
 
 
 CSV: Final = CsvLines()
 
 
-def _header(line: bytes, schema: Schema, path: str) -> Header:
+def _header(line: bytes, fields: SourceFields, path: str) -> Header:
     if len(line) > HEADER_BYTES:
         raise UnreadableFileError(path, f"its header does not end within {HEADER_BYTES} bytes")
     try:
@@ -77,17 +80,18 @@ def _header(line: bytes, schema: Schema, path: str) -> Header:
         raise UnreadableFileError(path, "its header is not UTF-8") from error
     except csv.Error as error:
         raise UnreadableFileError(path, f"its header is not a line of CSV ({error})") from error
-    for name in schema:
-        if names.count(name) > 1:
-            raise FileColumnsError(path, f"its header names column {name} {names.count(name)} times")
-    return Header(line, names, {name: names.index(name) for name in schema if name in names})
+    places = {name: field.place for name, field in fields.items()}
+    for place in places.values():
+        if names.count(place) > 1:
+            raise FileColumnsError(path, f"its header names column {place} {names.count(place)} times")
+    return Header(line, names, {name: names.index(place) for name, place in places.items() if place in names})
 
 
-def _records(lines: TextLines, header: Header, schema: Schema) -> Scanned:
+def _records(lines: TextLines, header: Header, fields: SourceFields) -> Scanned:
     """Records of the lines after ``header``; a repetition of it is not a record either."""
     lines = lines.where(pc.not_equal(lines.text, header.line).to_numpy(zero_copy_only=False))
     if not len(lines):
-        return nothing(schema)
+        return nothing(fields)
     reading = _Reading(lines, header)
     unparsed = pc.if_else(pa.array(lines.is_utf8), pa.scalar(None, pa.string()), NOT_UTF8)
     quotes = pc.count_substring(lines.text, b'"').to_numpy(zero_copy_only=False)
@@ -102,8 +106,8 @@ def _records(lines: TextLines, header: Header, schema: Schema) -> Scanned:
     misfits = unparsed.is_null().to_numpy(zero_copy_only=False) & ~fits
     if misfits.any():
         unparsed = pc.if_else(pa.array(misfits), f"not {header.width} fields, as the header has", unparsed)
-    texts = {name: reading.column(name) for name in schema}
-    columns, unparsed = typed(texts, unparsed, schema, list(DataType))
+    texts = {name: reading.column(name) for name in fields}
+    columns, unparsed = typed(texts, unparsed, fields, list(DataType))
     return Scanned(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
 
@@ -247,8 +251,8 @@ def _quoted(line: str, start: int) -> tuple[str, int]:
 # --- for unit tests
 
 
-def _spelled(record: Mapping[str, Any] | str, schema: Schema) -> str:
-    return f"{record}\n" if isinstance(record, str) else _row([_text(record.get(name)) for name in schema])
+def _spelled(record: Mapping[str, Any] | str, fields: SourceFields) -> str:
+    return f"{record}\n" if isinstance(record, str) else _row([_text(record.get(name)) for name in fields])
 
 
 def _row(fields: Sequence[str]) -> str:
@@ -260,6 +264,8 @@ def _row(fields: Sequence[str]) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=constant_to_json)
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(constant_to_json(value))

@@ -1,34 +1,50 @@
 """Columns of text read as what the schema says: one that does not read makes its record unparsed."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.kernel.expressions.text_casts import read_text
-from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expressions.data_types import DataType, Schema
+from headrace.kernel.lists import with_items
+from headrace.kernel.types import arrow_type
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.fields import ColumnType, SourceFields
+from headrace.model.expressions.value_types import ListType
 from headrace.sources.formats.base64_text import decoded
+from headrace.sources.formats.json_values import lists_of_text
 from headrace.sources.formats.scan import misfit
 
 
 def typed(
-    columns: Mapping[str, pa.Array], unparsed: pa.Array, schema: Schema, from_text: Sequence[DataType]
+    columns: Mapping[str, pa.Array], unparsed: pa.Array, fields: SourceFields, from_text: Sequence[DataType]
 ) -> tuple[dict[str, pa.Array], pa.Array]:
     """``columns`` with those whose kind is in ``from_text`` read, and why records do not parse: the first reason
-    counts. Of a record that does not parse all columns are NULL.
+    counts. A list is an array of JSON where its column is text. Of a record that does not parse all columns are NULL.
     """
     read = dict(columns)
-    for name, kind in schema.items():
-        if kind not in from_text or kind is DataType.STRING:
-            continue
-        text = columns[name]
-        read[name] = decoded(text) if kind is DataType.BYTES else read_text(text, kind)
-        if read[name].null_count > text.null_count:
-            misread = pc.and_(pc.and_(text.is_valid(), read[name].is_null()), unparsed.is_null())
-            unparsed = pc.if_else(misread, misfit(name, kind), unparsed)
+    for name, field in fields.items():
+        read[name] = _typed(columns[name], field.type, from_text)
+        if read[name].null_count > columns[name].null_count:
+            misread = pc.and_(pc.and_(columns[name].is_valid(), read[name].is_null()), unparsed.is_null())
+            unparsed = pc.if_else(misread, misfit(name, field), unparsed)
     if unparsed.null_count < len(unparsed):
         parses = unparsed.is_null()
-        nothing = {name: pa.scalar(None, ARROW_TYPES[kind]) for name, kind in schema.items()}
+        nothing = {name: pa.scalar(None, arrow_type(field.type)) for name, field in fields.items()}
         read = {name: pc.if_else(parses, values, nothing[name]) for name, values in read.items()}
     return read, unparsed
+
+
+def _typed(values: pa.Array, kind: ColumnType, from_text: Sequence[DataType]) -> pa.Array:
+    if isinstance(kind, ListType):
+        if pa.types.is_string(values.type):
+            values = lists_of_text(values, kind)
+        return values if values.type == arrow_type(kind) else with_items(values, partial(_read, kind=kind.item))
+    return _read(values, kind) if kind in from_text else values
+
+
+def _read(text: pa.Array, kind: DataType) -> pa.Array:
+    if kind is DataType.STRING:
+        return text
+    return decoded(text) if kind is DataType.BYTES else read_text(text, kind)

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from headrace.model.expressions.data_types import Schema
+from headrace.model.expressions.fields import SourceFields
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.formats.spans import Span
 from headrace.sources.required_columns import Required
@@ -27,8 +27,9 @@ class FileFormat(ABC):
     """Whether a record that does not parse has bytes (``Scanned.raw``) that can land again in another file."""
 
     @abstractmethod
-    def read(self, data: bytes, schema: Schema, required: Required, path: str, span: Span) -> Scanned:
-        """The records in the ``span`` of a file with the content ``data``, which is not empty.
+    def read(self, data: bytes, fields: SourceFields, required: Required, path: str, span: Span) -> Scanned:
+        """The records in the ``span`` of a file with the content ``data``, which is not empty: the columns that
+        ``fields`` names. A format without objects has a field under its ``place``.
 
         A record that does not parse is one with a reason; nothing is guessed. Pieces together give what the whole file
         gives, positions included. Raises UnreadableFileError if it is not a whole file of this format,
@@ -44,13 +45,13 @@ class FileFormat(ABC):
         raise NotImplementedError(f"{self.name} says that its files have a header, and does not read it")
 
     @abstractmethod
-    def copied(self, records: Sequence[bytes], schema: Schema, header: bytes | None) -> bytes:
+    def copied(self, records: Sequence[bytes], fields: SourceFields, header: bytes | None) -> bytes:
         """The content of a file with ``records``, which are as ``Scanned.raw`` gave them, and the header that they had:
         late records and dead letters that land again.
         """
 
     @abstractmethod
-    def written(self, records: Sequence[Mapping[str, Any] | str], schema: Schema) -> bytes:
+    def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
         """The content of a file with ``records``, as a unit test has them: values by column, timestamps as aware
         datetimes or as text; or a record as its text. Raises ValueError for what no file of this format can hold.
         """

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.kernel.expressions.decimals import spelled
 from headrace.kernel.grouping import Ints
@@ -14,7 +15,9 @@ from headrace.model.time import iso_8601
 
 
 def as_json(columns: Mapping[str, pa.Array], rows: Ints) -> pa.Array:
-    """Some rows as JSON: NULLs included, timestamps to the microsecond, decimals as text, bytes in base64."""
+    """Some rows as JSON: NULLs included, lists as arrays, timestamps to the microsecond, decimals as text, bytes in
+    base64.
+    """
     names = list(columns)
     taken = [_plain(columns[name].take(pa.array(rows))) for name in names]
     objects = [
@@ -24,6 +27,10 @@ def as_json(columns: Mapping[str, pa.Array], rows: Ints) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> list[Any]:
+    if pa.types.is_list(values.type):
+        items = iter(_plain(pc.list_flatten(values)))
+        lengths = pc.list_value_length(values).to_pylist()
+        return [None if length is None else [next(items) for _ in range(length)] for length in lengths]
     if values.type == TIMESTAMP:
         return [None if at is None else iso_8601(at) for at in values.cast(pa.int64()).to_pylist()]
     if values.type == DATE:

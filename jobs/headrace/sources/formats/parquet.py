@@ -4,7 +4,7 @@ import io
 import json
 import struct
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -17,8 +17,11 @@ import pyarrow.parquet as pq
 from headrace.kernel.expressions.dates import in_calendar
 from headrace.kernel.expressions.decimals import stored_decimals
 from headrace.kernel.expressions.utf8 import are_text
-from headrace.kernel.types import ARROW_TYPES, DATE, TIMESTAMP
-from headrace.model.expressions.data_types import DataType, Schema
+from headrace.kernel.lists import with_items
+from headrace.kernel.types import ARROW_TYPES, DATE, TIMESTAMP, arrow_type
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.fields import ColumnType, SourceField, SourceFields, in_objects
+from headrace.model.expressions.value_types import ListType, in_words
 from headrace.model.time import parse
 from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
 from headrace.sources.formats.file_format import FileFormat
@@ -53,57 +56,64 @@ class ParquetRows(FileFormat):
 
     name, suffix, keeps_bytes = "Parquet", ".parquet", False
 
-    def read(self, data: bytes, schema: Schema, required: Required, path: str, span: Span) -> Scanned:
+    def read(self, data: bytes, fields: SourceFields, required: Required, path: str, span: Span) -> Scanned:
         """The rows in the ``span`` of a file as records. Raises FileColumnsError also if it holds a column otherwise
         than the schema says.
         """
-        return _records(data, schema, required, path, span)
+        return _records(data, fields, required, path, span)
 
     def is_divisible(self, path: str) -> bool:
         """Always: a piece has row groups of its own, or rows."""
         return True
 
-    def copied(self, records: Sequence[bytes], schema: Schema, header: bytes | None) -> bytes:
-        """A file with the columns of ``schema``."""
+    def copied(self, records: Sequence[bytes], fields: SourceFields, header: bytes | None) -> bytes:
+        """A file with ``fields``."""
         rows = [json.loads(record) for record in records]
-        columns = {name: [_from_json(row[name], kind) for row in rows] for name, kind in schema.items()}
-        return _file(pa.table(columns, schema=_arrow_schema(schema)))
+        return _file(
+            fields,
+            {
+                name: pa.array([_from_json(row[name], field.type) for row in rows], arrow_type(field.type))
+                for name, field in fields.items()
+            },
+        )
 
-    def written(self, records: Sequence[Mapping[str, Any] | str], schema: Schema) -> bytes:
-        """A file with the columns of ``schema``, whose types the values have."""
+    def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
+        """A file with ``fields``, whose types the values have."""
         rows: list[Mapping[str, Any]] = []
         for record in records:
             if isinstance(record, str):
                 raise ValueError("a Parquet file has no lines: write a dict of values by column")
             rows.append(record)
-        stored = _arrow_schema(schema)
-        columns = [_column(field, [row.get(field.name) for row in rows]) for field in stored]
-        return _file(pa.table(columns, schema=stored))
+        return _file(
+            fields, {name: _column(name, f.type, [row.get(name) for row in rows]) for name, f in fields.items()}
+        )
 
 
 PARQUET: Final = ParquetRows()
 
 
-def _records(data: bytes, schema: Schema, required: Required, path: str, span: Span) -> Scanned:
+def _records(data: bytes, fields: SourceFields, required: Required, path: str, span: Span) -> Scanned:
     file = _open(data, path)
-    stored = _stored(file.schema_arrow, schema, path)
-    required.check(file.schema_arrow.names, stored, path, "schema")
+    stored = _stored(file.schema_arrow, fields, path)
+    required.check([*_places(file.schema_arrow, fields)], stored, path, "schema")
     try:
-        table, first = _rows(file, stored, span)
+        table, first = _rows(file, [fields[name].place for name in stored], span)
     except (pa.ArrowException, OSError) as error:
         raise UnreadableFileError(path, f"its pages are broken ({error})") from error
     rows = table.num_rows
     position = np.arange(first, first + rows)
     columns, unparsed = {}, pa.nulls(rows, pa.string())
-    for name, kind in schema.items():
+    for name, field in fields.items():
         if name not in stored:
-            columns[name] = pa.nulls(rows, ARROW_TYPES[kind])
+            columns[name] = pa.nulls(rows, arrow_type(field.type))
             continue
-        column = table.column(name)
+        outermost, *inner = field.path
+        column = table.column(outermost)
         values = pa.concat_arrays(column.chunks) if rows else pa.nulls(0, column.type)
-        values, bad = _values(values, kind)
+        values, bad = _values(pc.struct_field(values, inner) if inner else values, field.type)
         if bad is not None:
-            reason = f"column {name}: {NOT_UTF8}" if kind is DataType.STRING else misfit(name, kind)
+            is_text = DataType.STRING in (field.type, getattr(field.type, "item", None))
+            reason = f"column {field.named(name)}: {NOT_UTF8}" if is_text else misfit(name, field)
             unparsed = pc.if_else(pc.and_(bad, unparsed.is_null()), reason, unparsed)
         columns[name] = values
     if unparsed.null_count < rows:
@@ -146,26 +156,81 @@ def _open(data: bytes, path: str) -> pq.ParquetFile:
     return file
 
 
-def _stored(file_schema: pa.Schema, schema: Schema, path: str) -> list[str]:
-    """The columns of ``schema`` that a file has."""
+def _stored(file_schema: pa.Schema, fields: SourceFields, path: str) -> list[str]:
+    """The columns of ``fields`` that a file has."""
     stored = []
-    for name, kind in schema.items():
-        count = file_schema.names.count(name)
-        if count > 1:
-            raise FileColumnsError(path, f"its schema names column {name} {count} times")
-        if not count or pa.types.is_null(file_schema.field(name).type):  # without any value: as good as missing
+    for name, field in fields.items():
+        own = _type_there(file_schema, field, path)
+        if own is None or pa.types.is_null(own):  # without any value: as good as missing
             continue
-        own = file_schema.field(name).type
-        if not _FITS[kind](own.value_type if pa.types.is_dictionary(own) else own):
-            raise FileColumnsError(path, f"its column {name} is {own}, and the source says {kind}")
+        if not _is_read(own, field.type):
+            raise FileColumnsError(
+                path, f"its column {field.place} is {own}, and the source says {in_words(field.type)}"
+            )
         stored.append(name)
     return stored
 
 
-def _values(values: pa.Array, kind: DataType) -> tuple[pa.Array, pa.Array | None]:
+def _type_there(file_schema: pa.Schema, field: SourceField, path: str) -> pa.DataType | None:
+    """The type of a field in a file; None if the file does not have it."""
+    own: pa.Schema | pa.DataType = file_schema
+    for depth, part in enumerate(field.path):
+        place = ".".join(field.path[:depth])
+        if depth and pa.types.is_null(own):
+            return own
+        if depth and not pa.types.is_struct(own):
+            raise FileColumnsError(path, f"its column {place} is {own}, and the source says that {part} is in it")
+        if not (count := own.names.count(part)):
+            return None
+        if count > 1:
+            raise FileColumnsError(path, f"its schema names column {place}{'.' if place else ''}{part} {count} times")
+        own = own.field(own.names.index(part)).type
+    return own
+
+
+def _places(file_schema: pa.Schema, fields: SourceFields) -> Iterator[str]:
+    """The places of a file's columns, and of what is in the objects where some of ``fields`` would be."""
+    objects = {field.path[:depth] for field in fields.values() for depth in range(1, len(field.path))}
+
+    def places(members: pa.Schema | pa.DataType, outer: tuple[str, ...]) -> Iterator[str]:
+        for number, name in enumerate(members.names):
+            path = (*outer, name)
+            yield ".".join(path)
+            if path in objects and pa.types.is_struct(kind := members.field(number).type):
+                yield from places(kind, path)
+
+    return places(file_schema, ())
+
+
+def _is_read(own: pa.DataType, kind: ColumnType) -> bool:
+    """Whether a stored type is one of ``kind``."""
+    if isinstance(kind, ListType):
+        if not (pa.types.is_list(own) or pa.types.is_large_list(own) or pa.types.is_fixed_size_list(own)):
+            return False
+        return pa.types.is_null(own.value_type) or _is_read(own.value_type, kind.item)
+    return _FITS[kind](own.value_type if pa.types.is_dictionary(own) else own)
+
+
+def _values(values: pa.Array, kind: ColumnType) -> tuple[pa.Array, pa.Array | None]:
     """A stored column as one of ``kind``, and which values do not fit it: strings that are not text, times that 64 bits
-    do not hold in microseconds, dates beyond the calendar, decimals with more digits.
+    do not hold in microseconds, dates beyond the calendar, decimals with more digits; lists with such a value.
     """
+    if not isinstance(kind, ListType):
+        return _scalars(values, kind)
+    if not pa.types.is_list(values.type):
+        values = values.cast(pa.list_(values.type.value_type))
+    if pa.types.is_null(values.type.value_type):
+        return values.cast(arrow_type(kind)), None
+    lists = with_items(values, lambda items: _without_misfits(*_scalars(items, kind.item)))
+    bad = pc.and_(values.is_valid(), lists.is_null())
+    return lists, bad if pc.any(bad).as_py() else None
+
+
+def _without_misfits(values: pa.Array, bad: pa.Array | None) -> pa.Array:
+    return values if bad is None else pc.if_else(bad, pa.scalar(None, values.type), values)
+
+
+def _scalars(values: pa.Array, kind: DataType) -> tuple[pa.Array, pa.Array | None]:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if kind is DataType.TIMESTAMP:
@@ -234,31 +299,41 @@ _FROM_JSON: Mapping[DataType, Callable[[Any], Any]] = {
 """How values come back that JSON has no form for; floats: "NaN", "Infinity"."""
 
 
-def _from_json(value: Any, kind: DataType) -> Any:
-    return value if value is None or kind not in _FROM_JSON else _FROM_JSON[kind](value)
+def _from_json(value: Any, kind: ColumnType) -> Any:
+    if value is None:
+        return None
+    if isinstance(kind, ListType):
+        return [_from_json(item, kind.item) for item in value]
+    return _FROM_JSON[kind](value) if kind in _FROM_JSON else value
 
 
-def _arrow_schema(schema: Schema) -> pa.Schema:
-    return pa.schema([(name, ARROW_TYPES[kind]) for name, kind in schema.items()])
-
-
-def _file(table: pa.Table) -> bytes:
+def _file(fields: SourceFields, columns: Mapping[str, pa.Array]) -> bytes:
+    """A file with ``columns``, each in its field."""
     buffer = io.BytesIO()
-    pq.write_table(table, buffer)
+    pq.write_table(pa.table({name: _as_object(inside) for name, inside in in_objects(columns, fields).items()}), buffer)
     return buffer.getvalue()
 
 
-def _column(field: pa.Field, values: Sequence[Any]) -> pa.Array:
+def _as_object(values: Any) -> pa.Array:
+    if not isinstance(values, dict):
+        return values
+    return pa.StructArray.from_arrays([_as_object(inside) for inside in values.values()], names=[*values])
+
+
+def _column(name: str, kind: ColumnType, values: Sequence[Any]) -> pa.Array:
+    stored = arrow_type(kind)
     try:
-        times = pa.types.is_timestamp(field.type)
-        return pa.array([_moment(value) for value in values] if times else values, field.type)
+        is_time = DataType.TIMESTAMP in (kind, getattr(kind, "item", None))
+        return pa.array([_moment(value) for value in values] if is_time else values, stored)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        what = f"column {field.name}: a Parquet file of this source holds {field.type}"
+        what = f"column {name}: a Parquet file of this source holds {stored}"
         raise ValueError(f"{what}, not that ({error})") from error
 
 
 def _moment(value: Any) -> Any:
-    """A time that is written as text, in UTC unless it says otherwise."""
+    """A time that is written as text, in UTC unless it says otherwise; or a list of them."""
+    if isinstance(value, list):
+        return [_moment(item) for item in value]
     if not isinstance(value, str):
         return value
     read = datetime.fromisoformat(value.strip())

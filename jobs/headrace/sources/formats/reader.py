@@ -7,15 +7,10 @@ from headrace.sources.formats.spans import WHOLE_FILE, Span
 from headrace.sources.required_columns import Required
 
 
-def is_divisible(source: FileSource, path: str) -> bool:
-    """Whether reading a part of a file takes less work than reading all of it."""
-    return FORMATS[source.format].is_divisible(path)
-
-
 def read_file(data: bytes, source: FileSource, required: Required, path: str, span: Span = WHOLE_FILE) -> Scanned:
     """The records in the ``span`` of a file with the content ``data``, which must have what is ``required``.
 
     Raises UnreadableFileError if it is not a whole file of its format, FileColumnsError for a column that is missing or
     does not fit, LargeFileError for more text than MOST_BYTES.
     """
-    return FORMATS[source.format].read(data, source.schema, required, path, span) if data else nothing(source.schema)
+    return FORMATS[source.format].read(data, source.fields, required, path, span) if data else nothing(source.fields)

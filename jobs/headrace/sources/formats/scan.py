@@ -7,8 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.kernel.grouping import Ints
-from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expressions.data_types import DataType, Schema
+from headrace.kernel.types import arrow_type
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.fields import SourceField, SourceFields
+from headrace.model.expressions.value_types import ListType, in_words
 
 NOT_UTF8 = "not UTF-8"
 
@@ -43,12 +45,13 @@ class Scanned:
         return len(self.position)
 
 
-def nothing(schema: Schema) -> Scanned:
+def nothing(fields: SourceFields) -> Scanned:
     """No record."""
-    columns = {name: pa.nulls(0, ARROW_TYPES[kind]) for name, kind in schema.items()}
+    columns = {name: pa.nulls(0, arrow_type(field.type)) for name, field in fields.items()}
     return Scanned(columns, pa.nulls(0, pa.string()), np.zeros(0, np.int64), lambda _: pa.nulls(0, pa.binary()))
 
 
-def misfit(name: str, kind: DataType) -> str:
+def misfit(name: str, field: SourceField) -> str:
     """Why a record whose column holds something else is a dead letter."""
-    return f"column {name}: not {NOUNS[kind]}"
+    kind = field.type
+    return f"column {field.named(name)}: not {f'a {in_words(kind)}' if isinstance(kind, ListType) else NOUNS[kind]}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from headrace.model.expressions.data_types import Schema
+from headrace.model.expressions.fields import SourceFields
 from headrace.sources.formats.errors import LargeFileError, UnreadableFileError
 from headrace.sources.formats.file_format import FileFormat
 from headrace.sources.formats.lines import TextLines, cut, first_line
@@ -28,13 +28,13 @@ class TextFormat(FileFormat):
 
     @abstractmethod
     def read_lines(
-        self, lines: TextLines, header: bytes | None, schema: Schema, required: Required, path: str
+        self, lines: TextLines, header: bytes | None, fields: SourceFields, required: Required, path: str
     ) -> Scanned:
-        """``lines`` as records of ``schema``. With a ``header`` those that equal it are no records; it may be among
+        """``lines`` as records of ``fields``. With a ``header`` those that equal it are no records; it may be among
         them. Raises UnreadableFileError for a header that is none, and FileColumnsError.
         """
 
-    def read(self, data: bytes, schema: Schema, required: Required, path: str, span: Span) -> Scanned:
+    def read(self, data: bytes, fields: SourceFields, required: Required, path: str, span: Span) -> Scanned:
         """The records in the lines of ``span``. Raises LargeFileError for more text than MOST_BYTES, too."""
         text = _decompressed(data, path)
         begin, end = span.lines(text)
@@ -42,9 +42,9 @@ class TextFormat(FileFormat):
             raise LargeFileError(path, end - begin)
         lines = cut(text, span)
         if not self.has_header:
-            return self.read_lines(lines, None, schema, required, path) if len(lines) else nothing(schema)
+            return self.read_lines(lines, None, fields, required, path) if len(lines) else nothing(fields)
         first = lines if span.first == 0 and len(lines) else first_line(text)
-        return self.read_lines(lines, _line(first), schema, required, path) if len(first) else nothing(schema)
+        return self.read_lines(lines, _line(first), fields, required, path) if len(first) else nothing(fields)
 
     def is_divisible(self, path: str) -> bool:
         """Whether the file is not compressed."""
@@ -57,7 +57,7 @@ class TextFormat(FileFormat):
             raise UnreadableFileError(path, "it has no header")
         return _line(lines)
 
-    def copied(self, records: Sequence[bytes], schema: Schema, header: bytes | None) -> bytes:
+    def copied(self, records: Sequence[bytes], fields: SourceFields, header: bytes | None) -> bytes:
         """The lines as they were."""
         return b"".join(line + b"\n" for line in (records if header is None else [header, *records]))
 

@@ -1,28 +1,37 @@
 """Epochs of a test on the kernel, in this process: the executor ``local`` itself, over a store in memory."""
 
+import pyarrow as pa
+
 from headrace.distribute.epoch import Attempt
 from headrace.distribute.local.engine import LocalEngine
 from headrace.model.panes import Timing
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import Source
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.row_files import tables
-from headrace.sources.file_planning import LandedFile
-from headrace.sources.landing import Landing, Place
+from headrace.sources.connector import OpenSource, SourceSplit
+from headrace.sources.files import FileEnumerator, FileReader
+from headrace.sources.landing import Landing
 from headrace.state.datafiles.cache import RowsInMemory
 from headrace.testing.executors.interface import LATE_COLUMNS, REJECTED_COLUMNS, GivenEpoch, StepOutput
+from headrace.testing.files import stand_in
 from headrace.testing.results import PaneRow, Row, TimeSpan
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.format.table_names import REJECTED, UNNAMED
+from headrace_snapshots.format.table_names import REJECTED, UNNAMED, OutputTables
 from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.store.port import ObjectStore
 
+OUTPUT = "output"
+"""The column of dead letters that says which output could not take one."""
+
 
 class LocalTestExecutor:
-    """A pipeline on the kernel."""
+    """An ``output`` of a pipeline on the kernel."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, output: str = UNNAMED.output) -> None:
         self._store = MemoryStore()
-        self._columns = ViewColumns.of(pipeline)
+        self._names = OutputTables(output)
+        self._columns = ViewColumns.of(pipeline.by_output[output])
         landing = _Landing(pipeline, self._store)
         self._engine = LocalEngine(pipeline, self._store, landing, _attempt, RowsInMemory())
 
@@ -30,26 +39,33 @@ class LocalTestExecutor:
         """The next epoch."""
         files = {}
         for name, file in epoch.files.items():
-            path = f"landing/{name}/{epoch.number:06}.{file.input.source.format}"
+            path = f"landing/{name}/{epoch.number:06}.{stand_in(file.input.source).format}"
             info = self._store.write(path, file.content)
-            files[name] = [LandedFile(info.path, info.size, info.etag)]
+            files[name] = [SourceSplit(info.path, info.size, info.etag)]
         self._engine.pass_watermark(epoch.watermarks)
         computed = self._engine.compute(files, epoch.processing_time, is_last=epoch.is_last, signals=epoch.signals)
         logs = computed.written.logs
         late = [*self._columns.late_keys, *LATE_COLUMNS]
+        given = computed.progress.chains[self._names.output].watermark
         return StepOutput(
-            panes=[self._pane(epoch.number, row) for row in self._rows(View.PANES, logs[UNNAMED.panes])],
-            late=[{name: row[name] for name in late} for row in self._rows(View.LATE, logs[UNNAMED.late])],
-            rejected=[
-                {name: row[name] for name in REJECTED_COLUMNS} for row in self._rows(View.REJECTED, logs[REJECTED])
-            ],
-            watermark=computed.progress.watermark,
+            panes=[self._pane(epoch.number, row) for row in self._rows(View.PANES, logs[self._names.panes])],
+            late=[{name: row[name] for name in late} for row in self._rows(View.LATE, logs[self._names.late])],
+            rejected=[{name: row[name] for name in REJECTED_COLUMNS} for row in self._rejected(logs[REJECTED])],
+            watermark=computed.progress.watermark if given is None else given,
             ahead=sum(record.records for record in computed.progress.ahead),
         )
 
     def _rows(self, view: View, files: tuple[DataFile, ...]) -> list[Row]:
         rows = [row for table in tables(self._store, files, self._columns.schema(view)) for row in table.to_pylist()]
         return sorted(rows, key=lambda row: row["sequence"]) if view is View.PANES else rows
+
+    def _rejected(self, files: tuple[DataFile, ...]) -> list[Row]:
+        schema = self._columns.schema(View.REJECTED)
+        if self._names == UNNAMED:
+            return self._rows(View.REJECTED, files)
+        named = schema.append(pa.field(OUTPUT, pa.string()))
+        rows: list[Row] = [row for table in tables(self._store, files, named) for row in table.to_pylist()]
+        return [row for row in rows if row[OUTPUT] == self._names.output]
 
     def _pane(self, number: int, row: Row) -> PaneRow:
         return PaneRow(
@@ -69,8 +85,9 @@ class LocalTestExecutor:
 class _Landing(Landing):
     """Inputs in a store of the test's, wherever the pipeline's own files land."""
 
-    def __init__(self, pipeline: Pipeline, store: ObjectStore) -> None:
-        self.places = {given.name: Place(store, f"landing/{given.name}", given.source) for given in pipeline.inputs}
+    def _open(self, name: str, source: Source, root: ObjectStore) -> OpenSource:
+        files = stand_in(source)
+        return OpenSource(FileEnumerator(root, f"landing/{name}", files), FileReader(root, files))
 
 
 def _attempt(epoch: int) -> Attempt:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from headrace.distribute.side_outputs import BEYOND_HORIZON, OF_WITHDRAWAL, WINDOW_EXPIRED
+from headrace.model.changelog import SIGN
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType
@@ -12,7 +14,7 @@ from headrace.model.time import GLOBAL_WINDOW_END, Instant
 from headrace.model.watermarks import SplitStrategy
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import OWN, Input
-from headrace.reference import DropCause, DroppedElement, Epoch, PipelineRun, Rejected
+from headrace.reference import DroppedElement, Epoch, OutputsRun, Rejected
 from headrace.reference.evaluate import evaluate
 from headrace.sources.error_budgets import SHOWN, check_budgets
 from headrace.sources.validation import EARLIEST, LATEST
@@ -20,14 +22,16 @@ from headrace.testing.executors.interface import GivenEpoch, StepOutput
 from headrace.testing.files import ReadRecord
 from headrace.testing.results import PaneRow, Row, TimeSpan
 from headrace.testing.times import real
+from headrace_snapshots.format.table_names import UNNAMED
 
 
 class ReferenceTestExecutor:
-    """A pipeline on the reference."""
+    """An ``output`` of a pipeline on the reference."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-        self._run = PipelineRun(pipeline)
+    def __init__(self, pipeline: Pipeline, output: str = UNNAMED.output) -> None:
+        self._pipeline, self._output = pipeline, output
+        self._alone = pipeline.by_output[output]
+        self._run = OutputsRun(pipeline)
 
     def compute(self, epoch: GivenEpoch) -> StepOutput:
         """The next epoch."""
@@ -44,11 +48,13 @@ class ReferenceTestExecutor:
                 taken.setdefault(name, []).append(record.values)
         self._run.pass_watermark(epoch.watermarks)
         own = taken.pop(OWN, [])
-        outcome = self._run.run(Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, union=taken))
+        outcomes = self._run.run(Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, union=taken))
+        outcome = outcomes[self._output]
+        rejected = [] if self._alone.upstream else rejected
         for rejection in outcome.rejected:
             origin = origins.get(id(rejection.record))
             rejected.append(
-                _dead_pane(rejection) if origin is None else _dead_letter(*origin, _reason(rejection.column))
+                _dead_pane(rejection) if origin is None else _dead_letter(*origin, self._reason(origin[0], rejection))
             )
         rejected.sort(key=self._place)
         self._check_budgets(epoch.number, rejected)
@@ -59,6 +65,12 @@ class ReferenceTestExecutor:
             watermark=outcome.watermark,
             ahead=len(outcome.ahead),
         )
+
+    def _reason(self, name: str, rejection: Rejected) -> str:
+        """The reason that the kernel gives (docs/judging.md)."""
+        sources = {given.name: given.source for given in self._pipeline.inputs}
+        changelog = sources[name].changelog
+        return changelog.wrong if changelog is not None and rejection.column == SIGN else _reason(rejection.column)
 
     def _place(self, row: Row) -> tuple[int, int]:
         names = [given.name for given in self._pipeline.inputs]
@@ -72,17 +84,19 @@ class ReferenceTestExecutor:
         check_budgets(self._pipeline, number, {name: len(rows) for name, rows in by_input.items()}, sample)
 
     def _is_late_record(self, drop: DroppedElement) -> bool:
-        return drop.cause is DropCause.LATE and drop.element.record.keys() == self._pipeline.schema.keys()
+        is_record = not self._alone.upstream
+        return is_record and drop.is_late and drop.element.record.keys() == self._pipeline.schema.keys()
 
     def _late(self, drop: DroppedElement) -> Row:
-        keys = self._pipeline.stages[0].key_types
+        keys = self._alone.stages[0].key_types
         window = drop.window
+        why = BEYOND_HORIZON if window is None else WINDOW_EXPIRED
         return {
             **_named(keys, drop.element.key),
             "event_time": real(drop.element.timestamp),
             "window_start": None if window is None else real(window.start),
             "window_end": None if window is None else real(window.end),
-            "reason": "id beyond its horizon" if window is None else "window expired",
+            "reason": f"{OF_WITHDRAWAL if drop.element.is_retraction else ''}{why}",
             "input": None,
             "raw": None,
         }
@@ -90,9 +104,9 @@ class ReferenceTestExecutor:
     def _pane(self, number: int, pane: ModelPane) -> PaneRow:
         return PaneRow(
             step=number,
-            key=_named(self._pipeline.key_types, pane.key),
+            key=_named(self._alone.key_types, pane.key),
             window=TimeSpan(real(pane.window.start), real(pane.window.end)),
-            values=_named(self._pipeline.value_types, pane.values),
+            values=_named(self._alone.value_types, pane.values),
             timing=pane.timing,
             index=pane.index,
             is_retraction=pane.is_retraction,
@@ -152,4 +166,5 @@ def _dead_letter(name: str, record: ReadRecord, reason: str) -> Row:
 
 
 def _dead_pane(pane: Rejected) -> Row:
-    return {"input": f"aggregation {pane.stage}", "position": None, "reason": _reason(pane.column), "raw": None}
+    above = f"output {pane.of}" if pane.of else f"aggregation {pane.stage}"
+    return {"input": above, "position": None, "reason": _reason(pane.column), "raw": None}

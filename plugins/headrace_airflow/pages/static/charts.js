@@ -1,5 +1,5 @@
 // Pictures in SVG that follow the UI's theme: each says in words what it shows, and has its figures in a table beside.
-import { C, h, moment } from "./ui.js";
+import { C, h, moment, several } from "./ui.js";
 
 const MUTED = "var(--chakra-colors-fg-muted)";
 const BORDER = "var(--chakra-colors-border)";
@@ -30,7 +30,7 @@ export function EventTimes({ epochs }) {
   });
   return h(
     Picture,
-    { width, height, label: `Event time against processing time of ${epochs.length} epochs, with the watermark` },
+    { width, height, label: `Event time against processing time of ${several(epochs.length, "epoch")}, with the watermark` },
     [
       h("line", { key: "axis", x1: left, x2: width - 20, y1: height - 22, y2: height - 22, stroke: BORDER }),
       text("low", left, height - 6, moment(new Date(low).toISOString())),
@@ -48,16 +48,17 @@ export function EventTimes({ epochs }) {
 
 // Bars of one figure of each epoch.
 export function Bars({ epochs, value, label, color = COLORS.data }) {
-  const most = Math.max(1, ...epochs.map(value));
+  const most = Math.max(0, ...epochs.map(value));
+  const said = most ? `at most ${most.toLocaleString("en")}` : "none";
   const [width, height] = [420, 90];
   const step = (width - 10) / Math.max(epochs.length, 1);
   return h(
     Picture,
-    { width, height, label: `${label} of ${epochs.length} epochs, at most ${most.toLocaleString("en")}` },
+    { width, height, label: `${label} of ${several(epochs.length, "epoch")}, ${said}` },
     [
-      text("most", 0, 11, `${label}: at most ${most.toLocaleString("en")}`),
+      text("most", 0, 11, `${label}: ${said}`),
       ...epochs.map((one, at) => {
-        const tall = (value(one) / most) * (height - 24);
+        const tall = (value(one) / (most || 1)) * (height - 24);
         return h("rect", { key: one.epoch, x: 5 + at * step, width: Math.max(1, step - 1), y: height - 4 - tall, height: Math.max(tall, 0.5), fill: color }, h("title", null, `epoch ${one.epoch}: ${value(one).toLocaleString("en")}`));
       }),
       h("line", { key: "axis", x1: 0, x2: width, y1: height - 3, y2: height - 3, stroke: BORDER }),
@@ -76,7 +77,7 @@ export function BesideUsual({ points, label, shown }) {
   const far = points.filter((one) => one.severity).length;
   return h(
     Picture,
-    { width, height, label: `${label} of ${points.length} versions beside the usual; ${far} not as usual` },
+    { width, height, label: `${label} of ${several(points.length, "version")} beside the usual; ${far} not as usual` },
     [
       text("label", 0, 11, label),
       text("most", left - 4, y(most) + 8, shown(most), "end"),
@@ -114,7 +115,7 @@ export function BranchGraph({ snapshots, chosen, choose }) {
   const y = (row) => 16 + line * row;
   return h(
     Picture,
-    { width: 900, height, label: `History of ${snapshots.length} snapshots, the newest first` },
+    { width: 900, height, label: `History of ${several(snapshots.length, "snapshot")}, the newest first` },
     [
       ...snapshots.map((one) => {
         const [from, to] = [placed.get(one.snapshot), placed.get(one.parent)];

@@ -2,14 +2,27 @@
 import { Answer, C, Link, Rows, Section, count, h, moment, useAnswer, useState, written } from "./ui.js";
 
 // `fields`: {name: {label, value, help, required, options}}; `conf` makes of their values what the run is given;
-// `rehearsal` the path of what would change. Airflow checks the form again, and whether the user may start the run.
-export function Decide({ label, title, about, dag, fields = {}, conf = (values) => values, rehearsal, color }) {
+// `rehearsal` the path of what would change. `asks`: the path of what the fields are made of, asked once the dialog is
+// open. Airflow checks the form again, and whether the user may start the run.
+export function Decide({ label, title, about, dag, asks, fields = {}, conf = (values) => values, rehearsal, color }) {
   const [open, setOpen] = useState(false);
   return h(
     C.Dialog.Root,
     { open, onOpenChange: ({ open: now }) => setOpen(now), size: "lg", scrollBehavior: "inside", lazyMount: true, unmountOnExit: true },
     h(C.Dialog.Trigger, { asChild: true }, h(C.Button, { size: "xs", variant: "outline", colorPalette: color }, label)),
-    h(C.Portal, null, h(C.Dialog.Backdrop), h(C.Dialog.Positioner, null, h(C.Dialog.Content, null, h(Form, { title: title ?? label, about, dag, fields, conf, rehearsal, close: () => setOpen(false) })))),
+    h(C.Portal, null, h(C.Dialog.Backdrop), h(C.Dialog.Positioner, null, h(C.Dialog.Content, null, h(asks ? Asking : Form, { title: title ?? label, about, dag, asks, fields, conf, rehearsal, close: () => setOpen(false) })))),
+  );
+}
+
+function Asking({ asks, fields, ...form }) {
+  const found = useAnswer(asks);
+  if (found.answer) return h(Form, { ...form, fields: fields(found.answer) });
+  return h(
+    C.Box,
+    null,
+    h(C.Dialog.Header, null, h(C.Dialog.Title, null, form.title)),
+    h(C.Dialog.Body, null, h(Answer, { of: found })),
+    h(C.Dialog.Footer, null, h(C.Button, { size: "sm", variant: "outline", type: "button", onClick: form.close }, "Cancel")),
   );
 }
 
@@ -67,6 +80,7 @@ function Foreseen({ of }) {
     Object.entries(of.moves ?? {}).map(([ref, [from, to]]) => h(C.Text, { key: ref }, `${ref} moves from ${from ?? "nothing"} to ${to ?? "nothing"}`)),
     (of.told ?? []).map((line) => h(C.Text, { key: line, color: "fg.warning" }, line)),
     of.output ? h(RowsThatChange, { of: of.output }) : null,
+    Object.entries(of.outputs ?? {}).map(([name, output]) => h(C.Box, { key: name, mt: 2 }, h(C.Text, { fontWeight: "bold" }, `Output ${name}`), h(RowsThatChange, { of: output }))),
   );
 }
 
@@ -155,19 +169,24 @@ export const Recover = ({ pipeline, snapshot }) =>
     rehearsal: () => recovered(pipeline)({ snapshot }),
   });
 
-// A recovery from one of the last good snapshots.
-export function RecoverFrom({ pipeline }) {
-  const found = useAnswer(`dags/headrace_${pipeline}_process/recovery-targets`);
-  const targets = found.answer ?? [];
-  if (!targets.length) return null;
-  const options = Object.fromEntries(targets.map((one) => [one.snapshot, `epoch ${one.epoch}, ${moment(one.created_at)}, ${one.snapshot}: ${one.keeps_readers ? "readers lose nothing" : "readers go back, too"}`]));
+// A recovery from one of the last snapshots. Offered first is the newest before main's own that lacks no file: what is in
+// the files of main's own may be damaged.
+export function RecoverFrom({ pipeline, epoch }) {
+  if (epoch === null) return null;
+  const text = (one) => `epoch ${one.epoch}, ${moment(one.created_at)}, ${one.snapshot}: ${one.problem ? "it lacks files" : one.keeps_readers ? "readers lose nothing" : "readers go back, too"}`;
+  const fields = (targets) => {
+    const whole = targets.filter((one) => !one.problem && one.epoch !== epoch);
+    const options = Object.fromEntries(targets.map((one) => [one.snapshot, text(one)]));
+    return { snapshot: { label: "Snapshot", value: (whole[0] ?? targets[0])?.snapshot, required: true, options }, reason: REASON };
+  };
   return h(Decide, {
     label: "Recover…",
     title: `Recover ${pipeline}`,
     about: RECOVERS,
     color: "red",
     dag: `headrace_${pipeline}_recover`,
-    fields: { snapshot: { label: "Snapshot", value: targets[0].snapshot, required: true, options }, reason: REASON },
+    asks: `dags/headrace_${pipeline}_process/recovery-targets`,
+    fields,
     conf: (values) => ({ when: "at once", ...given(values) }),
     rehearsal: recovered(pipeline),
   });

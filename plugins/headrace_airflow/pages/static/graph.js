@@ -1,7 +1,8 @@
 // The graph of a pipeline: from its inputs to what readers see, each step with its figures and its words. The boxes are
 // a list for screen readers; the lines between them are decoration.
-import { Answer, C, Link, Section, bytes, count, h, moment, useAnswer } from "./ui.js";
-import { layers } from "./words.js";
+import { Answer, C, Link, Section, bytes, count, h, moment, several, useAnswer } from "./ui.js";
+import { parkedWords } from "./outputs.js";
+import { layers, wordsOf } from "./words.js";
 
 const LINE = "var(--chakra-colors-fg-subtle, currentColor)";
 
@@ -24,8 +25,16 @@ export function Graph({ dagId, summary, words }) {
             h(
               C.Box,
               { display: "grid", gap: 3, gridTemplateColumns: `repeat(${layer.length}, minmax(0, 1fr))` },
-              layer.map((step) => h(Step, { key: step.title, step, figures, summary, dagId, isOnly: steps[0].length === 1 })),
+              layer.map((step) => h(Step, { key: step.title, step, figures, summary, isOnly: steps[0].length === 1 })),
             ),
+          ),
+        ),
+        levels(figures?.outputs ?? []).map((level, at, all) =>
+          h(
+            C.Box,
+            { as: "li", key: `outputs${at}`, minW: `${level.length * 220}px` },
+            h(Lines, { from: (all[at - 1] ?? steps[steps.length - 1]).length, to: level.length, pairs: at ? edges(all[at - 1], level) : undefined }),
+            h(C.Box, { display: "grid", gap: 3, gridTemplateColumns: `repeat(${level.length}, minmax(0, 1fr))` }, level.map((one) => h(OutputStep, { key: one.name, one, figures, summary, words }))),
           ),
         ),
       ),
@@ -33,10 +42,43 @@ export function Graph({ dagId, summary, words }) {
   );
 }
 
-// Lines from each of `from` boxes to each of `to` below them.
-function Lines({ from, to }) {
+// Outputs in levels: first those of records, then those of panes of outputs above.
+function levels(outputs) {
+  const depth = new Map();
+  const of = (name) => {
+    const one = outputs.find((each) => each.name === name);
+    if (!depth.has(name)) depth.set(name, one?.of.length ? 1 + Math.max(...one.of.map(of)) : 0);
+    return depth.get(name);
+  };
+  const found = [];
+  for (const one of outputs) (found[of(one.name)] ??= []).push(one);
+  return found;
+}
+
+const edges = (above, below) => below.flatMap((one, to) => above.flatMap((each, from) => (one.of.includes(each.name) ? [[from, to]] : [])));
+
+// One of several outputs: its aggregations, and what its readers see.
+function OutputStep({ one, figures, summary, words }) {
+  const line = summary.outputs.find((each) => each.name === one.name);
+  const totals = Object.fromEntries(Object.entries(summary.totals).filter(([name]) => name.startsWith(`${one.name}/`)).map(([name, number]) => [name.slice(one.name.length + 1), number]));
+  const told = {
+    facts: [
+      ...(one.of.length ? [`reads panes of ${one.of.join(" and ")}`] : []),
+      ...(line?.parked ? [parkedWords(line)] : []),
+      ...one.stages.map((stage, at) => `${one.stages.length > 1 ? `aggregation ${at + 1}: ` : ""}state ${size(stage.state)}; output watermark ${moment(stage.watermark)}`),
+      `current: ${size(one.current)} stored`,
+      `${several(one.logs.panes, "pane")} and retractions`,
+      ...(line ? [`readers see ${line.published_epoch === null ? "nothing yet" : `epoch ${line.published_epoch}`}`] : []),
+    ],
+    counts: [...LATE, ...PANES],
+    rows: [["current", "rows of current"], ["panes", "rows of panes"], ...(one.logs.late ? [["late", `all ${count(one.logs.late)} late rows`]] : [])],
+  };
+  return h(Box, { title: `Output ${one.name}`, told, last: one.counts, totals, epoch: figures.epoch, epochs: summary.epochs.length, words: words ? wordsOf(words, one.name) : [], output: one.name });
+}
+
+// Lines from each of `from` boxes to each of `to` below them, or for the `pairs` alone.
+function Lines({ from, to, pairs = Array.from({ length: from * to }, (_, at) => [at % from, Math.floor(at / from)]) }) {
   const middle = (at, of) => ((at + 0.5) / of) * 100;
-  const pairs = Array.from({ length: from * to }, (_, at) => [at % from, Math.floor(at / from)]);
   return h(
     "svg",
     { viewBox: "0 0 100 26", preserveAspectRatio: "none", "aria-hidden": true, style: { width: "100%", height: "26px", display: "block" } },
@@ -44,18 +86,21 @@ function Lines({ from, to }) {
   );
 }
 
-function Step({ step, figures, summary, dagId, isOnly }) {
+function Step({ step, figures, summary, isOnly }) {
   const told = figures ? said(step, figures, isOnly) : { facts: [], counts: [] };
-  const [last, totals] = [figures?.counts ?? {}, summary.totals];
+  return h(Box, { title: step.title, about: step.about, told, last: figures?.counts ?? {}, totals: summary.totals, epoch: figures?.epoch, epochs: summary.epochs.length, words: step.words });
+}
+
+function Box({ title, about, told, last, totals, epoch, epochs, words, output }) {
   return h(
     C.Box,
-    { as: "section", "aria-label": step.title, borderWidth: "1px", borderRadius: "md", p: 3, maxW: "760px", w: "100%", mx: "auto", bg: "bg.subtle" },
-    h(C.Heading, { size: "xs", as: "h4", overflowWrap: "anywhere" }, step.title),
-    step.about ? h(C.Text, { fontSize: "sm", overflowWrap: "anywhere" }, step.about) : null,
+    { as: "section", "aria-label": title, borderWidth: "1px", borderRadius: "md", p: 3, maxW: "760px", w: "100%", mx: "auto", bg: "bg.subtle" },
+    h(C.Heading, { size: "xs", as: "h4", overflowWrap: "anywhere" }, title),
+    about ? h(C.Text, { fontSize: "sm", overflowWrap: "anywhere" }, about) : null,
     told.facts.map((fact) => h(C.Text, { key: fact, fontSize: "sm", overflowWrap: "anywhere" }, fact)),
-    told.counts.length ? h(Counts, { title: step.title, names: told.counts, last, totals, epoch: figures.epoch, epochs: summary.epochs.length }) : null,
-    (told.rows ?? []).map(([view, label]) => h(Link, { key: view, to: `?view=records&rows=${view}`, fontSize: "sm", mr: 3 }, label)),
-    step.words.length ? h(C.Box, { as: "details", mt: 2, fontSize: "sm" }, h("summary", { style: { cursor: "pointer" } }, "In words"), h(C.Box, { as: "pre", whiteSpace: "pre-wrap", fontFamily: "mono", fontSize: "xs", mt: 1 }, step.words.join("\n"))) : null,
+    told.counts.length ? h(Counts, { title, names: told.counts, last, totals, epoch, epochs }) : null,
+    (told.rows ?? []).map(([view, label]) => h(Link, { key: view, to: `?view=records&rows=${view}${output ? `&output=${output}` : ""}`, fontSize: "sm", mr: 3 }, label)),
+    words.length ? h(C.Box, { as: "details", mt: 2, fontSize: "sm" }, h("summary", { style: { cursor: "pointer" } }, "In words"), h(C.Box, { as: "pre", whiteSpace: "pre-wrap", fontFamily: "mono", fontSize: "xs", mt: 1 }, words.join("\n"))) : null,
   );
 }
 
@@ -99,14 +144,14 @@ function said(step, figures, isOnly) {
     case "current":
       return { facts: [`${size(figures.current)} stored`], counts: [], rows: [["current", "rows of current"]] };
     case "panes":
-      return { facts: [`${count(logs.panes)} panes and retractions`], counts: [], rows: [["panes", "rows of panes"]] };
+      return { facts: [`${several(logs.panes, "pane")} and retractions`], counts: [], rows: [["panes", "rows of panes"]] };
     default:
       return { facts: [], counts: SIMPLE[step.kind] ?? [] };
   }
 }
 
-const files = (number, length) => `${count(number)} ${number === 1 ? "file" : "files"}, ${bytes(length)}`;
-const size = (table) => `${count(table.rows)} rows, ${bytes(table.bytes)}`;
+const files = (number, length) => `${several(number, "file")}, ${bytes(length)}`;
+const size = (table) => `${several(table.rows, "row")}, ${bytes(table.bytes)}`;
 const slowest = (inputs) => inputs.find((one) => one.holds_back)?.watermark ?? "";
 
 function inputFacts(input) {
@@ -115,6 +160,6 @@ function inputFacts(input) {
   return [
     `${files(input.files, input.bytes)} read in all; ${files(input.last_files, input.last_bytes)} in the last epoch`,
     `watermark ${moment(input.watermark)}${input.holds_back ? "; holds the watermark back" : ""}`,
-    ...(input.splits ? [`${count(input.splits)} splits; the slowest: ${splits.slice(0, 3).join("; ")}`] : []),
+    ...(input.splits ? [`${several(input.splits, "split")}; the slowest: ${splits.slice(0, 3).join("; ")}`] : []),
   ];
 }

@@ -1,7 +1,8 @@
 // Panes of one key as the Dataflow paper draws them: event time across, processing time upwards (each step is an epoch).
 // A rectangle is a pane: over its window, from the pane before it (or the first elements) to the epoch that emitted it.
 import { COLORS } from "./charts.js";
-import { Answer, C, Rows, count, h, moment, query, useAnswer, useEffect, useState, written } from "./ui.js";
+import { OutputChoice, outputOf } from "./outputs.js";
+import { Answer, C, Rows, count, h, moment, query, several, useAnswer, useState, written } from "./ui.js";
 
 const MUTED = "var(--chakra-colors-fg-muted)";
 const BORDER = "var(--chakra-colors-border)";
@@ -11,20 +12,25 @@ const TIMINGS = {
   ON_TIME: { name: "on time", fill: color("blue-emphasized", "#a9c6e6"), edge: color("blue-fg", "#2f5f98") },
   LATE: { name: "late", fill: color("orange-muted", "#f8d9ae"), edge: color("orange-fg", "#c9781a"), dash: "1 2" },
 };
+// Text stays readable where the watermark crosses it.
+const HALO = { paintOrder: "stroke", stroke: "var(--chakra-colors-bg)", strokeWidth: "3px", strokeLinejoin: "round" };
 const RED = color("red-fg", "#c0292b");
 const [WIDTH, LEFT, RIGHT, GAP, LINE, CALM] = [900, 190, 16, 26, 15, 5];
 const EPOCHS = [50, 200, 500];
 
 export function Panes({ dagId, summary, params, setParams }) {
   const epochs = EPOCHS.includes(Number(params.get("epochs"))) ? Number(params.get("epochs")) : EPOCHS[0];
-  const key = params.get("key") ?? "";
-  const keys = useAnswer(`dags/${dagId}/panes/keys${query({ epochs })}`);
-  const panes = useAnswer(key && `dags/${dagId}/panes${query({ epochs, key })}`);
-  const ask = (more) => setParams({ view: "panes", epochs, ...(key ? { key } : {}), ...more });
+  const output = outputOf(summary, params);
+  const keys = useAnswer(`dags/${dagId}/panes/keys${query({ epochs, output })}`);
+  // The only key is shown unasked. The address stays: keys that come late must not call back someone who has gone to another tab.
+  const key = params.get("key") || (keys.answer?.keys.length === 1 ? keys.answer.keys[0].key : "");
+  const panes = useAnswer(key && `dags/${dagId}/panes${query({ epochs, key, output })}`);
+  const ask = (more) => setParams({ view: "panes", epochs, ...(key ? { key } : {}), ...(output ? { output } : {}), ...more });
   return h(
     C.Box,
     null,
     h(C.Text, { my: 3, color: "fg.muted" }, "When did each pane of a key come out, over which window, and where stood the watermark?"),
+    h(OutputChoice, { summary, params, setParams }),
     h(C.HStack, { mb: 3 }, h(C.Text, null, "Newest epochs"), EPOCHS.map((number) => h(C.Button, { key: number, size: "xs", variant: number === epochs ? "solid" : "outline", "aria-pressed": number === epochs, onClick: () => ask({ epochs: number }) }, number))),
     h(Answer, { of: keys, isEmpty: (known) => !known?.keys.length, empty: summary.epoch === null ? "There is no epoch yet." : `The last ${epochs} epochs have emitted no pane. Look further back, or see under Explain what a window waits for.` }, (known) =>
       h(C.Box, null, h(Choice, { known, chosen: key, choose: (chosen) => ask({ key: chosen }) }), key ? h(Answer, { of: panes, isEmpty: (found) => !found?.panes.length, empty: `The last ${epochs} epochs have emitted no pane of this key. Look further back.` }, (found) => h(Drawn, { found, name: known.keys.find((one) => isKey(one, key))?.label ?? key })) : h(C.Text, { color: "fg.muted" }, "Choose a key.")),
@@ -38,9 +44,6 @@ const isKey = (one, text) => one.key === text || one.label === text;
 function Choice({ known, chosen, choose }) {
   const listed = known.keys.find((one) => isKey(one, chosen));
   const [text, setText] = useState(listed ? "" : chosen);
-  useEffect(() => {
-    if (!chosen && known.keys.length === 1) choose(known.keys[0].key);
-  }, [chosen, known]);
   const label = known.columns.length ? `Key (${known.columns.join(", ")})` : "Key";
   return h(
     C.HStack,
@@ -167,7 +170,7 @@ function Picture({ found, value, name }) {
     { overflowX: "auto", tabIndex: 0, role: "region", "aria-label": `Picture of the panes of ${name}` },
     h(
       "svg",
-      { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": `Panes of ${name}: ${boxes.length} panes and ${retracted} retractions in ${epochs.length} epochs, event time across, processing time upwards`, style: { width: "100%", minWidth: "640px", maxWidth: `${WIDTH}px`, height: "auto" } },
+      { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": `Panes of ${name}: ${several(boxes.length, "pane")} and ${several(retracted, "retraction")} in ${several(epochs.length, "epoch")}, event time across, processing time upwards`, style: { width: "100%", minWidth: "640px", maxWidth: `${WIDTH}px`, height: "auto" } },
       epochs.filter((one) => room.has(one.epoch)).map((one) => h("g", { key: `epoch${one.epoch}` }, h("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: top(one.epoch), y2: top(one.epoch), stroke: BORDER, strokeDasharray: "2 4" }), h("text", { x: LEFT - 8, y: top(one.epoch) + 12, style: { fontSize: "11px" }, fill: MUTED, textAnchor: "end" }, `${one.epoch} · ${moment(one.processing_time)}`))),
       boxes.map((one) => h(Pane, { key: `${one.window_start} ${one.window_end} ${one.pane_index}`, one, left: side(one.window_start, LEFT), right: side(one.window_end, WIDTH - RIGHT), up: top(one.epoch), down: top(one.after), value })),
       h("path", { d: path, fill: "none", stroke: COLORS.watermark, strokeWidth: 2, strokeDasharray: "5 3", "data-line": "watermark" }),
@@ -220,7 +223,7 @@ function Value({ one, left, right, y, value }) {
   if (most < 1) return null;
   const shown = text.length > most ? `${text.slice(0, Math.max(0, most - 1))}…` : text;
   const timing = TIMINGS[one.timing]?.name;
-  const style = one.is_retraction ? { fill: RED, textDecoration: "line-through" } : { fill: "currentColor", fontWeight: 600 };
+  const style = one.is_retraction ? { fill: RED, textDecoration: "line-through" } : { fill: "currentColor", fontWeight: 600, ...HALO };
   const aside = !one.is_retraction && right - left > (shown.length + timing.length) * 8 + 16;
   return h("text", { x: (left + right) / 2, y, textAnchor: "middle", "data-value": one.is_retraction ? "retraction" : "pane", style: { fontSize: "13px", ...style } }, shown, aside ? h("tspan", { dx: 6, style: { fontSize: "10px", fontWeight: 400, fontStyle: "italic" } }, timing) : null);
 }

@@ -2,10 +2,12 @@
 import { BranchGraph, Bars, COLORS, EventTimes } from "./charts.js";
 import { Drop, Fork, LandAgain, Process, Promote, Recover, RecoverFrom, Release, Rollback, RowsThatChange, Tag } from "./decide.js";
 import { Graph } from "./graph.js";
+import { OutputChoice, Outputs, outputOf } from "./outputs.js";
 import { Panes } from "./panes.js";
 import { Deadline, lag, why } from "./pipelines.js";
 import { Quality } from "./quality.js";
-import { Answer, C, Facts, Link, Rows, Section, State, Values, ago, bytes, count, h, moment, query, runPage, share, useAnswer, useState, written } from "./ui.js";
+import { Sinks } from "./sinks.js";
+import { Answer, C, Facts, Link, Rows, Section, State, Values, ago, bytes, count, h, moment, query, runPage, several, share, useAnswer, useState, written } from "./ui.js";
 import { Words, useWords } from "./words.js";
 
 const TABS = { overview: Overview, epochs: Epochs, history: History, quality: Quality, records: Records, panes: Panes, explain: Explain, compare: Compare };
@@ -45,15 +47,15 @@ function Overview({ dagId, summary }) {
       of: [
         ["Readers see", summary.published === null ? "nothing yet" : `epoch ${summary.published_epoch}`, summary.published_at ? `since ${moment(summary.published_at)}, ${ago(summary.published_at)}` : null],
         ["Main", summary.epoch === null ? "no snapshot yet" : `epoch ${summary.epoch}`, summary.committed_at ? `${moment(summary.committed_at)}, ${ago(summary.committed_at)}` : null],
-        ["Not published", summary.unpublished === null ? "-" : `${count(summary.unpublished)} epochs`],
+        ["Not published", summary.unpublished === null ? "-" : several(summary.unpublished, "epoch")],
         ["Watermark", moment(summary.watermark), summary.held_back_by ? `held back by ${summary.held_back_by}; last moved on ${ago(summary.held_since)}` : null],
         ["Newest event time", moment(summary.newest_event_time), ago(summary.newest_event_time)],
         ["Newest file", ago(summary.newest_file_at), `readers lag ${lag(summary)} behind it`],
         ["Next deadline", h(Deadline, { of: summary })],
-        ["Late records", share(late, totals.records), `${count(late)} of ${count(totals.records)} in the last ${summary.epochs.length} epochs`],
+        ["Late records", share(late, totals.records), `${count(late)} of ${count(totals.records)} in the last ${several(summary.epochs.length, "epoch")}`],
         ["Dead letters", share(totals.rejected, totals.records), `${count(totals.rejected ?? 0)} of ${count(totals.records)}`],
-        ["State", `${count(summary.state_rows)} rows`, bytes(summary.state_bytes)],
-        ["Last audit", audit ? (audit.success ? "good" : "failed") : "-", audit ? `${audit.expectations} expectations, ${moment(audit.finished_at)}` : null],
+        ["State", several(summary.state_rows, "row"), bytes(summary.state_bytes)],
+        ["Last audit", audit ? (audit.success ? "good" : "failed") : "-", audit ? `${several(audit.expectations, "expectation")}, ${moment(audit.finished_at)}` : null],
         ["Last run", run ? (summary.dag_run ? h(Link, { to: runPage(summary.dag_run) }, `${run.action} ${run.status}`) : `${run.action} ${run.status}`) : "-", run ? `${moment(run.finished_at)} ${run.error_code ?? ""}` : null],
       ],
     }),
@@ -74,16 +76,18 @@ function Overview({ dagId, summary }) {
     run?.warnings?.length ? h(Section, { title: "Warnings of the last run" }, run.warnings.map((one) => h(C.Text, { key: one, whiteSpace: "pre-wrap" }, one))) : null,
     audit?.failed.length ? h(Section, { title: "Expectations that fail" }, audit.failed.map((one) => h(C.Text, { key: one }, one))) : null,
     summary.exceeded.length ? h(Section, { title: "Limits that are exceeded" }, summary.exceeded.map((one) => h(C.Text, { key: one }, one))) : null,
+    h(Outputs, { of: summary.outputs }),
+    h(Sinks, { of: summary.sinks, words, pipeline: summary.pipeline }),
     h(Graph, { dagId, summary, words }),
     summary.epochs.length ? h(Section, { title: "Event time and processing time", about: "Each line is an epoch; its bar spans the event times that it took in, the red line is the watermark." }, h(EventTimes, { epochs: summary.epochs })) : null,
     h(Words, { words }),
   );
 }
 
-function Epochs({ dagId }) {
+function Epochs({ dagId, summary, params, setParams }) {
   const [limit, setLimit] = useState(50);
   const found = useAnswer(`dags/${dagId}/epochs${query({ limit })}`);
-  const lateness = useAnswer(`dags/${dagId}/lateness${query({ limit })}`);
+  const lateness = useAnswer(`dags/${dagId}/lateness${query({ limit, output: outputOf(summary, params) })}`);
   const { answer: runs = {} } = useAnswer(`dags/${dagId}/epochs/runs${query({ limit })}`);
   return h(Answer, { of: found, isEmpty: (epochs) => !epochs.length, empty: "There is no epoch yet." }, (epochs) =>
     h(
@@ -99,7 +103,7 @@ function Epochs({ dagId }) {
         h(Bars, { epochs, value: (one) => one.counts.rejected ?? 0, label: "dead letters", color: COLORS.rejected }),
         h(Bars, { epochs, value: (one) => one.seconds, label: "seconds of work" }),
       ),
-      h(Section, { title: "How late the data was", about: "Quantiles to choose a bound and an allowed lateness by." }, h(Answer, { of: lateness }, (answer) =>
+      h(Section, { title: "How late the data was", about: "Quantiles to choose a bound and an allowed lateness by." }, h(OutputChoice, { summary, params, setParams }), h(Answer, { of: lateness }, (answer) =>
         h(Rows, { caption: "Lateness", columns: [["What", ([name]) => LATENESS[name] ?? name], ...["50%", "90%", "99%", "100%"].map((quantile) => [quantile, ([, values]) => (quantile in values ? duration(values[quantile]) : "-"), "end"])], rows: Object.entries(answer.lateness_seconds) }),
       )),
       h(Rows, { caption: "Epochs, the newest first", columns: epochColumns(runs), rows: [...epochs].reverse(), keyOf: (one) => one.epoch }),
@@ -177,7 +181,7 @@ export function Snapshot({ dagId, at }) {
           ["Made by", h(MadeBy, { of: runs[one.epoch] })],
           ["Made from", one.parent ?? "nothing", one.patch && one.patch.epoch === one.epoch ? `a patch by branch ${one.patch.branch}` : null],
           ["Watermark", moment(one.watermark)],
-          ["Written", bytes(one.written_bytes), `${count(Object.values(one.requests).reduce((sum, each) => sum + each, 0))} requests`],
+          ["Written", bytes(one.written_bytes), several(Object.values(one.requests).reduce((sum, each) => sum + each, 0), "request")],
           ["Seconds", Object.entries(one.timings).map(([name, value]) => `${name.replace("_seconds", "")} ${value.toFixed(2)}`).join(", ")],
         ],
       }),
@@ -191,12 +195,14 @@ function Records({ dagId, summary, params, setParams }) {
   const view = params.get("rows") ?? "rejected";
   const [where, setWhere] = useState("");
   const [asked, setAsked] = useState("");
-  const found = useAnswer(`dags/${dagId}/rows/${view}${query({ at: "main", where: asked, limit: 50 })}`);
-  const choose = (name) => setParams({ view: "records", rows: name });
+  const output = outputOf(summary, params);
+  const found = useAnswer(`dags/${dagId}/rows/${view}${query({ at: "main", where: asked, limit: 50, output })}`);
+  const choose = (name) => setParams({ view: "records", rows: name, ...(output ? { output } : {}) });
   return h(
     C.Box,
     null,
-    h(C.HStack, { my: 3, wrap: "wrap" }, Object.entries(VIEWS).map(([name, label]) => h(C.Button, { key: name, size: "xs", variant: name === view ? "solid" : "outline", "aria-pressed": name === view, onClick: () => choose(name) }, label)), summary.may_edit && (view === "late" || view === "rejected") ? h(LandAgain, { pipeline: summary.pipeline, records: view }) : null),
+    h(OutputChoice, { summary, params, setParams }),
+    h(C.HStack, { my: 3, wrap: "wrap" }, Object.entries(VIEWS).map(([name, label]) => h(C.Button, { key: name, size: "xs", variant: name === view ? "solid" : "outline", "aria-pressed": name === view, onClick: () => choose(name) }, label)), summary.may_edit && !output && (view === "late" || view === "rejected") ? h(LandAgain, { pipeline: summary.pipeline, records: view }) : null),
     h("form", { onSubmit: (event) => { event.preventDefault(); setAsked(where); } }, h(C.HStack, { mb: 3 }, h(C.Input, { size: "sm", maxW: "420px", "aria-label": "Condition in SQL", placeholder: "a condition in SQL, such as shop = 'a'", value: where, onChange: (event) => setWhere(event.target.value) }), h(C.Button, { size: "sm", type: "submit" }, "Look"))),
     h(Answer, { of: found, isEmpty: (answer) => !answer.rows.length, empty: "There are none." }, (answer) => h(C.Box, null, h(C.Text, { color: "fg.muted", fontSize: "sm", mb: 2 }, `${answer.rows.length} of ${count(answer.total)} rows of main`), h(Values, { caption: VIEWS[view], columns: answer.columns, rows: answer.rows }))),
   );
@@ -204,30 +210,33 @@ function Records({ dagId, summary, params, setParams }) {
 
 const VIEWS = { rejected: "Dead letters", late: "Late rows", current: "Current rows", panes: "Panes" };
 
-function Explain({ dagId }) {
+function Explain({ dagId, summary, params, setParams }) {
   const [given, setGiven] = useState({ key: "", window: "" });
   const [asked, setAsked] = useState(null);
-  const found = useAnswer(asked && `dags/${dagId}/explain${query(asked)}`);
+  const found = useAnswer(asked && `dags/${dagId}/explain${query({ ...asked, output: outputOf(summary, params) })}`);
   const field = (name, label) => h(C.Field.Root, { maxW: "320px" }, h(C.Field.Label, null, label), h(C.Input, { size: "sm", value: given[name], onChange: (event) => setGiven({ ...given, [name]: event.target.value }) }));
   return h(
     C.Box,
     null,
     h(C.Text, { my: 3, color: "fg.muted" }, "Why has a window fired or not, and what does it wait for?"),
+    h(OutputChoice, { summary, params, setParams }),
     h("form", { onSubmit: (event) => { event.preventDefault(); setAsked({ ...given }); } }, h(C.VStack, { align: "start", mb: 3 }, field("key", "Key: a value, or JSON such as {\"shop\": \"a\"}"), field("window", "Window: any time in it (empty: all windows)"), h(C.Button, { size: "sm", type: "submit" }, "Explain"))),
     asked ? h(Answer, { of: found }, (answer) => h(C.Box, { as: "pre", whiteSpace: "pre-wrap", fontFamily: "mono", fontSize: "sm" }, answer.lines.join("\n"))) : null,
   );
 }
 
-function Compare({ dagId, params, setParams }) {
+function Compare({ dagId, summary, params, setParams }) {
+  const output = outputOf(summary, params);
   const [given, setGiven] = useState({ before: params.get("before") ?? "published", after: params.get("after") ?? "main" });
   const asked = params.get("before") && params.get("after") ? { before: params.get("before"), after: params.get("after") } : null;
-  const found = useAnswer(asked && `dags/${dagId}/diff${query({ ...asked, limit: 50 })}`);
+  const found = useAnswer(asked && `dags/${dagId}/diff${query({ ...asked, limit: 50, output })}`);
   const field = (name, label) => h(C.Field.Root, { maxW: "260px" }, h(C.Field.Label, null, label), h(C.Input, { size: "sm", value: given[name], onChange: (event) => setGiven({ ...given, [name]: event.target.value }) }));
   return h(
     C.Box,
     null,
     h(C.Text, { my: 3, color: "fg.muted" }, "Which rows would a reader see change between two snapshots, tags or branches?"),
-    h("form", { onSubmit: (event) => { event.preventDefault(); setParams({ view: "compare", ...given }); } }, h(C.HStack, { align: "end", mb: 3, wrap: "wrap" }, field("before", "Before"), field("after", "After"), h(C.Button, { size: "sm", type: "submit" }, "Compare"))),
+    h(OutputChoice, { summary, params, setParams }),
+    h("form", { onSubmit: (event) => { event.preventDefault(); setParams({ view: "compare", ...given, ...(output ? { output } : {}) }); } }, h(C.HStack, { align: "end", mb: 3, wrap: "wrap" }, field("before", "Before"), field("after", "After"), h(C.Button, { size: "sm", type: "submit" }, "Compare"))),
     asked ? h(Answer, { of: found }, (answer) => h(Difference, { of: answer })) : null,
   );
 }

@@ -1,5 +1,6 @@
 // All pipelines, those that need a person first: the page in the navigation, and the block on the home page.
-import { Answer, C, Link, Rows, State, ago, bytes, count, h, lasting, moment, pageOf, share, useAnswer, useState } from "./ui.js";
+import { parkedWords } from "./outputs.js";
+import { Answer, C, Link, Rows, State, ago, bytes, h, lasting, moment, pageOf, several, share, useAnswer, useState } from "./ui.js";
 
 const EVERY = 10;
 const CALM = new Set(["published", "empty"]);
@@ -61,10 +62,11 @@ const Problems = ({ of }) => of.map(({ root, message }) => h(C.Text, { key: root
 // Why a pipeline is in its state, in one line.
 export function why(one) {
   if (one.problem) return one.problem;
+  if (one.state === "parked") return one.outputs.filter((each) => each.parked).map(parkedWords).join("; ");
   if (one.state === "audit failed") return one.audit.failed.join("; ");
   if (one.state === "limit exceeded") return one.exceeded.join("; ") || one.run.error;
   if (one.state === "failed") return `${one.run.error_code}: ${one.run.error}`;
-  if (one.state === "unpublished") return one.unpublished === null ? "published is on another line than main" : `${count(one.unpublished)} epochs are not published`;
+  if (one.state === "unpublished") return one.unpublished === null ? "published is on another line than main" : `${several(one.unpublished, "epoch")}${one.worst_output ? ` of output ${one.worst_output}` : ""} ${one.unpublished === 1 ? "is" : "are"} not published`;
   return one.state === "empty" ? "it has no snapshot yet" : "";
 }
 
@@ -80,26 +82,26 @@ export function Deadline({ of: { deadline, fires_at: timer, fires_after: end } }
   if (deadline) lines.push(deadline.is_missed ? ["Airflow's was missed", `it was at ${moment(deadline.at)}`, "fg.error"] : [`Airflow's ${ago(deadline.at)}`, moment(deadline.at)]);
   if (timer) lines.push([Date.parse(timer) <= Date.now() ? `timer due ${ago(timer)}` : `timer ${ago(timer)}`, `a run after ${moment(timer)} fires it`]);
   if (end) lines.push([`watermark ${end === "+inf" ? "at the end" : moment(end)}`, "the next window fires once the watermark has passed this"]);
-  return lines.length ? h(C.Box, { minW: "170px" }, lines.map(([text, title, color]) => h(C.Text, { key: text, title, color }, text))) : "-";
+  return lines.length ? h(C.Box, { minW: "110px" }, lines.map(([text, title, color]) => h(C.Text, { key: text, title, color }, text))) : "-";
 }
 
 const audited = ({ expectations, failed, exceeded }) => {
-  if (exceeded.length) return `${exceeded.length} limits exceeded`;
+  if (exceeded.length) return `${several(exceeded.length, "limit")} exceeded`;
   if (!expectations) return "nothing expected";
   return failed.length ? `${failed.length} of ${expectations} fail` : `${expectations} hold`;
 };
 
+// What is said below the value of a cell.
+const Small = ({ children }) => h(C.Text, { fontSize: "xs", color: "fg.muted" }, children);
+
 const COLUMNS = [
   ["State", (one) => h(State, one)],
-  ["Pipeline", (one) => h(Link, { to: pageOf(one.pipeline) }, one.pipeline)],
-  ["Why", (one) => h(C.Box, { minW: "160px", maxW: "220px", lineClamp: 2, title: why(one) }, why(one))],
-  ["Published", (one) => h("span", { title: moment(one.published_at) }, ago(one.published_at))],
-  ["Not published", (one) => count(one.unpublished), "end"],
-  ["Newest file", (one) => h("span", { title: one.newest_file_at ? `read at ${moment(one.newest_file_at)}; newest event time ${moment(one.newest_event_time)}` : "" }, ago(one.newest_file_at))],
-  ["Lag", (one) => h("span", { title: `readers have complete results up to ${moment(one.published_watermark)}; the files have data up to ${moment(one.newest_event_time)}` }, lag(one)), "end"],
-  ["Watermark", (one) => h(C.Box, { minW: "100px", title: one.held_back_by ? `held back by ${one.held_back_by} since ${moment(one.held_since)}` : "" }, moment(one.watermark))],
+  ["Pipeline", (one) => h(C.Box, null, h(Link, { to: pageOf(one.pipeline) }, one.pipeline), one.worst_output ? h(Small, null, `output ${one.worst_output}`) : null)],
+  ["Why", (one) => h(C.Box, { minW: "100px", maxW: "150px", lineClamp: 2, title: why(one) }, why(one))],
+  ["Published", (one) => h(C.Box, { title: moment(one.published_at) }, ago(one.published_at), one.unpublished ? h(Small, null, `${several(one.unpublished, "epoch")} behind`) : null)],
+  ["Newest file", (one) => h(C.Box, { title: one.newest_file_at ? `read at ${moment(one.newest_file_at)}; readers have complete results up to ${moment(one.published_watermark)}, the files have data up to ${moment(one.newest_event_time)}` : "" }, ago(one.newest_file_at), one.newest_file_at ? h(Small, null, `lag ${lag(one)}`) : null)],
+  ["Watermark", (one) => h(C.Box, { minW: "90px", title: one.held_since ? `since ${moment(one.held_since)}` : "" }, moment(one.watermark), one.held_back_by ? h(Small, null, `held by ${one.held_back_by}`) : null)],
   ["Next deadline", (one) => h(Deadline, { of: one })],
-  ["Held back by", (one) => one.held_back_by ?? "-"],
   ["Late", (one) => share((one.totals.late_dropped ?? 0) + (one.totals.closed_dropped ?? 0), one.totals.records), "end"],
   ["Dead letters", (one) => share(one.totals.rejected, one.totals.records), "end"],
   ["Audit", (one) => (one.audit ? audited(one.audit) : "-")],

@@ -1,19 +1,19 @@
 // The tab Quality: what audits found, the newest first, and each figure beside what was usual.
 import { BesideUsual } from "./charts.js";
-import { Answer, BASE, C, Rows, Section, Values, count, h, moment, query, useAnswer, written } from "./ui.js";
+import { Answer, BASE, C, Rows, Section, Values, count, h, moment, query, several, useAnswer, written } from "./ui.js";
 
 export function Quality({ dagId }) {
   const found = useAnswer(`dags/${dagId}/audits`);
-  return h(Answer, { of: found, isEmpty: (audits) => !audits.length, empty: "There is no audit yet." }, (audits) => h(C.Box, null, h(History, { audits }), audits.map((one) => h(Audit, { key: `${one.after}${one.until}`, dagId, one }))));
+  return h(Answer, { of: found, isEmpty: (audits) => !audits.length, empty: "There is no audit yet." }, (audits) => h(C.Box, null, h(History, { audits }), audits.map((one) => h(Audit, { key: `${one.output} ${one.after}${one.until}`, dagId, one }))));
 }
 
 function Audit({ dagId, one }) {
   if (one.problem) return h(Section, { title: "Audit that cannot be read", about: one.problem });
-  const rows = Object.entries(one.rows).map(([view, number]) => `${count(number)} rows of ${view}`).join(", ");
+  const rows = Object.entries(one.rows).map(([view, number]) => `${several(number, "row")} of ${view}`).join(", ");
   const failing = [...one.findings.map((each) => [each.expectation, each.failing]), ...one.usual.map((each) => [each.check, each.failing])].filter(([, some]) => some.length);
   return h(
     Section,
-    { title: `${one.success ? "Good" : "Failed"}: up to ${one.until}`, about: `${moment(one.finished_at)}, from ${one.after ?? "the beginning"}; ${rows || (one.usual.length ? "of no row" : "nothing is expected")}` },
+    { title: `${one.success ? "Good" : "Failed"}: ${one.output ? `output ${one.output} ` : ""}up to ${one.until}`, about: `${moment(one.finished_at)}, from ${one.after ?? "the beginning"}; ${rows || (one.usual.length ? "of no row" : "nothing is expected")}` },
     one.docs.length ? h(C.HStack, { mb: 2 }, h(C.Text, null, "Data docs:"), one.docs.map((view) => h(C.Link, { key: view, href: docs(dagId, one, view), target: "_blank", rel: "noreferrer", color: "fg.info" }, view))) : null,
     one.findings.length ? h(Rows, { caption: `Findings up to ${one.until}`, columns: FINDINGS, rows: one.findings }) : null,
     one.usual.length ? h(Rows, { caption: `Beside history up to ${one.until}`, columns: USUAL, rows: one.usual }) : null,
@@ -22,7 +22,7 @@ function Audit({ dagId, one }) {
   );
 }
 
-const docs = (dagId, one, view) => new URL(`api/dags/${dagId}/audits/${one.until}/docs/${view}${query({ after: one.after })}`, BASE).href;
+const docs = (dagId, one, view) => new URL(`api/dags/${dagId}/audits/${one.until}/docs/${view}${query({ after: one.after, output: one.output })}`, BASE).href;
 
 // Each check that is declared now, over the versions that were audited: the newest audit comes first.
 function History({ audits }) {

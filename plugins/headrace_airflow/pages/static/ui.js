@@ -69,18 +69,18 @@ export function Section({ title, about, children }) {
   );
 }
 
-// A table: columns are [heading, value of a row, alignment].
+// A table: columns are [heading, value of a row, alignment]. It has the ground of what it stands on, also in a dialog.
 export function Rows({ caption, columns, rows, keyOf }) {
   return h(
     C.Box,
     { overflowX: "auto", tabIndex: 0, role: "region", "aria-label": caption },
     h(
       C.Table.Root,
-      { size: "sm", "aria-label": caption },
+      { size: "sm", "aria-label": caption, bg: "transparent" },
       h(
         C.Table.Header,
         null,
-        h(C.Table.Row, null, columns.map(([heading, , align]) => h(C.Table.ColumnHeader, { key: heading, textAlign: align }, heading))),
+        h(C.Table.Row, { bg: "transparent" }, columns.map(([heading, , align]) => h(C.Table.ColumnHeader, { key: heading, textAlign: align }, heading))),
       ),
       h(
         C.Table.Body,
@@ -88,7 +88,7 @@ export function Rows({ caption, columns, rows, keyOf }) {
         rows.map((row, at) =>
           h(
             C.Table.Row,
-            { key: keyOf ? keyOf(row) : at },
+            { key: keyOf ? keyOf(row) : at, bg: "transparent" },
             columns.map(([heading, value, align]) => h(C.Table.Cell, { key: heading, textAlign: align, whiteSpace: "pre-wrap" }, value(row))),
           ),
         ),
@@ -116,7 +116,7 @@ export function Facts({ of }) {
   );
 }
 
-const PALETTE = { damaged: "red", failed: "red", "audit failed": "orange", "limit exceeded": "orange", unpublished: "yellow", empty: "gray", published: "green" };
+const PALETTE = { damaged: "red", failed: "red", parked: "orange", "audit failed": "orange", "limit exceeded": "orange", unpublished: "yellow", empty: "gray", published: "green" };
 export const State = ({ state }) => h(C.Badge, { colorPalette: PALETTE[state] ?? "gray" }, state);
 
 // A link inside of Airflow's UI, without loading it again.
@@ -130,7 +130,9 @@ export const pageOf = (pipeline) => `/dags/headrace_${pipeline}_process/plugin/h
 export const runPage = ({ dag_id: dag, run_id: run }) => `/dags/${dag}/runs/${encodeURIComponent(run)}/plugin/headrace_dag_run`;
 
 export const count = (value) => (value === null || value === undefined ? "-" : Number(value).toLocaleString("en"));
-export const share = (part, whole) => (whole ? `${((100 * (part ?? 0)) / whole).toFixed(part && part / whole < 0.01 ? 2 : 1)} %` : "-");
+// "1 epoch", "2 epochs".
+export const several = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+export const share = (part, whole) => (whole ? `${((100 * (part ?? 0)) / whole).toFixed(part && part / whole < 0.01 ? 2 : 1)}\u00a0%` : "-");
 
 export function bytes(value) {
   if (value === null || value === undefined) return "-";
@@ -153,7 +155,7 @@ export function ago(text) {
 export function lasting(seconds) {
   const steps = [[90, 1, "s"], [5400, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "d"]];
   const [, size, unit] = steps.find(([limit]) => seconds < limit);
-  return `${Math.round(seconds / size)} ${unit}`;
+  return `${Math.round(seconds / size)}\u00a0${unit}`;
 }
 
 export const written = (value) => (value === null || value === undefined ? "-" : typeof value === "object" ? JSON.stringify(value) : String(value));

@@ -30,20 +30,29 @@ export function sections(words) {
   return lines;
 }
 
-// The steps of the graph, from inputs to views: [{kind, title, words}] of each layer.
+// What is said of one of several outputs, as lines.
+export function wordsOf(words, output) {
+  const own = Object.entries(sections(words)).filter(([heading]) => `${heading} `.includes(` output ${output} `));
+  return own.flatMap(([heading, lines]) => [heading, ...lines.map((line) => `  ${line}`)]);
+}
+
+// The steps of the graph, from inputs to views: [{kind, title, words}] of each layer; those before several outputs.
 export function layers(words) {
   const said = sections(words);
   const groups = [[]];
-  for (const line of said.graph ?? []) {
+  const drawn = said.graph ?? [];
+  const branch = drawn.findIndex((line) => line.includes("\u251c\u2500\u25b6"));
+  const isWhole = branch < 0;
+  for (const line of isWhole ? drawn : drawn.slice(0, branch)) {
     if (line.trim() === "▼") groups.push([]);
     else if (line.trim() !== "│") groups[groups.length - 1].push(line.trim());
   }
-  if (groups.length < 2) return [];
+  if (isWhole && groups.length < 2) return [];
   const inputs = groups[0].map((line) => {
     const name = line.slice(0, line.indexOf(": "));
     return { kind: "input", name, title: `Input ${name}`, words: said[`input ${name}`] ?? [line] };
   });
-  const steps = groups.slice(1, -1).map((lines) => lines.join(" "));
+  const steps = groups.slice(1, isWhole ? -1 : undefined).map((lines) => lines.join(" "));
   const number = steps.filter(isAggregation).length;
   let stage = 0;
   const middle = steps.map((line) => {
@@ -53,7 +62,8 @@ export function layers(words) {
     return { kind: "stage", stage, isLast: ++stage === number, title: number > 1 ? `Aggregation ${stage}` : "Aggregation", about: line, words };
   });
   const union = inputs.length > 1 ? [[{ kind: "union", title: `Union of ${inputs.length} inputs`, words: [] }]] : [];
-  return [inputs, ...union, ...middle.map((step) => [step]), [{ kind: "current", title: "View current", words: [] }, { kind: "panes", title: "View panes", words: [] }]];
+  const views = [{ kind: "current", title: "View current", words: [] }, { kind: "panes", title: "View panes", words: [] }];
+  return [inputs, ...union, ...middle.map((step) => [step]), ...(isWhole ? [views] : [])];
 }
 
 const PARTS = ["what", "where", "when", "how"];

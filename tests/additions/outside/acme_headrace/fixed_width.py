@@ -12,7 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.fields import SourceFields
 from headrace.sources.formats.errors import UnreadableFileError
 from headrace.sources.formats.fields import typed
 from headrace.sources.formats.lines import TextLines
@@ -30,7 +31,7 @@ class FixedWidth(TextFormat):
     name, suffix, has_header = "fixed-width", ".txt", True
 
     def read_lines(
-        self, lines: TextLines, header: bytes | None, schema: Schema, required: Required, path: str
+        self, lines: TextLines, header: bytes | None, fields: SourceFields, required: Required, path: str
     ) -> Scanned:
         """``lines`` as records, without those that repeat the header."""
         assert header is not None
@@ -38,20 +39,23 @@ class FixedWidth(TextFormat):
             columns = _columns(header.decode())
         except UnicodeDecodeError as error:
             raise UnreadableFileError(path, "its header is not UTF-8") from error
-        required.check([*columns], columns.keys(), path, "header")
+        filled = [name for name, field in fields.items() if field.place in columns]
+        required.check([*columns], filled, path, "header")
         lines = lines.where(pc.not_equal(lines.text, header).to_numpy(zero_copy_only=False))
         if not len(lines):
-            return nothing(schema)
+            return nothing(fields)
         known = pa.array(lines.is_utf8)
         text = pc.if_else(known, lines.text, pa.scalar(b"")).cast(pa.string())
-        fields = {name: _field(text, columns[name]) if name in columns else pa.nulls(len(text)) for name in schema}
+        places = {name: columns.get(field.place) for name, field in fields.items()}
+        texts = {name: pa.nulls(len(text)) if at is None else _field(text, at) for name, at in places.items()}
         unparsed = pc.if_else(known, pa.scalar(None, pa.string()), NOT_UTF8)
-        found, unparsed = typed({n: f.cast(pa.string()) for n, f in fields.items()}, unparsed, schema, [*DataType])
+        found, unparsed = typed({n: t.cast(pa.string()) for n, t in texts.items()}, unparsed, fields, [*DataType])
         return Scanned(found, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
-    def written(self, records: Sequence[Mapping[str, Any] | str], schema: Schema) -> bytes:
+    def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
         """Columns of one width each. Raises ValueError for a value that is wider."""
-        rows = [[*schema], *(r if isinstance(r, str) else [_text(r.get(name)) for name in schema] for r in records)]
+        header = [field.place for field in fields.values()]
+        rows = [header, *(r if isinstance(r, str) else [_text(r.get(name)) for name in fields] for r in records)]
         return "".join(f"{row if isinstance(row, str) else _line(row)}\n" for row in rows).encode()
 
 

@@ -12,7 +12,7 @@ from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.distribute.tasks.task_results import Files, Merged, Message, TaskResult, attempted
 from headrace.model.time import Instant
 from headrace.state.ids import RememberedIds
-from headrace.state.merge import merge_ids, merge_layers
+from headrace.state.merge import merge_ids, merge_layers, merge_rows
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.layers import plan_merge
 from headrace_snapshots.format.table_names import IDS
@@ -50,7 +50,9 @@ class LayerMerge:
 
 @dataclass(frozen=True)
 class MergePlan:
-    """Tables to merge into files below ``prefix``, in so many ``parts``. ``watermark``: that of the first stage."""
+    """Tables to merge into files below ``prefix``, in so many ``parts``. ``watermark``: that of the first stage, or of
+    one behind it that takes what a loop makes of records.
+    """
 
     prefix: str
     parts: int
@@ -84,10 +86,12 @@ def _merge(work: TaskEnvironment, plan: MergePlan, part: int, stop: Stop) -> Mer
 def _table(work: TaskEnvironment, plan: MergePlan, part: int, name: str, stop: Stop) -> Files:
     merging = plan.tables[name]
     if name == IDS:
-        assert work.pipeline.deduplicate is not None
-        remembered = RememberedIds(work.pipeline.deduplicate, work.pipeline.schema, (), plan.watermark)
+        remembered = RememberedIds.of(work.pipeline, plan.watermark)
         layers = open_layers(work, merging.layers, remembered.schema, part, plan.parts)
         pieces = merge_ids(remembered.schema, layers, remembered.counts)
+    elif (loop := work.chain_of(name).loop) is not None and name == work.chain_of(name).names.edges:
+        layers = open_layers(work, merging.layers, loop.edge_schema, part, plan.parts)
+        pieces = merge_rows(layers, partial(loop.distinct_edges, watermark=plan.watermark))
     else:
         stage = work.chain_of(name).stage_of(name)
         layers = open_layers(work, merging.layers, stage.state_schema, part, plan.parts)

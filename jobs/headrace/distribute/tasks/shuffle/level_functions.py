@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headrace.distribute.tasks.background.compaction import FoldPlan, fold_task
 from headrace.distribute.tasks.background.merge import MergePlan, merge_task
-from headrace.distribute.tasks.levels import nothing_task, part_task, parts_below, rows_task, share_task, tasks_above
+from headrace.distribute.tasks.levels import part_task, parts_below, rows_task, share_task, tasks_above
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.exchange import hear
 from headrace.distribute.tasks.task_environment import TaskEnvironment
@@ -39,12 +39,6 @@ def rows_level(
     rows = [batch for batch in batches if batch.num_rows]
     if rows:
         yield from rows_task(work, plan, name, number, rows).blobs(parts_below(work, plan, -1))
-
-
-def nothing_level(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
-    """What is said where there may be no elements."""
-    del numbers
-    yield from nothing_task(work, plan).blobs(parts_below(work, plan, -1))
 
 
 def level_below(work: TaskEnvironment, plan: EpochPlan, level: int, batches: Rows) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,7 @@ own Spark code made. They say where they are from; their text stays in its file,
 that are dropped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from headrace.distribute.records import FileRecords, Lacks, read_one
 from headrace.distribute.tasks.task_environment import EpochTask
+from headrace.errors import HeadraceError
 from headrace.kernel.elements import Columns
 from headrace.kernel.grouping import Ints, valid
 from headrace.program import columns as c
+from headrace.sources.changelogs.changes import rows_at
 from headrace.sources.validation import JudgedRecords
 
 SHARE, FILE, POSITION = "_share", "_file_number", "_position"
@@ -44,10 +46,15 @@ _OF_CHAIN = "_of_{}_"
 """What the names of columns that only one of several chains has begin with while they travel."""
 
 
-def travelling(judged: JudgedRecords, places: Columns, rows: NDArray[np.bool_]) -> pa.RecordBatch:
-    """The ``rows`` of judged records with their places, as one batch to be sent. All of them take part."""
+def travelling(
+    judged: JudgedRecords, places: Columns, rows: NDArray[np.bool_], *, without: Set[int] = frozenset()
+) -> pa.RecordBatch:
+    """The ``rows`` of judged records with their places, as one batch to be sent. All of them take part. They are sent
+    ``without`` what is of some chains.
+    """
     columns = {name: values for name, values in judged.common.items() if name not in _LEFT}
-    for number, chain in enumerate(judged.chains if len(judged.chains) > 1 else ()):
+    chains = [(n, chain) for n, chain in enumerate(judged.chains) if n not in without]
+    for number, chain in chains if len(judged.chains) > 1 else ():
         own = {name: values for name, values in chain.items() if name not in (c.SPLIT, c.MARK, *columns)}
         columns |= {f"{_OF_CHAIN.format(number)}{name}": values for name, values in own.items()}
     return pa.RecordBatch.from_pydict({**columns, **places}).filter(pa.array(rows))
@@ -62,25 +69,35 @@ class ShippedRecords:
     place: Columns
 
     @classmethod
-    def arrived(cls, task: EpochTask, batches: Sequence[pa.RecordBatch]) -> "ShippedRecords":
-        """Makes records of the batches that ``travelling`` made, in order of arrival."""
-        rows = in_arrival_order(pa.concat_batches(batches))
+    def arrived(
+        cls, task: EpochTask, batches: Sequence[pa.RecordBatch], errors: Mapping[int, HeadraceError]
+    ) -> "ShippedRecords":
+        """Makes records of the batches that ``travelling`` made, in order of arrival. Of chains with ``errors``, by
+        number, only some batches have columns.
+        """
+        begin = tuple(map(_OF_CHAIN.format, errors))
+        rows = in_arrival_order(pa.concat_batches([_without(batch, begin) for batch in batches]))
         columns = {name: rows.column(name) for name in rows.schema.names}
         place = {name: columns.pop(name) for name in PLACE}
-        begins = tuple(map(_OF_CHAIN.format, range(len(task.work.chains))))
+        begins = tuple(map(_OF_CHAIN.format, range(len(task.work.readers))))
         chains = [
             {name.removeprefix(b): column for name, column in columns.items() if name.startswith(b)} for b in begins
         ]
         common = {name: values for name, values in columns.items() if not name.startswith(begins)}
         common[c.REJECT] = pa.nulls(rows.num_rows, pa.string())
         common[c.ADMITTED] = pa.repeat(pa.scalar(True), rows.num_rows)
-        return cls(task, JudgedRecords(common, tuple({**common, **chain_columns} for chain_columns in chains)), place)
+        by_chain = tuple({**common, **chain_columns} for chain_columns in chains)
+        return cls(task, JudgedRecords(common, by_chain, errors), place)
 
     def having(self, columns: Columns) -> "ShippedRecords":
         """These with further columns."""
         judged = self.judged
         chains = tuple({**chain, **columns} for chain in judged.chains)
-        return replace(self, judged=JudgedRecords({**judged.common, **columns}, chains))
+        return replace(self, judged=replace(judged, common={**judged.common, **columns}, chains=chains))
+
+    def failing(self, errors: Mapping[int, HeadraceError]) -> "ShippedRecords":
+        """These, which some more chains, by number, cannot take."""
+        return replace(self, judged=self.judged.failing(errors))
 
     @property
     def columns(self) -> Columns:
@@ -91,6 +108,11 @@ class ShippedRecords:
     def chains(self) -> tuple[Columns, ...]:
         """Judged for each chain."""
         return self.judged.chains
+
+    @property
+    def errors(self) -> Mapping[int, HeadraceError]:
+        """Why some chains, by number, cannot take them."""
+        return self.judged.errors
 
     @property
     def lacks(self) -> Lacks:
@@ -119,10 +141,12 @@ class ShippedRecords:
         names, paths, raw = [], [], []
         for at, number in sorted(set(zip(share.tolist(), file.tolist(), strict=True))):
             piece = self.task.plan.shares[at][number]
-            positions = position[(share == at) & (file == number)]
+            is_of_piece = (share == at) & (file == number)
             read = read_one(work.pipeline, work.landing, inputs[piece.input], piece).records
             assert read is not None
-            raw.append(read.raw(np.searchsorted(read.position, positions)))
+            positions = position[is_of_piece]
+            signs = None if c.SIGN not in self.columns else self.columns[c.SIGN].to_numpy()[rows][is_of_piece]
+            raw.append(read.raw(rows_at(read, positions, signs)))
             names.append(pa.repeat(pa.scalar(piece.input), len(positions)))
             paths.append(pa.repeat(pa.scalar(piece.file.path), len(positions)))
         return {
@@ -131,6 +155,11 @@ class ShippedRecords:
             "position": pa.array(position),
             "raw": _all(raw, pa.binary()),
         }
+
+
+def _without(rows: pa.RecordBatch, begin: tuple[str, ...]) -> pa.RecordBatch:
+    """``rows`` without the columns whose names begin so."""
+    return rows.select([name for name in rows.schema.names if not name.startswith(begin)])
 
 
 def in_arrival_order(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.delta import AggregatedBundle, aggregate
+from headrace.kernel.delta import AggregatedBundle, KeyHashes, aggregate
 from headrace.kernel.elements import Columns, takes_part
 from headrace.kernel.keys import hashes
 from headrace.kernel.stage import CompiledStage
@@ -41,17 +41,19 @@ def bundle(
     *,
     share: int,
     number: int,
+    hashed: KeyHashes | None = None,
 ) -> ShuffleInput:
     """``judged`` rows as share number ``share`` of the elements of an epoch, for ``number`` parts of the keys of
     ``stage``, under its old ``watermark`` and ``output_watermark``. ``order``: columns by which rows of all shares are
-    in order, None if that of the shares is enough.
+    in order, None if that of the shares is enough. ``hashed``: those of keys of the same rows, for other stages.
     """
-    aggregated = aggregate(stage, judged, watermark, output_watermark, place=share << _SHARE_BITS)
+    place = share << _SHARE_BITS
+    aggregated = aggregate(stage, judged, watermark, output_watermark, place=place, hashed=hashed)
     if aggregated.delta is None:
         return ShuffleInput(aggregated)
     if order is None:
-        hashed = aggregated.delta.column(c.HASH).to_numpy()
-        spans = {part: keys.span(hashed) for part, keys in enumerate(parts(number))}
+        in_order = aggregated.delta.column(c.HASH).to_numpy()
+        spans = {part: keys.span(in_order) for part, keys in enumerate(parts(number))}
         cut = {part: aggregated.delta.slice(span.start, span.stop - span.start) for part, span in spans.items()}
         return ShuffleInput(aggregated, {part: rows for part, rows in cut.items() if rows.num_rows})
     return ShuffleInput(aggregated, _travelling(stage, judged, order, number))

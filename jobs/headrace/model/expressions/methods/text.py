@@ -7,6 +7,8 @@ from headrace.model.expressions.regex import RegexError, compile_regex
 from headrace.model.suggestions import method_keywords
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from headrace.model.expressions.data_types import Scalar
     from headrace.model.expressions.expr import Expr
 
@@ -32,7 +34,7 @@ class TextMethods:
         return self._apply("strip")
 
     def length(self) -> "Expr":
-        """How many characters this string has."""
+        """How many characters this string has, or items this list."""
         return self._apply("length")
 
     def substring(self, start: int, length: int | None = None) -> "Expr":
@@ -48,9 +50,14 @@ class TextMethods:
             given.whole("length", length, least=0)
         return self._apply("substring", start, *([] if length is None else [length]))
 
-    def contains(self, text: str) -> "Expr":
-        """Whether ``text`` is anywhere in this string."""
-        return self._apply("contains", Arguments("contains").text("text", text, "delayed"))
+    def contains(self, text: "Scalar | datetime") -> "Expr":
+        """Whether ``text`` is anywhere in this string; or whether an item of this list equals it, then of any type.
+
+        Items that are NULL equal nothing.
+        """
+        if text is None or isinstance(text, str):
+            Arguments("contains").text("text", text, "delayed")
+        return self._apply("contains", text)
 
     def starts_with(self, text: str) -> "Expr":
         """Whether this string begins with ``text``."""

@@ -1,0 +1,108 @@
+"""One action of one pipeline, as the command line of ``submit.py`` has it: its result object is always written."""
+
+import argparse
+import traceback
+from dataclasses import replace
+from pathlib import Path
+
+from headrace.application.task_process import tell
+from headrace.audit.gx_library import leave_out_spark
+from headrace.errors import HeadraceError
+from headrace.pipeline.executors import EXECUTORS, LOCAL, SPARK
+from headrace.pipeline.loading.registry import resolve
+from headrace.read.roots import MissingRootError
+from headrace.runs.actions import ACTIONS
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions, parse_clock, parse_signal, parse_span
+from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, watched
+from headrace.runs.reporting.results import RunError, RunResult, now, write
+from headrace.runs.reporting.summary_renewal import renew_summary
+from headrace.terminal import flush_output
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+
+
+def perform(given: argparse.Namespace) -> int:
+    """Do it; the exit code is 0 or that of the error's branch (headrace.errors)."""
+    started_at, listener = now(), watched(LineListener(tell))
+    executor = EXECUTORS.get(given.executor or SPARK)
+    if given.executor == LOCAL:
+        leave_out_spark()
+    if executor is None or executor.is_submitted:
+        listener.noted("::endgroup::")  # the task folds what Spark says while it starts
+    failure: Exception | None = None
+    try:
+        act = ACTIONS[given.action]
+        result = act(resolve(given.pipeline), given.root, _options(given), listener=listener)
+        for line in ending(replace(result, warnings=()), Where(given.pipeline, given.root)):
+            listener.noted(line)  # and the task logs the warnings as such
+    except MissingRootError as error:
+        return _report(error, listener)  # the result object would make the root
+    except Exception as error:
+        failure = error
+        result = RunResult(
+            run_id=given.run_id,
+            pipeline=_name(given.pipeline),
+            action=given.action,
+            status="failed",
+            error=RunError.of(error),
+            branch=given.branch,
+            started_at=started_at,
+            finished_at=now(),
+        )
+    try:
+        store = open_store(given.root)
+        write(store, result)
+        renew_summary(Catalog(store, result.pipeline), result)
+    except HeadraceError as error:
+        failure = failure or error
+    code = 0 if failure is None else _report(failure, listener)
+    flush_output()
+    return code
+
+
+def _report(error: Exception, listener: Listener) -> int:
+    """Say what went wrong in one message, its details folded above it; the exit code of ``error``."""
+    listener.noted(f"::group::Details of the error\n{''.join(traceback.format_exception(error))}\n::endgroup::")
+    run_error = RunError.of(error)
+    listener.noted(f"{run_error.code}: {run_error.message}")
+    return error.exit_code if isinstance(error, HeadraceError) else HeadraceError.exit_code
+
+
+def _options(given: argparse.Namespace) -> RunOptions:
+    return RunOptions(
+        run_id=given.run_id,
+        request=given.request,
+        max_epochs=given.max_epochs,
+        files_per_epoch=given.files_per_epoch,
+        bytes_per_epoch=given.bytes_per_epoch,
+        branch=given.branch,
+        snapshot=given.snapshot,
+        span=parse_span(given.start, given.end),
+        full_sweep=given.full_sweep,
+        mode=Mode(given.mode),
+        signals=tuple(map(parse_signal, given.signal)),
+        from_branch=given.from_branch,
+        clock=parse_clock(given.clock, given.clock_step),
+        strict=given.strict,
+        allow_new_aggregates=given.allow_new_aggregates,
+        without=tuple(given.without),
+        executor=given.executor,
+        reason=given.reason,
+        message=given.message,
+        create=given.create,
+        output=given.output,
+        promotes=given.promotes,
+        patches=given.patches,
+        publish=given.publish,
+        defer_verdict=True,
+    )
+
+
+def _name(reference: str) -> str:
+    """The pipeline's name, or the best guess when the pipeline itself is what is broken."""
+    path, _, name = reference.partition(":")
+    try:
+        return resolve(reference).name
+    except Exception:  # its own error is the one that the run reports
+        return name or Path(path).stem

@@ -1,0 +1,1 @@
+"""The rounds of a loop on Arrow tables (semantics 13)."""

@@ -1,0 +1,124 @@
+"""What a pipeline may not say whose records can withdraw others: what could not take back (semantics 14.9)."""
+
+from typing import TYPE_CHECKING
+
+from headrace.errors import PipelineError
+from headrace.model.accumulation import Accumulation
+from headrace.model.changelog import DebeziumEnvelope, RecordSign, SignedBy
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.typing import type_of
+from headrace.model.triggers.custom import CustomTrigger
+from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
+from headrace.model.windows import GlobalWindows
+from headrace.pipeline.checks.trigger_checks import check_finishing, nodes
+from headrace.pipeline.following.published import PublishedSource
+from headrace.pipeline.sources import FileSource, Input
+
+if TYPE_CHECKING:
+    from headrace.pipeline.pipeline import Pipeline
+
+_WITHDRAWN = "records can be withdrawn"
+_OF_VALUES = (AfterPattern, AfterPunctuation, CustomTrigger, DataDriven)
+"""Triggers that look at what elements hold: a withdrawn one would count as one more."""
+
+
+def check_changelogs(pipeline: "Pipeline") -> None:
+    """Raise PipelineError if changelogs of inputs do not fit their records, or if the first aggregation of the only
+    output of a ``pipeline``, which reads records, could not take them back.
+    """
+    for given in pipeline.inputs:
+        if isinstance(given.source, PublishedSource) and pipeline.deduplicate is not None:
+            raise PipelineError(
+                f"deduplicate: what input {given.name} reads can be taken back and come again, and would count as a "
+                f"duplicate then; leave it out, and let {given.source.upstream} count its records once"
+            )
+        try:
+            _check_input(given)
+        except PipelineError as error:
+            raise PipelineError(f"changelog of input {given.name}: {error}") from None
+    if not pipeline.withdraws_records or pipeline.upstream:
+        return
+    for problem in (_wrong_how(pipeline), _wrong_windows(pipeline), _wrong_trigger(pipeline)):
+        if problem is not None:
+            raise PipelineError(problem)
+
+
+def _check_input(given: Input) -> None:
+    source, changelog = given.source, given.source.changelog
+    if changelog is None:
+        return
+    transform = source.transform
+    if transform is not None and not isinstance(changelog, SignedBy):
+        raise PipelineError(
+            f"it is read of the source's own records, and {transform.name} makes others of them: let the function give "
+            "a column of 1 and -1, and name that one"
+        )
+    if transform is not None and not transform.deterministic:
+        raise PipelineError(
+            f"{transform.name} is declared not deterministic: nobody could find again what it made of a record, to "
+            "withdraw it; use a deterministic function"
+        )
+    if isinstance(changelog, DebeziumEnvelope) and isinstance(source, FileSource) and source.format == "csv":
+        raise PipelineError("a CSV file has no objects, and an envelope is one; read JSON or Parquet")
+    if isinstance(changelog, RecordSign):
+        kind = type_of(changelog.sign_of(source.schema), source.as_read.columns)
+        if kind is not DataType.INT:
+            raise PipelineError(
+                f"it is {kind}, and must be int: 1 of a record that adds a row, -1 of one that withdraws it"
+            )
+
+
+def _wrong_how(pipeline: "Pipeline") -> str | None:
+    how = pipeline.first.how
+    if how.keep_last is not None:
+        return (
+            f"how: {_WITHDRAWN}, and a window that keeps its last elements may have forgotten them; leave out keep_last"
+        )
+    if how.accumulation is Accumulation.RETRACTING:
+        return None
+    which = how.accumulation.name.lower()
+    left = {
+        Accumulation.ACCUMULATING: "the row of a window would stand whose records are all withdrawn",
+        Accumulation.DISCARDING: "a pane has only what came since the one before it, which is not what is there",
+    }
+    return f"how: {_WITHDRAWN}, and in {which} mode {left[how.accumulation]}; use how=retracting(...)"
+
+
+def _wrong_windows(pipeline: "Pipeline") -> str | None:
+    where = pipeline.first.where
+    if pipeline.loop is not None:
+        return (
+            f"loop: {_WITHDRAWN}, and the values of a loop hold each other up: on a circle that nothing leads to any "
+            "more each would keep what its neighbour says"
+        )
+    if where.merges:
+        return (
+            f"where: {_WITHDRAWN}, and a withdrawn one may have linked two sessions, which never split; use windows "
+            "that do not merge"
+        )
+    of_arrival = [given.name for given in pipeline.inputs if given.source.changelog and given.event_time.expr is None]
+    if of_arrival and not isinstance(where, GlobalWindows):
+        return (
+            f"where: records of input {of_arrival[0]} can be withdrawn, and go by the time of arrival, so a withdrawal "
+            "would come to another window than what it withdraws; give it the event time of the row, or use "
+            "GlobalWindows()"
+        )
+    return None
+
+
+def _wrong_trigger(pipeline: "Pipeline") -> str | None:
+    when, how = pipeline.stages[0].when, pipeline.first.how
+    of_values = [type(node).__name__ for node in nodes(when) if isinstance(node, _OF_VALUES)]
+    if of_values:
+        return (
+            f"when: {_WITHDRAWN}, and {of_values[0]} looks at what elements hold, where a withdrawal would be one "
+            "more; use on_update(), or a trigger that counts or waits"
+        )
+    try:
+        check_finishing(when, how.allowed_lateness)
+    except PipelineError:
+        return (
+            f"when: {_WITHDRAWN}, and a trigger that finishes closes its window, where nothing is withdrawn any more; "
+            "use Repeatedly(...), or AfterWatermark with a late trigger"
+        )
+    return None

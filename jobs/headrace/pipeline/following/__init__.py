@@ -1,0 +1,1 @@
+"""Other pipelines as sources."""

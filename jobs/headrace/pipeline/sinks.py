@@ -1,0 +1,243 @@
+"""Sinks: systems beside the root that follow what readers see. What they are is no part of what a pipeline means."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from headrace.entry_points import EntryPointGroup
+from headrace.model.arguments import Arguments
+from headrace.model.suggestions import keywords
+from headrace.pipeline.loading.folders import current
+
+if TYPE_CHECKING:
+    from headrace.sinks.open_sink import SinkKind
+
+SINKS: "Final[EntryPointGroup[SinkKind]]" = EntryPointGroup(
+    "headrace.sinks",
+    "kind of sink",
+    provides="headrace.sinks.open_sink:SinkKind",
+    built_in={
+        "postgres": "headrace.sinks.postgres.kind:POSTGRES",
+        "delta": "headrace.sinks.delta.kind:DELTA",
+        "iceberg": "headrace.sinks.iceberg.kind:ICEBERG",
+        "final_rows": "headrace.sinks.final_rows:FINAL_ROWS",
+        "spark": "headrace.sinks.spark_target:SPARK",
+    },
+)
+CONNECTION_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_TABLE = re.compile(r"([^.\x00]{1,63}\.)?[^.\x00]{1,63}")
+_ICEBERG_TABLE = re.compile(r"[A-Za-z0-9_-]{1,100}(\.[A-Za-z0-9_-]{1,100})+")
+_PARTITIONS: Final = ("year", "month", "day", "hour")
+_PATH = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*")
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A target of some ``kind`` that holds what readers see. ``connection`` names how it is reached, "" if by none."""
+
+    kind: ClassVar[str]
+
+    name: str
+    connection: str
+
+
+@dataclass(frozen=True)
+class PostgresSink(Sink):
+    """A ``table`` of rows or of ``changes``, of a PostgreSQL database, with its schema if it is not in the first one of
+    the search path.
+    """
+
+    kind: ClassVar[str] = "postgres"
+
+    table: str
+    changes: bool = False
+
+
+@dataclass(frozen=True)
+class DeltaSink(Sink):
+    """A Delta table at ``path``, below the place that the connection names."""
+
+    kind: ClassVar[str] = "delta"
+
+    path: str
+
+
+@dataclass(frozen=True)
+class IcebergSink(Sink):
+    """A ``table`` of an Iceberg catalog, with its namespace; ``partition_by`` is how it is partitioned when it is made:
+    by the year, month, day or hour in which a window begins, or not at all.
+    """
+
+    kind: ClassVar[str] = "iceberg"
+
+    table: str
+    partition_by: str | None
+
+
+@dataclass(frozen=True)
+class _FunctionSink(Sink):
+    """A ``function`` (``module:function``) of the user's. ``package`` says which folder the module lies in, if it lies
+    beside the pipeline's file.
+    """
+
+    function: str
+    package: str | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class FinalRowsSink(_FunctionSink):
+    """A function that gets final rows."""
+
+    kind: ClassVar[str] = "final_rows"
+
+
+@dataclass(frozen=True)
+class SparkSink(_FunctionSink):
+    """A function that gives a target of Spark's."""
+
+    kind: ClassVar[str] = "spark"
+
+
+@keywords
+def postgres(table: str, *, connection: str, changes: bool = False, name: str | None = None) -> PostgresSink:
+    """A table of a PostgreSQL database (15 or newer) that holds what readers see: key, window and values.
+
+    ``table`` may begin with a schema (``reports.sales``). ``connection`` is a name; the environment says what it is
+    (``HEADRACE_CONN_{NAME}``), or Airflow does. ``name`` is what the sink is called, by default as the table.
+
+    With ``changes`` it is a table of what happened, to which rows are only added: each pane and each retraction of what
+    is published, in order, with a number (``_change``), a sign (``_sign``: 1, or -1 for what is withdrawn), and the
+    epoch (``_epoch``). Where ``published`` goes back, the rows that differ are withdrawn and put in place.
+
+    >>> hr.postgres("reports.sales", connection="warehouse").name
+    'reports.sales'
+    """
+    given = Arguments("postgres")
+    if not _TABLE.fullmatch(given.text("table", table, "reports.sales")):
+        raise given.wrong("table", table, "write a table, or schema.table, with names of at most 63 characters")
+    return PostgresSink(
+        _sink_name(given, name, table),
+        connection_name(given, connection),
+        table,
+        changes=given.flag("changes", changes),
+    )
+
+
+@keywords
+def delta(path: str, *, connection: str, name: str | None = None) -> DeltaSink:
+    """A Delta table that holds what readers see: key, window and values.
+
+    ``path`` is where it is below the place of the ``connection``, whose URI is ``s3://key:secret@bucket/prefix`` or
+    ``file:///folder`` (``HEADRACE_CONN_{NAME}``, or a connection of Airflow's). ``name`` is what the sink is called, by
+    default as the path, with dots.
+
+    >>> hr.delta("reports/sales", connection="lake").name
+    'reports.sales'
+    """
+    given = Arguments("delta")
+    if not _PATH.fullmatch(given.text("path", path, "reports/sales")):
+        raise given.wrong(
+            "path", path, "write folders below the connection's, as in reports/sales: no .. and no scheme"
+        )
+    return DeltaSink(_sink_name(given, name, path.replace("/", ".")), connection_name(given, connection), path)
+
+
+@keywords
+def iceberg(table: str, *, connection: str, partition_by: str | None = "day", name: str | None = None) -> IcebergSink:
+    """A table of an Iceberg catalog that holds what readers see: key, window and values.
+
+    ``table`` has its namespace before it (``reports.sales``). ``connection`` is a name, and what the catalog is called.
+    The environment says what it is (``HEADRACE_CONN_{NAME}``), or Airflow does:
+    ``https://client:secret@host/path?warehouse=NAME`` for a REST catalog, ``postgresql://user:password@host/database?
+    warehouse=s3://bucket/prefix`` for an SQL catalog. A new table is partitioned by the ``"year"``, ``"month"``,
+    ``"day"`` or ``"hour"`` in which windows begin, or (None) not at all: a delivery rewrites files that have rows which
+    change. ``name`` is what the sink is called, by default as the table.
+
+    >>> hr.iceberg("reports.sales", connection="lake").name
+    'reports.sales'
+    """
+    given = Arguments("iceberg")
+    if not _ICEBERG_TABLE.fullmatch(given.text("table", table, "reports.sales")):
+        raise given.wrong("table", table, "write namespace.table, with letters, digits, - and _")
+    if partition_by is not None and not (isinstance(partition_by, str) and partition_by in _PARTITIONS):
+        raise given.wrong("partition_by", partition_by, 'write "year", "month", "day", "hour" or None')
+    return IcebergSink(
+        _sink_name(given, name, table), connection_name(given, connection), table, partition_by=partition_by
+    )
+
+
+@keywords
+def final_rows(function: str, *, connection: str | None = None, name: str | None = None) -> FinalRowsSink:
+    """A function of yours that sends what nobody can take back (mail, a bill): it gets each row once it is final.
+
+    ``function`` is ``module:function``; the module lies beside the pipeline's file, or is installed. It gets a
+    ``FinalRows``: rows whose windows have expired, each with a column ``_id``, which stays the same if the row comes
+    again. It may come again if a delivery is killed or fails, and never less than once. From the first row on, nothing
+    goes back below what was handed over, unless a person says ``--give-up-delivered``. ``connection`` is the name of
+    one that the function needs, if any (``rows.connection``). ``name`` is what the sink is called, by default as the
+    function.
+
+    >>> hr.final_rows("billing:send").name
+    'send'
+    """
+    given = Arguments("final_rows")
+    called = _function(given, function, "billing:send")
+    reached = "" if connection is None else connection_name(given, connection)
+    return FinalRowsSink(_sink_name(given, name, called), reached, function, package=current())
+
+
+@keywords
+def spark_sink(function: str, *, connection: str | None = None, name: str | None = None) -> SparkSink:
+    """A target that Spark reaches and Headrace does not know (Snowflake, BigQuery, a JDBC database), as a class.
+
+    ``function`` is ``module:function``, as a rule a class; the module lies beside the pipeline's file, or is installed.
+    It is called with a session, which has ``spark`` (started when it is first used) and ``connection``, and gives an
+    object with two methods. ``held()`` reads the text from the target that says which snapshot it holds, or gives None.
+    ``apply(changes, before, after, replaces=...)`` writes a DataFrame of changes, and stores the text ``after`` in the
+    same transaction, unless the target does not hold the text ``before``. ``connection`` is the name of one. ``name``
+    is what the sink is called, by default as the function.
+
+    >>> hr.spark_sink("targets:Reports", connection="oracle").name
+    'Reports'
+    """
+    given = Arguments("spark_sink")
+    called = _function(given, function, "targets:Reports")
+    reached = "" if connection is None else connection_name(given, connection)
+    return SparkSink(_sink_name(given, name, called), reached, function, package=current())
+
+
+def _function(given: Arguments, function: object, example: str) -> str:
+    """The name of ``module:function`` in its module."""
+    module, _, called = given.text("function", function, example).partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), called)):
+        raise given.wrong("function", function, f"write module:function, as in {example}")
+    return called
+
+
+def _sink_name(given: Arguments, name: object, table: str) -> str:
+    called = table if name is None else given.text("name", name, "reports.sales")
+    if not _NAME.fullmatch(called):
+        raise given.wrong("name", called, "write letters, digits, ., - and _, at most 100")
+    return called
+
+
+def connection_name(given: Arguments, value: object) -> str:
+    """The argument ``connection``. Raises the error of ``given``."""
+    if not isinstance(value, str) or not CONNECTION_NAME.fullmatch(value):
+        # not quoted: it may be a URI with a password
+        raise given.wrong(
+            "connection", "...", "write the name of a connection (lower case letters, digits and _), never its URI"
+        )
+    return value
+
+
+def named_sinks(given: Arguments, sinks: Sequence[Sink]) -> tuple[Sink, ...]:
+    """The argument ``sinks``, each with a name of its own. Raises the error of ``given``."""
+    several = given.several("sinks", sinks, Sink, 'postgres("reports.sales", connection="warehouse")')
+    names = [sink.name for sink in several]
+    for name in names:
+        if names.count(name) > 1:
+            raise given.wrong("sinks", name, "two sinks have this name; give one of them a name= of its own")
+    return several

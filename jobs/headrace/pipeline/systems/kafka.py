@@ -1,0 +1,151 @@
+"""Topics of Kafka as a source of records: what a definition says of one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Final, TypedDict, Unpack
+
+from headrace.model.arguments import Arguments
+from headrace.model.expressions.coercion import Read
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import col
+from headrace.model.expressions.fields import ColumnType, SourceColumns, SourceField, WrittenColumns, columns_of_source
+from headrace.model.expressions.value_types import ListType, in_words
+from headrace.model.suggestions import keywords
+from headrace.pipeline.sinks import connection_name
+from headrace.pipeline.sources import Source, SparkFunction
+
+METADATA: Final[Mapping[str, tuple[ColumnType, ...]]] = {
+    "kafka_partition": (DataType.INT,),
+    "kafka_offset": (DataType.INT,),
+    "kafka_timestamp": (DataType.TIMESTAMP,),
+    "kafka_key": (DataType.STRING, DataType.BYTES),
+    "kafka_headers": (ListType(DataType.STRING),),
+}
+"""Columns that Kafka itself says of a record, and what each may hold."""
+
+_PARTITION: Final = "kafka_partition"
+
+
+class KafkaReading(TypedDict, total=False):
+    """How a topic is read: the arguments of ``kafka`` beside topic, schema and connection."""
+
+    land: str
+    on_lost: str
+    max_files: int
+    max_bytes: int
+    max_rejected: int | None
+    transform: SparkFunction | None
+
+
+@dataclass(frozen=True)
+class KafkaSource(Source):
+    """A ``topic`` of the cluster that the ``connection`` names. Written as ``kafka(...)``.
+
+    ``land`` "always": each run writes what is new to the folder of its pipeline first; "never": the topic keeps its
+    records for as long as snapshots live, and is read where it is. ``on_lost`` "skip": what the topic has lost before
+    it was read is given up.
+    """
+
+    kind: ClassVar[str] = "kafka"
+
+    topic: str
+    connection: str
+    schema: SourceColumns
+    land: str = "always"
+    on_lost: str = "fail"
+    max_files: int = 256
+    max_bytes: int = 512 * 1024 * 1024
+    max_rejected: int | None = None
+    transform: SparkFunction | None = None
+
+    def __post_init__(self) -> None:
+        given = Arguments("kafka")
+        given.text("topic", self.topic, "orders")
+        connection_name(given, self.connection)
+        columns = columns_of_source(given, "schema", self.schema)
+        object.__setattr__(self, "schema", {**columns, **({} if _PARTITION in columns else {_PARTITION: DataType.INT})})
+        for name, value, choices in (
+            ("land", self.land, ("always", "never")),
+            ("on_lost", self.on_lost, ("fail", "skip")),
+        ):
+            if value not in choices:
+                raise given.wrong(name, value, f'write "{choices[0]}" or "{choices[1]}"')
+        for name in ("max_files", "max_bytes"):
+            given.whole(name, getattr(self, name), least=1)
+        if self.max_rejected is not None:
+            given.whole("max_rejected", self.max_rejected, least=0)
+        if self.transform is not None:
+            given.instance("transform", self.transform, SparkFunction, 'SparkFunction("module:function", ...)')
+        for name, kind in self.metadata.items():
+            if kind not in METADATA[name]:
+                kinds = " or ".join(map(in_words, METADATA[name]))
+                raise given.wrong(
+                    f"schema[{name!r}]",
+                    in_words(kind),
+                    f"Kafka says it as {kinds}; a field of the value that has "
+                    f'this name is another column: {{"mine": field({name!r}, ...)}}',
+                )
+
+    @cached_property
+    def metadata(self) -> Mapping[str, ColumnType]:
+        """The columns that Kafka says, by name."""
+        return {
+            name: column
+            for name, column in self.schema.items()
+            if name in METADATA and not isinstance(column, SourceField)
+        }
+
+    @property
+    def place(self) -> str:
+        """The connection and the topic."""
+        return f"{self.connection}/{self.topic}"
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether it is read where it is."""
+        return self.land == "never"
+
+    @property
+    def connections(self) -> tuple[str, ...]:
+        """The connection to the cluster."""
+        return (self.connection,)
+
+    @property
+    def plans_alike(self) -> bool:
+        """Ranges end where a partition ended when they were planned."""
+        return False
+
+    @property
+    def skips_lost(self) -> bool:
+        """Whether runs go on without what the topic has lost."""
+        return self.on_lost == "skip"
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} of connection {self.connection}"
+
+    @property
+    def own_split(self) -> Read:
+        """The partition."""
+        return col(_PARTITION).cast(str)
+
+
+@keywords
+def kafka(topic: str, schema: WrittenColumns, *, connection: str, **reading: Unpack[KafkaReading]) -> KafkaSource:
+    """The records of a ``topic`` of Kafka, whose values are JSON objects, one each.
+
+    ``connection`` is a name; the environment says what it is (``HEADRACE_CONN_{NAME}``), or Airflow does:
+    ``kafka://user:password@host:9092?tls=true``. ``schema`` names columns of the values, and of what Kafka says of each
+    record: ``kafka_partition`` and ``kafka_offset`` (int), ``kafka_timestamp``, ``kafka_key`` (str or bytes) and
+    ``kafka_headers`` (``list[str]``, each as name=value). The watermark is the least of all partitions, unless
+    ``event_time`` gets another ``split``.
+
+    ``land`` "always": each run writes what is new to the folder of its pipeline first, and reads it from there, so what
+    the topic deletes can still be read again. "never" is for topics that keep their records for as long as snapshots
+    live. ``on_lost``: records that are gone before they were read, or a topic that was replaced, fail the run;
+    "skip": it goes on without them, and says so. Transactions that were aborted are left out.
+
+    >>> hr.kafka("orders", {"user": str, "at": datetime, "kafka_offset": int}, connection="events").place
+    'events/orders'
+    """
+    return KafkaSource(topic, connection, schema, **reading)  # type: ignore[arg-type] # made columns by __post_init__

@@ -1,0 +1,154 @@
+"""What happened to ``current`` between two published states, change by change and in order: for targets that can only
+append.
+
+Between an ancestor and what follows it these are the panes and retractions of each epoch. Where ``published`` went back
+or to another line, they are the rows that differ: each is withdrawn as it was, and put in place as it is. So the sum of
+all records is what readers see, if panes withdraw what they replace (``retracting``); of any pipeline the newest record
+of a key and window says what its row is.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.value_types import ValueType
+from headrace.read.diff.changes import (
+    BATCH_ROWS,
+    EPOCH,
+    SIGN,
+    ChangeOrigin,
+    ChangeSource,
+    DifferingRows,
+    RecordQuery,
+    delivered_columns,
+    origin_of,
+)
+from headrace.read.views.database import quoted, without_rows
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.manifest import Manifest
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+NUMBER: Final = "_change"
+"""The column of the number of a record, which no other record of its target has: they count from 1 without a gap."""
+
+_ABOUT: Final[Mapping[str, DataType]] = {NUMBER: DataType.INT, SIGN: DataType.INT, EPOCH: DataType.INT}
+_RECORDS: Final = "headrace_records"
+
+
+@dataclass(frozen=True)
+class ChangeRecords:
+    """Records that lead from ``before`` to ``after``, numbered from ``first`` on. ``columns``: ``_change``, ``_sign``,
+    ``_epoch``, then key, window and values, with their types.
+
+    ``added`` rows come (sign 1), ``withdrawn`` go (sign -1). ``restarts``: the first record, of sign 0, says that all
+    before it is void, since what it led to is not known any more; its other columns are NULL.
+
+    It reads from a ``database`` that is open as long as the context that gave it.
+    """
+
+    source: ChangeSource
+    before: str | None
+    after: str | None
+    columns: Mapping[str, ValueType]
+    first: int
+    restarts: bool
+    added: int
+    withdrawn: int
+    database: "duckdb.DuckDBPyConnection"
+    order: tuple[str, ...]
+    table: ClassVar[str] = _RECORDS
+
+    @property
+    def number(self) -> int:
+        """How many these are."""
+        return self.restarts + self.added + self.withdrawn
+
+    def batches(self) -> "Iterator[pa.RecordBatch]":
+        """All records in order, which is the same each time."""
+        import pyarrow as pa
+
+        from headrace.read.views.arrow_types import named_as, schema_of
+
+        schema, number = schema_of(self.columns), self.first
+        if self.restarts:
+            yield _restart(schema, number)
+            number += 1
+        if not self.added + self.withdrawn:
+            return
+        names = [name for name in self.columns if name != NUMBER]
+        query = f"select {quoted(names)} from {_RECORDS} order by {quoted(self.order)}"
+        for batch in self.database.sql(query).to_arrow_reader(BATCH_ROWS):
+            if batch.num_rows:
+                numbers = pa.array(range(number, number + batch.num_rows), pa.int64())
+                number += batch.num_rows
+                yield named_as(pa.RecordBatch.from_arrays([numbers, *batch.columns], names=[*self.columns]), schema)
+
+
+def _restart(schema: "pa.Schema", number: int) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    values = {NUMBER: number, SIGN: 0}
+    arrays = [pa.array([values.get(field.name)], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@contextmanager
+def records_between(
+    catalog: Catalog, before: str | None, after: Manifest | None, *, after_number: int, restarts: bool
+) -> Iterator[ChangeRecords]:
+    """What leads a target from ``before`` (None: from nothing, or from what is not known) to ``after`` (None: without a
+    row). Records count on from ``after_number``; ``restarts``: if ``before`` does not serve, a first one says so.
+
+    Memory is that of readers (HEADRACE_READ_MEMORY). Raises BrokenObjectError, ReadResourcesError.
+    """
+    source = _source(catalog, before, after)
+    if source is None:
+        with without_rows() as connection:
+            yield ChangeRecords(
+                ChangeSource.ALL_ROWS, before, None, _ABOUT, after_number + 1, restarts, 0, 0, connection, ()
+            )
+        return
+    columns = {**_ABOUT, **delivered_columns(source.columns)}
+    with source.database(catalog) as (connection, local):
+        records = source.records(connection, local)
+        added, withdrawn = (0, 0) if records is None else _prepared(connection, source, records)
+        yield ChangeRecords(
+            source.kind,
+            before,
+            None if after is None else after.snapshot_id,
+            columns,
+            after_number + 1,
+            restarts and source.kind is ChangeSource.ALL_ROWS,
+            added,
+            withdrawn,
+            connection,
+            () if records is None else (*records.order,),
+        )
+
+
+def _source(catalog: Catalog, before: str | None, after: Manifest | None) -> ChangeOrigin | None:
+    if after is not None:
+        return origin_of(catalog, before, after)
+    if before is not None:
+        try:
+            return DifferingRows(catalog.manifest(before), None)
+        except (MissingSnapshotError, BrokenObjectError):
+            pass
+    return None
+
+
+def _prepared(connection: "duckdb.DuckDBPyConnection", source: ChangeOrigin, records: RecordQuery) -> tuple[int, int]:
+    """How many rows come and go, once the records lie ready. All rows are a view, which need not fit into memory."""
+    kind = "view" if source.kind is ChangeSource.ALL_ROWS else "table"
+    connection.execute(f"create temp {kind} {_RECORDS} as {records.query}")
+    ((added, withdrawn),) = connection.sql(
+        f"select count(*) filter ({SIGN} > 0), count(*) filter ({SIGN} < 0) from {_RECORDS}"
+    ).fetchall()
+    return int(added), int(withdrawn)

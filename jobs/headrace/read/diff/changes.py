@@ -1,0 +1,339 @@
+"""What a copy of ``current`` has to become, as batches of rows: for targets that follow what is published.
+
+A copy that is at an ancestor needs the newest pane of each key and window between, and reads only these. A copy that is
+on another line (after a rollback or a promotion), or from before the output was adopted from a branch, needs what
+differs between the two snapshots. One that is at no
+snapshot that is still there, or has other columns, is filled again.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace.model.expressions.value_types import ValueType
+from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.read.diff.current_files import current_files, files_of, fold_of_current
+from headrace.read.diff.row_changes import ChangeKind, ComparedTable, RecordFold
+from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.compaction import GONE, PLACE, newest_of, same_identity
+from headrace.read.views.database import database, identifier, no_rows, quoted, without_rows, working_folder
+from headrace.read.views.local_files import brought
+from headrace.read.views.parquet_sql import NamedFile
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import UnknownOutputError, come_to, goes_on
+from headrace_snapshots.format.table_names import UNNAMED
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+BATCH_ROWS = 100_000
+SIGN, EPOCH = "_sign", "_epoch"
+"""Columns of records: 1 for a row that comes, -1 for one that is withdrawn; the epoch of a pane, NULL where no pane of
+the line says so.
+"""
+_CHANGES = "headrace_changes"
+_COPIED = "headrace_copied"
+_ROW = "_headrace_row"
+
+
+class ChangeSource(StrEnum):
+    """What changes are read from: the panes after an ancestor, the rows that differ, or all rows; or rows that have
+    become final.
+    """
+
+    PANES = "panes"
+    DIFFERENCE = "difference"
+    ALL_ROWS = "all_rows"
+    FINAL_ROWS = "final_rows"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What makes rows of ``before`` rows of ``after``. ``columns``: key, window and values with their types, in order;
+    ``identity``: those that tell rows apart. A change of ``ALL_ROWS`` replaces all rows that there are.
+
+    It reads from a ``database`` that is open as long as the context that gave it, and has its rows in a ``table``.
+    """
+
+    source: ChangeSource
+    before: str | None
+    after: str | None
+    columns: Mapping[str, ValueType]
+    identity: Sequence[str]
+    database: "duckdb.DuckDBPyConnection"
+    table: ClassVar[str] = _CHANGES
+
+    def removed(self) -> "Iterator[pa.RecordBatch]":
+        """The identities of rows that are there no more."""
+        yield from self._batches(self.identity, GONE)
+
+    def rows(self, ordered_by: Sequence[str] = ()) -> "Iterator[pa.RecordBatch]":
+        """The rows that are new or have other values, with all ``columns``."""
+        order = f" order by {quoted(ordered_by)}" if ordered_by else ""
+        yield from self._batches(self.columns, f"not {GONE}{order}")
+
+    def days(self) -> list[int | None]:
+        """The days on which windows that change begin: days since 1970, and None for windows without a beginning."""
+        day = f"date_diff('day', date '1970-01-01', cast({identifier(WINDOW_START)} as date))"
+        rows = self.database.sql(f"select distinct {day} as day from {_CHANGES} order by day").fetchall()
+        return [day for (day,) in rows]
+
+    def met_by(self, copied: "pa.Table") -> tuple[int, int]:
+        """How many rows of a copy change or go, and how many of these go. It has the columns of ``identity``."""
+        same = same_identity("r", "c", self.identity)
+        with self._registered(copied):
+            ((met, gone),) = self.database.sql(
+                f"select count(*), count(*) filter (c.{GONE}) from {_COPIED} r join {_CHANGES} c on {same}"
+            ).fetchall()
+        return met, gone
+
+    def untouched(self, copied: "pa.Table") -> "pa.Table":
+        """The rows of a copy that neither change nor go, in order: as they are, whatever types other columns have."""
+        import pyarrow as pa
+
+        same = same_identity("r", "c", self.identity)
+        numbered = copied.select([*self.identity]).append_column(_ROW, pa.array(range(len(copied)), pa.int64()))
+        with self._registered(numbered):
+            kept = self.database.sql(f"select r.{_ROW} from {_COPIED} r anti join {_CHANGES} c on {same} order by 1")
+            return copied.take(kept.to_arrow_table().column(0))
+
+    @contextmanager
+    def _registered(self, copied: "pa.Table") -> Iterator[None]:
+        self.database.register(_COPIED, copied)
+        try:
+            yield
+        finally:
+            self.database.unregister(_COPIED)
+
+    def _batches(self, columns: Collection[str], condition: str) -> "Iterator[pa.RecordBatch]":
+        if not columns:  # nothing is published
+            return
+        query = f"select {quoted(columns)} from {_CHANGES} where {condition}"
+        for batch in self.database.sql(query).to_arrow_reader(BATCH_ROWS):
+            if batch.num_rows:
+                yield batch
+
+
+def delivered_columns(columns: ViewColumns) -> dict[str, ValueType]:
+    """Key, window and values: what a copy of ``current`` has, in this order."""
+    types = columns.types(View.CURRENT)
+    return {name: types[name] for name in (*columns.keys, WINDOW_START, WINDOW_END, *columns.values)}
+
+
+@contextmanager
+def changes_between(catalog: Catalog, before: str | None, after: Manifest | None) -> Iterator[Changes]:
+    """What a copy at snapshot ``before`` (None: at nothing known) lacks to be ``after`` (None: without a row).
+
+    Memory is that of readers (HEADRACE_READ_MEMORY). Raises BrokenObjectError, ReadResourcesError.
+    """
+    if after is None:
+        with without_rows() as connection:
+            connection.execute(f"create or replace temp table {_CHANGES} as select false as {GONE} limit 0")
+            yield Changes(ChangeSource.ALL_ROWS, before, None, {}, (), connection)
+        return
+    source = origin_of(catalog, before, after)
+    columns = ViewColumns.from_json(after.schema)
+    with source.database(catalog) as (connection, local):
+        source.prepare(connection, local)
+        yield Changes(source.kind, before, after.snapshot_id, delivered_columns(columns), columns.identity, connection)
+
+
+def origin_of(catalog: Catalog, before: str | None, after: Manifest) -> "ChangeOrigin":
+    """What changes from ``before`` to ``after`` are read from."""
+    start = None if before is None else _comparable(catalog, before, after)
+    if start is None:
+        return _AllRows(after)
+    if _goes_on(start, after) and catalog.is_ancestor(start.snapshot_id, after.snapshot_id):
+        return _NewestPanes(catalog, start, after)
+    return DifferingRows(start, after)
+
+
+def _goes_on(before: Manifest, after: Manifest) -> bool:
+    """Whether rows of ``before`` that no epoch since has touched are what they were. They are not if columns have got
+    the names of others meanwhile, or were gone and have come again.
+    """
+    columns = ViewColumns.from_json(after.schema)
+    called = columns.names(View.CURRENT, come_to(before, ""))
+    return goes_on(before, after, "") and not any(name in called for name in delivered_columns(columns))
+
+
+def _comparable(catalog: Catalog, before: str, after: Manifest) -> Manifest | None:
+    """The manifest of ``before``; None if it has expired, or its rows had other columns or another key."""
+    try:
+        manifest = catalog.manifest(before)
+    except (MissingSnapshotError, BrokenObjectError, UnknownOutputError):
+        return None
+    left, right = (ViewColumns.from_json(side.schema) for side in (manifest, after))
+    is_alike = delivered_columns(left) == delivered_columns(right) and {*left.keys} == {*right.keys}
+    return manifest if is_alike else None
+
+
+@dataclass(frozen=True)
+class RecordQuery:
+    """A query of records: ``SIGN``, ``EPOCH``, and the columns of rows; and by what they are in order."""
+
+    query: str
+    order: Sequence[str]
+
+
+class ChangeOrigin(ABC):
+    """Where changes to ``after`` are read from."""
+
+    kind: ClassVar[ChangeSource]
+
+    def __init__(self, after: Manifest) -> None:
+        self.after = after
+        self.columns = ViewColumns.from_json(after.schema)
+        self.shown = delivered_columns(self.columns)
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """Paths in the store of all files that are read."""
+        return [file.path for file in self.files]
+
+    @property
+    @abstractmethod
+    def files(self) -> list[DataFile]:
+        """All files that are read."""
+
+    @abstractmethod
+    def prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
+        """Put the changes into the table of changes; ``local`` says where each file is."""
+
+    @abstractmethod
+    def records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> "RecordQuery | None":
+        """The changes one by one, also those of a row that changes several times; None if there are none."""
+
+    @contextmanager
+    def database(self, catalog: Catalog) -> "Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, Path]]]":
+        """A database that can read the files, and where each of them is."""
+        with working_folder() as folder:
+            local = dict(zip(self.paths, brought(catalog.store, self.files, folder), strict=True))
+            with database(folder, [*local.values()]) as connection:
+                yield connection, local
+
+    @property
+    def fold(self) -> RecordFold:
+        """How records become rows of ``current``."""
+        return fold_of_current(self.columns, [*self.shown])
+
+    def nothing(self, connection: "duckdb.DuckDBPyConnection") -> None:
+        """A table without changes."""
+        connection.execute(f"create temp table {_CHANGES} as select *, false as {GONE} from ({no_rows(self.shown)})")
+
+
+class _AllRows(ChangeOrigin):
+    """All rows."""
+
+    kind = ChangeSource.ALL_ROWS
+
+    @property
+    def files(self) -> list[DataFile]:
+        return files_of(self.after, UNNAMED.current)
+
+    def prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
+        if not self.files:
+            return self.nothing(connection)
+        # a view: rows pass once, and need not fit into the database
+        connection.execute(f"create temp view {_CHANGES} as select *, false as {GONE} from ({self._rows(local)})")
+        return None
+
+    def records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
+        del connection
+        if not self.files:
+            return None
+        query = f"select 1 as {SIGN}, null::bigint as {EPOCH}, * from ({self._rows(local)})"
+        return RecordQuery(query, self.columns.identity)
+
+    def _rows(self, local: Mapping[str, Path]) -> str:
+        files = current_files(self.after, local, self.fold)
+        return newest_of(self.fold.rows(files), [*self.shown], self.columns.identity)
+
+
+class _NewestPanes(ChangeOrigin):
+    """The newest pane of each key and window after an ancestor."""
+
+    kind = ChangeSource.PANES
+
+    def __init__(self, catalog: Catalog, before: Manifest, after: Manifest) -> None:
+        super().__init__(after)
+        log = after.logs.get(UNNAMED.panes)
+        records = [] if log is None else catalog.files(log, since_epoch=come_to(before, ""))
+        self.by_epoch = [
+            (record.epoch, file) for record in records for file in record.files if isinstance(file, DataFile)
+        ]
+
+    @property
+    def files(self) -> list[DataFile]:
+        return [file for _, file in self.by_epoch]
+
+    def prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
+        if not self.by_epoch:
+            return self.nothing(connection)
+        newest = newest_of(self._panes(local), [*self.shown, GONE], self.fold.identity, gone="false")
+        connection.execute(f"create temp table {_CHANGES} as {newest}")
+        return None
+
+    def records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
+        del connection
+        if not self.by_epoch:
+            return None
+        epoch, sequence = PLACE
+        about = f"case when {GONE} then -1 else 1 end as {SIGN}, {epoch} as {EPOCH}, {sequence}"
+        query = f"select {about}, {quoted(self.shown)} from {self._panes(local)}"
+        return RecordQuery(query, [EPOCH, sequence, *self.columns.identity])
+
+    def _panes(self, local: Mapping[str, Path]) -> str:
+        named = [
+            NamedFile.of(local[file.path], self.columns.names(View.PANES, epoch), [*self.fold.types])
+            for epoch, file in self.by_epoch
+        ]
+        return self.fold.rows(named)
+
+
+class DifferingRows(ChangeOrigin):
+    """Rows of two snapshots that are not the same."""
+
+    kind = ChangeSource.DIFFERENCE
+
+    def __init__(self, before: Manifest, after: Manifest | None) -> None:
+        super().__init__(before if after is None else after)
+        self.sides = (before, after)
+
+    @property
+    def files(self) -> list[DataFile]:
+        sides = [side for side in self.sides if side is not None]
+        return [*{file.path: file for side in sides for file in files_of(side, UNNAMED.current)}.values()]
+
+    def prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
+        compared = self._compared(local)
+        if not compared.compare(connection):
+            return self.nothing(connection)
+        kinds = (ChangeKind.ADDED, ChangeKind.REMOVED, ChangeKind.CHANGED)
+        connection.execute(f"create temp table {_CHANGES} as {compared.after_of(kinds, GONE)}")
+        return None
+
+    def records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
+        compared = self._compared(local)
+        if not compared.compare(connection):
+            return None
+        parts = (
+            f"select {sign} as {SIGN}, null::bigint as {EPOCH}, * from ({rows})"
+            for sign, rows in ((-1, compared.withdrawn()), (1, compared.put_in_place()))
+        )
+        # what is taken back comes first
+        return RecordQuery(" union all ".join(parts), [SIGN, *self.columns.identity])
+
+    def _compared(self, local: Mapping[str, Path]) -> ComparedTable:
+        before, after = (current_files(manifest, local, self.fold) for manifest in self.sides)
+        return ComparedTable(before, after, self.fold, tuple(self.columns.values))

@@ -1,0 +1,311 @@
+"""What readers see beside any table: which rows only one of the two has, and which have other values.
+
+The table comes as Arrow batches, and both go through DuckDB, which spills what does not fit into memory. Columns of
+text where readers have another type are read as that type.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.errors import FixConfigError
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.decimals import SCALE
+from headrace.model.expressions.value_types import ListType, PairsType, ValueType, in_words
+from headrace.read.diff.changes import changes_between, delivered_columns
+from headrace.read.views.arrow_types import zoneless_rows
+from headrace.read.views.columns import ViewColumns
+from headrace.read.views.compaction import same_identity
+from headrace.read.views.database import identifier, quoted, sql_types
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+_KIND: Final = "_headrace_kind"
+_THERE: Final = "_headrace_there"
+_UNREAD: Final = "_headrace_unread"
+_BATCHES: Final = "headrace_their_batches"
+_AS_THEY_ARE: Final = (DataType.INT, DataType.FLOAT, DataType.DECIMAL, DataType.DATE, DataType.BOOL)
+"""Types to which a cast would make equal what is not: 1.5 is not 2, and 13:00 on a day is not that day."""
+_FINER: Final = r"[.]\d{9}\d*[1-9]"
+"""A number in plain digits with more of them than decimals have, to which a cast would round it."""
+_EXPONENT: Final = r"^\s*[+-]?(\d*)[.]?(\d*)[eE]([+-]?\d+)\s*$"
+"""A number with an exponent: digits before and after the point, and the exponent."""
+
+_FINER_TIME: Final = r"[.]\d{6}\d*[1-9]"
+"""A time with more digits than microseconds have."""
+
+_DECIMAL: Final = sql_types({"": DataType.DECIMAL})[""]
+
+
+class ComparedColumnsError(FixConfigError):
+    """A comparison with a table names columns that are not there or have types that do not compare, or leaves out what
+    tells rows apart.
+    """
+
+    code = "config.compared_columns"
+
+
+@dataclass(frozen=True)
+class ComparedColumns:
+    """Which columns are compared: ``renamed`` says what the table calls ours, and those of ``without`` are left out.
+    Floats are the same if they differ by no more than ``tolerance``, relative to the greater one.
+    """
+
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    without: Sequence[str] = ()
+    tolerance: float = 0.0
+
+    def of(self, columns: Mapping[str, ValueType], keys: Sequence[str]) -> dict[str, ValueType]:
+        """Which of ``columns`` are compared. Raises ComparedColumnsError."""
+        if unknown := [name for name in (*self.renamed, *self.without) if name not in columns]:
+            raise ComparedColumnsError(
+                f"there is no column {unknown[0]!r} in what readers see; there are {', '.join(columns)}"
+            )
+        if left_out := [name for name in keys if name in self.without]:
+            raise ComparedColumnsError(
+                f"column {left_out[0]!r} is a part of the key, which tells rows apart: it cannot be left out"
+            )
+        return {name: kind for name, kind in columns.items() if name not in self.without}
+
+
+@dataclass(frozen=True)
+class TableComparison:
+    """How many rows each side has, and what became of them; ``first`` has some of those that differ, each with its
+    columns as readers see them (``ours``) and as the table has them (``theirs``), or None.
+
+    ``twice``: identities that the table has more than once. ``unreadable``: rows of which a text is no value of the
+    type that readers see.
+    """
+
+    snapshot: str
+    ours: int
+    theirs: int
+    only_ours: int
+    only_theirs: int
+    different: int
+    twice: int
+    unreadable: int
+    first: Sequence[Mapping[str, Any]]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the table holds what readers see, in the columns that were compared."""
+        return not (self.only_ours or self.only_theirs or self.different or self.twice or self.unreadable)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value, but for times, dates, bytes and decimals in ``first``, which are Python's."""
+        return {**asdict(self), "is_equal": self.is_equal}
+
+
+def compare_with_table(
+    catalog: Catalog,
+    manifest: Manifest,
+    compared: ComparedColumns,
+    theirs: "Callable[[Sequence[str]], AbstractContextManager[pa.RecordBatchReader]]",
+    *,
+    limit: int = 20,
+) -> TableComparison:
+    """Compare ``current`` of ``manifest`` with a table: ``theirs`` gives its rows, in the columns that are asked for.
+
+    Memory is that of readers (HEADRACE_READ_MEMORY). Raises ComparedColumnsError, BrokenObjectError,
+    ReadResourcesError, and what ``theirs`` raises.
+    """
+    view = ViewColumns.from_json(manifest.schema)
+    columns = compared.of(delivered_columns(view), [*view.keys])
+    identity = [name for name in view.identity if name in columns]
+    with (
+        changes_between(catalog, None, manifest) as changes,
+        theirs([compared.renamed.get(name, name) for name in columns]) as batches,
+    ):
+        database = changes.database
+        database.execute(f"create temp view ours as select {quoted(columns)}, true as {_THERE} from {changes.table}")
+        read = _with_whole_times(batches)
+        with _comparable(columns, compared, read.schema):
+            database.register(_BATCHES, read)
+            database.execute(f"create temp table theirs as {_read_as(columns, compared, read.schema)}")
+            database.execute(f"create temp table compared as {_differing(columns, identity, compared.tolerance)}")
+        database.unregister(_BATCHES)
+        kinds = dict(database.sql(f"select {_KIND}, count(*) from compared group by all").fetchall())
+        rows = database.sql(f"select ours, theirs from compared order by {quoted(identity)} limit {limit}")
+        twice = f"select 1 from theirs group by {quoted(identity)} having count(*) > 1"
+        return TableComparison(
+            snapshot=manifest.snapshot_id,
+            ours=_number(database, "select count(*) from ours"),
+            theirs=_number(database, "select count(*) from theirs"),
+            only_ours=kinds.get("ours", 0),
+            only_theirs=kinds.get("theirs", 0),
+            different=kinds.get("different", 0),
+            twice=_number(database, f"select count(*) from ({twice})"),
+            unreadable=_number(database, f"select count(*) from theirs where {_UNREAD}"),
+            first=zoneless_rows(rows.to_arrow_table()),
+        )
+
+
+def _number(database: "duckdb.DuckDBPyConnection", query: str) -> int:
+    ((number,),) = database.sql(query).fetchall()
+    return int(number)
+
+
+@contextmanager
+def _comparable(columns: Mapping[str, ValueType], compared: ComparedColumns, schema: "pa.Schema") -> Iterator[None]:
+    """Inside, types that do not compare raise ComparedColumnsError."""
+    import duckdb
+
+    try:
+        yield
+    except (
+        duckdb.ConversionException,
+        duckdb.BinderException,
+        duckdb.OutOfRangeException,
+        duckdb.NotImplementedException,
+    ) as error:
+        types = ", ".join(
+            f"{name} {in_words(kind)} ({schema.field(compared.renamed.get(name, name)).type})"
+            for name, kind in columns.items()
+        )
+        raise ComparedColumnsError(
+            f"some column of the table has a type that does not compare with ours: {types}. Leave it out (--without), "
+            "or compare with a view that casts it"
+        ) from error
+
+
+def _with_whole_times(batches: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
+    """``batches`` with times of nanoseconds as text: DuckDB would cut them to microseconds."""
+    import pyarrow as pa
+
+    finer = {field.name for field in batches.schema if pa.types.is_timestamp(field.type) and field.type.unit == "ns"}
+    if not finer:
+        return batches
+    kinds = [(field.name, pa.string() if field.name in finer else field.type) for field in batches.schema]
+
+    def texts(values: pa.Array) -> pa.Array:
+        return values.cast(pa.timestamp("ns")).cast(pa.string())  # in UTC
+
+    def rows() -> "Iterator[pa.RecordBatch]":
+        for batch in batches:
+            columns = {name: batch.column(name) for name, _ in kinds}
+            arrays = [texts(values) if name in finer else values for name, values in columns.items()]
+            yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(kinds))
+
+    return pa.RecordBatchReader.from_batches(pa.schema(kinds), rows())
+
+
+def _is_text(kind: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _check_list(name: str, kind: ListType | PairsType, given: "pa.DataType") -> None:
+    """Raise ComparedColumnsError unless ``given`` is a list of the same: a cast would make items equal that are not."""
+    from headrace.read.views.arrow_types import schema_of
+
+    if _plain(given) != _plain(schema_of({name: kind}).field(name).type):
+        raise ComparedColumnsError(
+            f"column {name!r} is a {in_words(kind)}, which is not compared with {given}: only with a list of the same, "
+            "as Delta, Iceberg and Parquet have them. Leave it out (--without)"
+        )
+
+
+def _plain(kind: "pa.DataType") -> "pa.DataType":
+    """A type without what says only how it lies in memory, and without names of the items of lists."""
+    import pyarrow as pa
+
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(pa.field("item", _plain(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _plain(field.type)) for field in kind])
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    return pa.string() if _is_text(kind) else kind
+
+
+def _read_as(columns: Mapping[str, ValueType], compared: ComparedColumns, schema: "pa.Schema") -> str:
+    """SQL: the rows of the table in the types of ours, and whether a text in them is no value of its type."""
+    types = sql_types(columns)
+    selected, unread = [], []
+    for name, kind in columns.items():
+        column, given = (
+            identifier(compared.renamed.get(name, name)),
+            schema.field(compared.renamed.get(name, name)).type,
+        )
+        if isinstance(kind, ListType | PairsType):
+            _check_list(name, kind, given)
+            value = f"cast({column} as {types[name]})"
+        elif not _is_text(given):
+            value = column if kind in _AS_THEY_ARE else f"cast({column} as {types[name]})"
+        elif kind is DataType.STRING:
+            value = f"cast({column} as {types[name]})"
+        else:
+            value = _of_text(f"cast({column} as varchar)", kind)
+            unread.append(f"({column} is not null and {value} is null)")
+        selected.append(f"{value} as {identifier(name)}")
+    return f"select {', '.join(selected)}, {' or '.join(unread) or 'false'} as {_UNREAD} from {_BATCHES}"
+
+
+def _of_text(text: str, kind: ValueType) -> str:
+    """SQL: what ``text`` says, in a type that compares with ``kind``; NULL if it says none."""
+    match kind:
+        case DataType.BYTES:
+            return f"case when starts_with({text}, '\\x') then try(unhex(substr({text}, 3))) end"
+        case DataType.INT | DataType.DECIMAL:
+            return f"case when not {_is_finer(text)} then try_cast({text} as {_DECIMAL}) end"
+        case DataType.DATE | DataType.TIMESTAMP:  # a date may have a time of day
+            time = "timestamp" if kind is DataType.DATE else sql_types({"": kind})[""]
+            return f"case when not regexp_matches({text}, '{_FINER_TIME}') then try_cast({text} as {time}) end"
+    return f"try_cast({text} as {sql_types({'': kind})['']})"
+
+
+def _is_finer(text: str) -> str:
+    """SQL: whether a number has more digits after the point than decimals have."""
+    whole, part, exponent = (f"regexp_extract({text}, '{_EXPONENT}', {group})" for group in (1, 2, 3))
+    digits = f"rtrim({whole} || {part}, '0')"
+    scale = f"length({digits}) - length({whole}) - try_cast({exponent} as bigint)"
+    return (
+        f"case when regexp_matches({text}, '{_EXPONENT}') "
+        f"then ltrim({digits}, '0') <> '' and coalesce({scale} > {SCALE}, true) "
+        f"else regexp_matches({text}, '{_FINER}') end"
+    )
+
+
+def _differing(columns: Mapping[str, ValueType], identity: Sequence[str], tolerance: float) -> str:
+    """SQL: the rows that are not the same, with what they are on either side."""
+    values = [name for name in columns if name not in identity]
+    unlike = " or ".join(_unlike(identifier(name), columns[name], tolerance) for name in values) or "false"
+    kind = (
+        f"case when t.{_UNREAD} is null then 'ours' when o.{_THERE} is null then 'theirs' "
+        f"when {unlike} then 'different' end"
+    )
+    keys = ", ".join(
+        f"case when o.{_THERE} then o.{name} else t.{name} end as {name}" for name in map(identifier, identity)
+    )
+    packed = {
+        side: "struct_pack(" + ", ".join(f"{name} := {side}.{name}" for name in map(identifier, columns)) + ")"
+        for side in "ot"
+    }
+    return (
+        f"select * from (select {keys}, {kind} as {_KIND}, case when o.{_THERE} then {packed['o']} end as ours, "
+        f"case when t.{_UNREAD} is not null then {packed['t']} end as theirs "
+        f"from ours o full join theirs t on {same_identity('o', 't', identity)}) where {_KIND} is not null"
+    )
+
+
+def _unlike(name: str, kind: ValueType, tolerance: float) -> str:
+    unlike = f"o.{name} is distinct from t.{name}"
+    if kind in (DataType.INT, DataType.DECIMAL):  # is compared with a float as a float, and so may be another one
+        return f"({unlike} or o.{name} is distinct from try_cast(t.{name} as {sql_types({'': kind})['']}))"
+    if kind is not DataType.FLOAT or not tolerance:
+        return f"({unlike})"
+    # infinity, and NaN in DuckDB, are within any distance of all numbers
+    finite = " and ".join(f"isfinite(cast({side}.{name} as double))" for side in "ot")
+    near = f"{finite} and abs(o.{name} - t.{name}) <= {tolerance!r} * greatest(abs(o.{name}), abs(t.{name}))"
+    return f"({unlike} and not coalesce({near}, false))"

@@ -1,0 +1,251 @@
+"""Where pipelines that read each other have come, in one consistent cut; and what depends on a snapshot."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.model.time import render
+from headrace.read.html import html_table
+from headrace.read.lineage.cut import consistent_cut, upstream_last
+from headrace.read.snapshots.snapshot_refs import At, snapshot_at
+from headrace.read.upstream.position import UpstreamPosition, upstreams_of
+from headrace.sources.stored_times import in_calendar
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.output_catalog import seen_catalog
+from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.store import ObjectStore, open_store
+
+
+@dataclass(frozen=True, order=True)
+class PlacedPipeline:
+    """A pipeline under a ``root``; the root is "" where it is the one that was asked about."""
+
+    root: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.root}/{self.name}" if self.root else self.name
+
+
+@dataclass(frozen=True)
+class PipelineHead:
+    """The newest snapshot of a pipeline's main, and what it has consumed of others, by input. None: it has none yet."""
+
+    snapshot: str | None
+    epoch: int | None
+    consumed: Mapping[str, UpstreamPosition]
+
+
+@dataclass(frozen=True)
+class ReaderProgress:
+    """How far the input ``name`` of a ``reader`` has come with an ``output`` of an ``upstream``: the snapshot that it
+    has ``consumed``, and the one that is ``published`` now. ``is_in_line``: the one leads to the other; if not, what
+    was consumed is not published any more, and the reader's next run takes it back.
+    """
+
+    reader: PlacedPipeline
+    name: str
+    upstream: PlacedPipeline
+    output: str
+    consumed: str | None
+    consumed_epoch: int
+    watermark: str
+    published: str | None
+    published_epoch: int | None
+    is_in_line: bool
+
+    @property
+    def lag(self) -> str:
+        """How far behind the reader is, in words."""
+        if not self.is_in_line:
+            return "the upstream has moved: the next run takes it back"
+        if self.published == self.consumed or self.published_epoch is None:
+            return "up to date"
+        epochs = self.published_epoch - self.consumed_epoch
+        return f"{epochs:,} epoch{'s' if epochs != 1 else ''} behind"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        names = {"reader": str(self.reader), "upstream": str(self.upstream)}
+        return {**vars(self), **names, "lag": self.lag}
+
+
+@dataclass(frozen=True)
+class Dependent:
+    """A snapshot of a ``reader`` that has consumed a snapshot, or what came of it: ``since`` is the first one."""
+
+    reader: PlacedPipeline
+    since: str
+    epoch: int
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {**vars(self), "reader": str(self.reader)}
+
+
+@dataclass(frozen=True)
+class Dependents:
+    """What has consumed the ``snapshot`` of a ``pipeline``: readers, each before those that read it."""
+
+    pipeline: str
+    snapshot: str
+    readers: tuple[Dependent, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {**vars(self), "readers": [one.to_json() for one in self.readers]}
+
+
+@dataclass(frozen=True, repr=False)
+class Lineage:
+    """The ``heads`` of pipelines, each before those that it reads, in one consistent cut; and how far each input that
+    is another pipeline has come.
+    """
+
+    heads: Mapping[PlacedPipeline, PipelineHead]
+    readings: tuple[ReaderProgress, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of a table: an input that is another pipeline each, then pipelines that read none."""
+        rows = [
+            {
+                "pipeline": str(one.reader),
+                "snapshot": self.heads[one.reader].snapshot,
+                "epoch": self.heads[one.reader].epoch,
+                "reads": f"{one.upstream}.{one.output}" if one.output else str(one.upstream),
+                "up to": one.consumed,
+                "published": one.published,
+                "lag": one.lag,
+            }
+            for one in self.readings
+        ]
+        reading = {one.reader for one in self.readings}
+        rows += [
+            {**dict.fromkeys(_COLUMNS), "pipeline": str(name), "snapshot": head.snapshot, "epoch": head.epoch}
+            for name, head in self.heads.items()
+            if name not in reading
+        ]
+        return rows
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value: the cut, and how far inputs have come."""
+        heads = {str(name): {"snapshot": head.snapshot, "epoch": head.epoch} for name, head in self.heads.items()}
+        return {"cut": heads, "readings": [one.to_json() for one in self.readings]}
+
+    def _repr_html_(self) -> str:
+        return html_table(_COLUMNS, self.rows(), "pipelines")
+
+
+_COLUMNS = ["pipeline", "snapshot", "epoch", "reads", "up to", "published", "lag"]
+
+
+@dataclass(frozen=True)
+class _Stores:
+    """The stores of the roots that pipelines lie in."""
+
+    own: ObjectStore
+
+    def of(self, root: str) -> ObjectStore:
+        return open_store(root) if root else self.own
+
+    def placed(self, root: str, name: str) -> PlacedPipeline:
+        return PlacedPipeline("" if root == self.own.uri else root, name)
+
+    def catalog(self, at: PlacedPipeline, output: str = "") -> Catalog:
+        return seen_catalog(Catalog(self.of(at.root), at.name), output)
+
+
+def lineage(store: ObjectStore, names: Iterable[str]) -> Lineage:
+    """The pipelines ``names`` under the root of ``store``, and those of other roots that they read.
+
+    Raises UpstreamCycleError, BrokenObjectError.
+    """
+    stores = _Stores(store)
+
+    def read(at: PlacedPipeline) -> PipelineHead:
+        catalog = stores.catalog(at)
+        snapshot = catalog.head().refs.get(MAIN)
+        if snapshot is None:
+            return PipelineHead(None, None, {})
+        manifest = catalog.manifest(snapshot)
+        return PipelineHead(snapshot, manifest.epoch, upstreams_of(manifest))
+
+    def upstream(head: PipelineHead) -> list[PlacedPipeline]:
+        return [stores.placed(position.root, position.pipeline) for position in head.consumed.values()]
+
+    cut = consistent_cut([PlacedPipeline("", name) for name in names], read, upstream)
+    ordered = {name: cut[name] for name in upstream_last({name: upstream(head) for name, head in cut.items()})}
+    readings = (
+        _reading(stores, reader, name, position)
+        for reader, head in ordered.items()
+        for name, position in head.consumed.items()
+    )
+    return Lineage(ordered, tuple(readings))
+
+
+def _reading(stores: _Stores, reader: PlacedPipeline, name: str, position: UpstreamPosition) -> ReaderProgress:
+    upstream = stores.placed(position.root, position.pipeline)
+    catalog = stores.catalog(upstream, position.output)
+    published = catalog.head().refs.get(PUBLISHED)
+    same = position.snapshot == published
+    in_line = same or (published is not None and _leads_to(catalog, position.snapshot, published))
+    return ReaderProgress(
+        reader,
+        name,
+        upstream,
+        position.output,
+        position.snapshot,
+        position.epoch,
+        render(in_calendar(position.watermark)),
+        published,
+        None if published is None else catalog.manifest(published).epoch,
+        in_line,
+    )
+
+
+def _leads_to(catalog: Catalog, snapshot: str | None, published: str) -> bool:
+    return snapshot is None or catalog.is_ancestor(snapshot, published)
+
+
+def dependents(store: ObjectStore, names: Iterable[str], of: Catalog, at: At) -> Dependents:
+    """Snapshots of readers under the root of ``store`` that have consumed the snapshot ``at`` of pipeline ``of``, or
+    what came of it: of each reader the first. Raises what read.snapshots.snapshot_refs.snapshot_at raises.
+    """
+    stores = _Stores(store)
+    snapshot = snapshot_at(of, at).manifest
+    if snapshot is None:
+        return Dependents(of.pipeline, "", ())
+    first = {PlacedPipeline("", of.pipeline): snapshot.snapshot_id}
+    dependent: list[Dependent] = []
+    for reader, head in [*lineage(store, names).heads.items()][::-1]:
+        if head.snapshot is None or reader in first:
+            continue
+        since = _first_dependent(stores, reader, head.snapshot, first)
+        if since is not None:
+            first[reader] = since.since
+            dependent.append(since)
+    return Dependents(of.pipeline, snapshot.snapshot_id, tuple(dependent))
+
+
+def _first_dependent(
+    stores: _Stores, reader: PlacedPipeline, head: str, first: Mapping[PlacedPipeline, str]
+) -> Dependent | None:
+    """The first snapshot of a ``reader`` that has consumed the ``first`` of one that it reads, or a later one."""
+    since: Dependent | None = None
+    for link in stores.catalog(reader).lineage(head):
+        manifest = link.manifest
+        if manifest is None:
+            break
+        positions = upstreams_of(manifest).values()
+        if not any(_has(stores, position, first) for position in positions):
+            break
+        since = Dependent(reader, link.snapshot_id, manifest.epoch)
+    return since
+
+
+def _has(stores: _Stores, position: UpstreamPosition, first: Mapping[PlacedPipeline, str]) -> bool:
+    upstream = stores.placed(position.root, position.pipeline)
+    wanted = first.get(upstream)
+    if wanted is None or position.snapshot is None:
+        return False
+    return position.snapshot == wanted or stores.catalog(upstream).is_ancestor(wanted, position.snapshot)

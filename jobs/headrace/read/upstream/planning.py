@@ -1,0 +1,191 @@
+"""What there is to read of an upstream since the snapshot that was consumed, as steps from one to the next."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from headrace.errors import RestoreError
+from headrace.model.time import MIN_INSTANT, Instant, instant
+from headrace.read.diff.current_files import files_of
+from headrace.read.upstream.position import UpstreamPosition, output_watermark
+from headrace.read.upstream.read_pipeline import GONE, ReadPipeline
+from headrace.read.upstream.step import StepKind, UpstreamStep
+from headrace.sources.connector import Offsets, SourceSplit, SplitEnumerator, SplitGoneError
+from headrace_snapshots.errors import RefusedError
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import come_to
+from headrace_snapshots.format.table_names import UNNAMED
+
+
+class UpstreamExpiredError(RestoreError):
+    """The snapshot of another pipeline that a reader has consumed is gone, so nobody can say what has changed since."""
+
+    code = "restore.upstream_expired"
+
+
+@dataclass(frozen=True)
+class StepEnumerator(SplitEnumerator):
+    """Finds the steps of ``read``."""
+
+    read: ReadPipeline
+
+    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+        """The steps to what is published now. ``read`` says nothing: what counts is where one has come to.
+
+        Raises UpstreamExpiredError, UpstreamPanesError.
+        """
+        at, published = UpstreamPosition.from_mark(position.mark), self.read.published()
+        begin = None if at is None else at.snapshot
+        if published == begin:
+            return
+        end = None if published is None else self.read.manifest(published)
+        if end is not None:
+            self.read.check(end)
+        before = self._consumed(at)
+        if before is None and end is not None and (at is None or at.snapshot is None):
+            yield from self._begun(end, is_again=at is not None)
+        elif before is not None and end is not None and self.read.is_line(before, end):
+            yield from self._along(before, end, MIN_INSTANT if at is None else at.reached)
+        else:
+            yield self._difference(before, end)
+
+    def _consumed(self, at: UpstreamPosition | None) -> Manifest | None:
+        """The snapshot that was consumed; None at the beginning."""
+        if at is None or at.snapshot is None:
+            return None
+        manifest = self.read.known(at.snapshot)
+        if manifest is None:
+            raise UpstreamExpiredError(
+                f"{self.read.source}: snapshot {at.snapshot} (epoch {at.epoch}), which was read last, is gone, so what "
+                "has changed since cannot be told. Compute the reader again from what is published now: "
+                "`headrace backfill READER --promote`"
+            )
+        return manifest
+
+    def _begun(self, end: Manifest, *, is_again: bool) -> Iterator[SourceSplit]:
+        """The steps of a reader that has nothing of the upstream (again: any more, since that had gone back)."""
+        if not self.read.discards(end):
+            kind = StepKind.DIFFERENCE if is_again else StepKind.ROWS
+            yield self._split(kind, None, end, sum(file.bytes for file in files_of(end, UNNAMED.current)))
+            return
+        if is_again:
+            yield self._difference(None, end)
+        else:
+            self._check_panes([end], -1)
+            yield from self._along(None, end, MIN_INSTANT)
+
+    def _along(self, before: Manifest | None, end: Manifest, reached: Instant) -> Iterator[SourceSplit]:
+        """A step to each snapshot of a line that is kept, oldest first. Watermarks have ``reached`` so far before."""
+        sizes = self._sizes(end, before)
+        for manifest in self._line(before, end):
+            since = -1 if before is None else come_to(before, "")
+            has_gap = before is not None and manifest.parent != before.snapshot_id
+            if has_gap and not self.read.has_panes(manifest, since):
+                yield self._difference(before, manifest)
+                before = manifest
+                continue
+            size = sum(own for epoch, own in sizes.items() if since < epoch <= come_to(manifest, ""))
+            patch = manifest.patch
+            is_patched = before is not None and patch is not None and since < patch.epoch <= manifest.epoch
+            is_behind = before is not None and output_watermark(before) < reached
+            kind = StepKind.AGAIN if is_patched or is_behind else StepKind.PANES
+            yield self._split(kind, before, manifest, size)
+            before = manifest
+
+    def _line(self, before: Manifest | None, end: Manifest) -> list[Manifest]:
+        if before is None:
+            return self.read.catalog.whole_ancestry(end.snapshot_id)[::-1]
+        try:
+            return self.read.catalog.whole_ancestry(end.snapshot_id, before.snapshot_id)[::-1]
+        except RefusedError:  # the line goes on past it since some of what lies between has expired
+            return [end]
+
+    def _sizes(self, end: Manifest, before: Manifest | None) -> Mapping[int, int]:
+        """Bytes of panes by epoch, of those after ``before``."""
+        since = -1 if before is None else come_to(before, "")
+        records = self.read.catalog.files(end.logs[UNNAMED.panes], since_epoch=since)
+        return {
+            record.epoch: sum(file.bytes for file in record.files if isinstance(file, DataFile)) for record in records
+        }
+
+    def _difference(self, before: Manifest | None, end: Manifest | None) -> SourceSplit:
+        sides = [side for side in (before, end) if side is not None]
+        files = {file.path: file for side in sides for file in files_of(side, UNNAMED.current)}
+        if any(map(self.read.discards, sides)):
+            self._check_panes(sides, self.read.common(before, end))
+        return self._split(StepKind.DIFFERENCE, before, end, sum(file.bytes for file in files.values()))
+
+    def _check_panes(self, sides: Iterable[Manifest], since: int) -> None:
+        """Raise UpstreamExpiredError if panes after epoch ``since`` have expired of an upstream whose rows do not have
+        what they had.
+        """
+        for side in sides:
+            if not self.read.has_panes(side, since):
+                raise UpstreamExpiredError(
+                    f"{self.read.source}: panes after epoch {since} of snapshot {side.snapshot_id} have expired, and "
+                    "where panes are discarded rows do not have what they had. Read a pipeline that is retracting()"
+                )
+
+    def _split(self, kind: StepKind, before: Manifest | None, end: Manifest | None, size: int) -> SourceSplit:
+        begin = None if before is None else before.snapshot_id
+        if end is None:
+            return UpstreamStep(self._name, kind, begin, None, -1).to_split(size, "")
+        return UpstreamStep(self._name, kind, begin, end.snapshot_id, end.epoch).to_split(size, end.fingerprint)
+
+    @property
+    def _name(self) -> str:
+        return self.read.source.upstream
+
+    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+        """The position once ``splits`` have been read. Their watermarks were asked for before."""
+        if not splits:
+            return position
+        source = self.read.source
+        begun = UpstreamPosition(
+            self.read.store.uri, source.pipeline, source.output, "", None, -1, MIN_INSTANT, MIN_INSTANT
+        )
+        at = UpstreamPosition.from_mark(position.mark) or begun
+        for split in splits:
+            step = UpstreamStep.of(split)
+            at = at.moved(split.etag, step.end, step.epoch, self._watermark(step))
+        return position.passed(at.to_mark(), splits)
+
+    def watermarks(self, split: SourceSplit) -> Mapping[str, Instant]:
+        """The output watermark of the snapshot at which the step ends. Raises SplitGoneError."""
+        return {"": self._watermark(UpstreamStep.of(split))}
+
+    def _watermark(self, step: UpstreamStep) -> Instant:
+        if step.end is None:
+            return MIN_INSTANT
+        try:
+            return output_watermark(self.read.manifest(step.end))
+        except GONE as error:
+            raise SplitGoneError(f"{self.read.source}, snapshot {step.end}", f"is gone ({error})") from error
+
+    def counts_again(self, split: SourceSplit) -> bool:
+        """Whether the step takes back, or repeats."""
+        return UpstreamStep.of(split).kind.counts_again
+
+    def is_lost(self, split: SourceSplit, unread: Mapping[str, SourceSplit]) -> bool:
+        """Never: who is at an older snapshot finds what has changed since."""
+        return False
+
+    def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
+        """Steps of which a snapshot has expired upstream."""
+        for split in splits:
+            step = UpstreamStep.of(split)
+            gone = [side for side in (step.begin, step.end) if side is not None and self.read.known(side) is None]
+            if gone:
+                yield split, f"is gone: snapshot {gone[0]} of {self.read.source.upstream} has expired"
+
+    def newest(self, position: Offsets) -> Instant | None:
+        """When the snapshot that is published now was made, unless that is where one has come to."""
+        at, published = UpstreamPosition.from_mark(position.mark), self.read.published()
+        if published is None or (at is not None and at.snapshot == published):
+            return None
+        return instant(datetime.fromisoformat(self.read.manifest(published).created_at))
+
+    def explain(self) -> str:
+        """Where nothing is published."""
+        return f"nothing is published yet of {self.read.source.upstream} under {self.read.store.uri}"

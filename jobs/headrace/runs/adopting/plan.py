@@ -1,0 +1,181 @@
+"""The plan of an adoption: what main would take over of a branch, and every reason against it (``adopt`` has the
+theory).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from headrace.pipeline.identity.fingerprint import definition
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.snapshots.epoch_history import RecordedEpoch, epochs_since
+from headrace.runs.adopting.dead_letters import taken_by_none
+from headrace.runs.adopting.errors import NotAdoptableError
+from headrace.runs.adopting.scope import AdoptedOutputs
+from headrace.runs.publishing.promotion import Planned
+from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.format.manifest import OUTPUTS, Manifest
+from headrace_snapshots.format.output_view import outputs_of, parked_in, seen_by, upstream_of
+from headrace_snapshots.format.table_names import IDS
+from headrace_snapshots.output_catalog import seen_catalog
+
+Recorded = list[tuple[Manifest, RecordedEpoch]]
+
+
+def check_before(pipeline: Pipeline, main: Manifest, scope: AdoptedOutputs) -> None:
+    """Raise what stands against the adoption of outputs of ``pipeline`` by ``main``, whatever a branch computes."""
+    _check_definition(definition(pipeline), main, scope)
+
+
+@dataclass(frozen=True)
+class PlannedAdoption:
+    """The adoption of the outputs of ``scope`` from what is ``planned`` to become main's, by ``main``."""
+
+    planned: Planned
+    main: Manifest
+    scope: AdoptedOutputs
+
+    @classmethod
+    def of(cls, catalog: Catalog, now: Head, branch: str, output: str) -> "PlannedAdoption":
+        """Raises UnknownBranchError, UnknownOutputError, NotAdoptableError where main has nothing."""
+        planned = Planned.of(catalog, now, branch)
+        scope = AdoptedOutputs.of(catalog.pipeline, upstream_of(planned.head), output)
+        if planned.main is None:
+            raise NotAdoptableError(f"main of {catalog.pipeline} has no snapshot: promote the whole branch {branch}")
+        return cls(planned, catalog.manifest(planned.main), scope)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The pipeline's catalog."""
+        return self.planned.catalog
+
+    @property
+    def branch(self) -> Manifest:
+        """The newest snapshot of the branch."""
+        return self.planned.head
+
+    def checks(self) -> Iterator[Callable[[], None]]:
+        """What each may raise, the first that is to be said first; those that read rows come last."""
+        yield self._check_computed
+        yield self._check_audits
+        yield lambda: _check_definition(self.branch.definition, self.main, self.scope)
+        yield self._check_reading
+        yield self._check_records
+        yield self._check_what_they_read
+
+    @cached_property
+    def stands_at(self) -> Manifest:
+        """The snapshot of main of the branch's last epoch. Raises NotAdoptableError if main has recorded other epochs
+        than those of the branch.
+        """
+        catalog, name = self.catalog, self.planned.branch
+        ours = epochs_since(catalog, self.branch.snapshot_id, None)
+        theirs = epochs_since(catalog, self.main.snapshot_id, None)[: len(ours)]
+        for (own, epoch), (of_main, recorded) in zip(ours, theirs, strict=False):
+            if own.epoch != of_main.epoch or _what_was_read(epoch) != _what_was_read(recorded):
+                raise NotAdoptableError(
+                    f"branch {name} of {catalog.pipeline} has not read what main has read: epoch {own.epoch} differs. "
+                    f"Drop it (`headrace drop {catalog.pipeline} {name}`), and backfill again"
+                )
+            if _watermarks(epoch) != _watermarks(recorded):
+                raise NotAdoptableError(
+                    f"in epoch {own.epoch} branch {name} of {catalog.pipeline} has other watermarks than main: outputs "
+                    f"take other records now. {self._all_again}"
+                )
+        if len(ours) > len(theirs):
+            raise NotAdoptableError(
+                f"branch {name} of {catalog.pipeline} has read more than main, which has gone back since. Drop it "
+                f"(`headrace drop {catalog.pipeline} {name}`), and backfill again"
+            )
+        return theirs[-1][0]
+
+    @property
+    def _all_again(self) -> str:
+        return f"`headrace backfill {self.catalog.pipeline} --promote` computes all outputs again"
+
+    def _check_computed(self) -> None:
+        missing = sorted({*self.scope.adopted, *self.scope.read} & parked_in(self.branch).keys())
+        if missing:
+            raise NotAdoptableError(
+                f"branch {self.planned.branch} of {self.catalog.pipeline} has not computed {', '.join(missing)}: "
+                f"`headrace backfill {self.catalog.pipeline}.{self.scope.output}` does, in a branch of its own"
+            )
+
+    def _check_audits(self) -> None:
+        self.planned.check_audit(self.scope.adopted)
+
+    def _check_reading(self) -> None:
+        _ = self.stands_at
+
+    def _check_records(self) -> None:
+        """Raise NotAdoptableError if some output takes records now that none took before, or the other way round."""
+        if taken_by_none(self.catalog, self.branch) != taken_by_none(self.catalog, self.main, self.branch.epoch):
+            raise NotAdoptableError(
+                f"branch {self.planned.branch} of {self.catalog.pipeline} takes other records than main: some that no "
+                f"output took before, or none takes now. {self._all_again}"
+            )
+
+    def _check_what_they_read(self) -> None:
+        """Raise NotAdoptableError if panes that are read, or remembered ids, are not on main what they are on the
+        branch.
+        """
+        from headrace.read.diff.comparison import diff  # with DuckDB
+
+        remembers = IDS in self.main.tables
+        for output in self.scope.read or self.scope.adopted[: int(remembers)]:
+            catalog = seen_catalog(self.catalog, output)
+            before, after = seen_by(self.stands_at, output), seen_by(self.branch, output)
+            if output not in self.scope.read:  # only ids are looked at
+                before, after = (side.replace(tables={IDS: side.tables[IDS]}) for side in (before, after))
+            difference = diff(catalog, before, after, limit=0)
+            if remembers and difference.ids.differing:
+                raise NotAdoptableError(
+                    f"branch {self.planned.branch} of {self.catalog.pipeline} remembers other ids than main "
+                    f"({difference.ids.differing} differ): outputs take other records now. {self._all_again}"
+                )
+            rows = difference.output.rows.differing + sum(stage.state.differing for stage in difference.stages)
+            if output in self.scope.read and rows:
+                raise NotAdoptableError(
+                    f"{', '.join(self.scope.adopted)} of {self.catalog.pipeline} read output {output}, of which main "
+                    f"has other rows than its records give now ({rows} differ): it continued from another definition, "
+                    f"or other code. `headrace backfill {self.catalog.pipeline}.{output} --promote` computes it again, "
+                    "with what reads it"
+                )
+
+
+def _check_definition(defined: Mapping[str, Any], main: Manifest, scope: AdoptedOutputs) -> None:
+    """Raise NotAdoptableError unless outputs as they are ``defined`` fit beside the others of ``main``."""
+    name, adopted = main.pipeline, ", ".join(scope.adopted)
+    if not outputs_of(main):
+        raise NotAdoptableError(
+            f"main of {name} has one output without a name: run the pipeline once, which names it, then adopt {adopted}"
+        )
+    shared = [{part: value for part, value in side.items() if part != OUTPUTS} for side in (defined, main.definition)]
+    if shared[0] != shared[1]:
+        raise NotAdoptableError(
+            f"the inputs of {name} have changed since snapshot {main.snapshot_id} (epoch {main.epoch}), for all "
+            f"outputs: `headrace backfill {name} --promote` computes all of them again"
+        )
+    parked, there = parked_in(main), main.definition[OUTPUTS]
+    for output in scope.read:
+        if there.get(output) != defined[OUTPUTS][output]:
+            raise NotAdoptableError(
+                f"{adopted} of {name} reads output {output}, which is new or has changed since snapshot "
+                f"{main.snapshot_id} (epoch {main.epoch}): `headrace backfill {name}.{output} --promote` computes it, "
+                "with what reads it"
+            )
+        if output in parked:
+            raise NotAdoptableError(
+                f"{adopted} of {name} reads output {output}, which is parked at epoch {parked[output]}: `headrace run "
+                f"{name}` says why; mend that first"
+            )
+
+
+def _what_was_read(epoch: RecordedEpoch) -> tuple[object, ...]:
+    files = {name: [(file.path, file.size) for file in read] for name, read in epoch.files.items() if read}
+    return files, epoch.processing_time, epoch.signals, epoch.is_last
+
+
+def _watermarks(epoch: RecordedEpoch) -> tuple[object, ...] | None:
+    return None if epoch.reached is None else (epoch.reached.watermark, epoch.reached.inputs)

@@ -1,0 +1,1 @@
+"""Sinks brought to what is published."""

@@ -1,0 +1,243 @@
+"""Deliver: make a sink hold what readers see, from whatever it says that it holds.
+
+Publishing, releases, rollbacks, promotions and patches are one case, and need nothing undone: the target says which
+snapshot it holds, and gets what lies between that one and ``published``.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from headrace.connections import Connection, connection
+from headrace.errors import FixConfigError, HeadraceError
+from headrace.model.expressions.value_types import in_words
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sinks import SINKS, Sink
+from headrace.read.diff.change_records import ChangeRecords, records_between
+from headrace.read.diff.changes import ChangeSource, changes_between, delivered_columns
+from headrace.read.views.columns import ViewColumns
+from headrace.runs.delivering.delivery_notes import DeliveryNote, note
+from headrace.runs.delivering.hand_over import hand_over, handed_over
+from headrace.sinks.open_sink import (
+    Applied,
+    Held,
+    OpenChangeLog,
+    OpenReceiver,
+    OpenSink,
+    OpenTarget,
+    SinkRefusedError,
+    SinkTakenError,
+    named_failures,
+)
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import UnknownOutputError
+from headrace_snapshots.output_catalog import OutputCatalog
+from headrace_snapshots.refs import PUBLISHED
+
+
+class UnknownSinkError(FixConfigError):
+    """The pipeline has no sink of that name."""
+
+    code = "config.unknown_sink"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a delivery did to one sink. ``before`` and ``after`` are the snapshots that it held then and holds now;
+    ``source`` is None if it held ``after`` already. ``entry``: the last one of the log, by which this was decided.
+    """
+
+    pipeline: str
+    output: str
+    sink: str
+    before: str | None
+    after: str | None
+    source: ChangeSource | None
+    removed: int
+    written: int
+    seconds: float
+    entry: int
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return asdict(self)
+
+    def describe(self) -> str:
+        """What happened, in a line."""
+        if self.source is None:
+            return f"sink {self.sink} holds {self.after or 'nothing'}, which is what readers see: nothing to do"
+        why = {
+            ChangeSource.PANES: "the panes between",
+            ChangeSource.DIFFERENCE: "the difference, since the rows are not those of one line",
+            ChangeSource.ALL_ROWS: "all rows",
+            ChangeSource.FINAL_ROWS: "final rows, which it cannot take back",
+        }[self.source]
+        rows = f"{self.written:,} rows written, {self.removed:,} removed"
+        return f"sink {self.sink} held {self.before or 'nothing'}, holds {self.after or 'nothing'} ({why}): {rows}"
+
+
+def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = False) -> Delivery:
+    """Make ``sink`` hold what readers see of ``output`` ("" of a pipeline without names), whose ``catalog`` it is.
+
+    ``take_over`` replaces what another root, pipeline or output has delivered there. Raises SinkTakenError,
+    SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError, MissingConnectionError; nothing has
+    changed then. Raises SinkFailedError for what the code of a sink raises beside these.
+    """
+    began = time.monotonic()
+    reached = connection(sink.connection) if sink.connection else Connection("", "")
+    with named_failures(sink, reached), SINKS[sink.kind].open(sink, reached) as target:
+        if isinstance(target, OpenReceiver):
+            return _handed_over(catalog, output, sink, target, reached if sink.connection else None)
+        held = target.held()
+        head = catalog.head()
+        published = head.refs.get(PUBLISHED)
+        manifest = None if published is None else catalog.manifest(published)
+        own = Held(
+            catalog.store.uri, catalog.pipeline, output, published, _columns(manifest, held), _number(target, held)
+        )
+        if held is not None and (held.number is None) is not (own.number is None):
+            kinds = ("changes", "rows") if own.number is None else ("rows", "changes")
+            raise SinkRefusedError(
+                f"sink {sink.name} holds {kinds[0]}, and is to hold {kinds[1]}: name another table, or drop this one"
+            )
+        is_own = held is not None and (held.owner == own.owner or _is_former(catalog, held, own))
+        if held is not None and not is_own and not take_over:
+            raise SinkTakenError(
+                f"sink {sink.name} holds rows of {held.pipeline}{held.output and '.' + held.output} under {held.root}, "
+                f"not of {own.root}: name another table, or replace them with --take-over"
+            )
+        before = held.snapshot if held is not None and is_own else None
+        if held == own or (held is None and manifest is None):
+            seconds = time.monotonic() - began
+            return Delivery(*own.owner[1:], sink.name, before, published, None, 0, 0, seconds, head.entry)
+        # what another root, or other columns, left there is of no use; whose rows these are is said with all of them
+        is_alike = held is not None and held.columns == own.columns
+        says_owner = isinstance(target, OpenChangeLog) or (held is not None and held.owner == own.owner)
+        start = before if is_alike and says_owner else None
+        if isinstance(target, OpenChangeLog):
+            with _records(catalog, held, own, start, manifest) as records:
+                target.append(records, held, replace(own, number=records.first + records.number - 1))
+                applied, source = Applied(records.withdrawn, records.added), records.source
+        else:
+            assert isinstance(target, OpenSink)
+            with changes_between(catalog, start, manifest) as changes:
+                applied, source = target.apply(changes, held, own), changes.source
+    return Delivery(
+        *own.owner[1:],
+        sink.name,
+        before,
+        published,
+        source,
+        applied.removed,
+        applied.written,
+        time.monotonic() - began,
+        head.entry,
+    )
+
+
+def _handed_over(
+    catalog: Catalog, output: str, sink: Sink, target: OpenReceiver, reached: Connection | None
+) -> Delivery:
+    began, head = time.monotonic(), catalog.head()
+    before, after = handed_over(head, output, sink), head.refs.get(PUBLISHED)
+    number = hand_over(catalog, head, output, sink, target=target, connection=reached)
+    source = ChangeSource.FINAL_ROWS if number else None
+    seconds = time.monotonic() - began
+    return Delivery(catalog.pipeline, output, sink.name, before, after, source, 0, number, seconds, head.entry)
+
+
+def _is_former(catalog: Catalog, held: Held, own: Held) -> bool:
+    """Whether what is ``held`` is of the output under a name that it had then."""
+    if not isinstance(catalog, OutputCatalog) or held.snapshot is None:
+        return False
+    return held.owner == replace(own, output=catalog.called_at(held.snapshot)).owner
+
+
+def _number(target: OpenTarget, held: Held | None) -> int | None:
+    """The number of the last record; None of a target that holds rows."""
+    if not isinstance(target, OpenChangeLog):
+        return None
+    return 0 if held is None else held.number or 0
+
+
+def _records(
+    catalog: Catalog, held: Held | None, own: Held, start: str | None, manifest: Manifest | None
+) -> AbstractContextManager[ChangeRecords]:
+    """What leads a target that appends from ``start`` to ``manifest``. Where it ``held`` rows of which nothing is known
+    any more, the records say that these are void.
+    """
+    restarts = held is not None and held.snapshot is not None
+    return records_between(catalog, start, manifest, after_number=own.number or 0, restarts=restarts)
+
+
+def _columns(manifest: Manifest | None, held: Held | None) -> Mapping[str, str]:
+    """Columns with their types in words; those that are ``held`` where nothing is published."""
+    if manifest is None:
+        return {} if held is None else held.columns
+    columns = delivered_columns(ViewColumns.from_json(manifest.schema))
+    return {name: in_words(kind) for name, kind in columns.items()}
+
+
+def deliver_all(
+    catalog: Catalog,
+    pipeline: Pipeline,
+    *,
+    output: str | None = None,
+    names: Sequence[str] = (),
+    take_over: bool = False,
+    listener: Callable[[Delivery], None] = lambda _: None,
+) -> tuple[Delivery, ...]:
+    """Deliver to the sinks that ``names`` name (none: to all) of an ``output`` (None: of all), one after another, and
+    tell each delivery. A sink that fails does not keep others from theirs: what it raised is raised at the end.
+
+    Raises UnknownSinkError, UnknownOutputError before anything is delivered.
+    """
+    chosen = _chosen(pipeline, output, names)
+    deliveries, errors = [], []
+    for name, sink in chosen:
+        seen = OutputCatalog(catalog, name) if name else catalog
+        begun = catalog.head().entry
+        try:
+            delivery = deliver(seen, name, sink, take_over=take_over)
+        except HeadraceError as error:
+            errors.append(error)
+            note(catalog.store, catalog.pipeline, name, sink, partial(DeliveryNote.failed, error=error, entry=begun))
+        else:
+            deliveries.append(delivery)
+            note(catalog.store, catalog.pipeline, name, sink, _as_noted(seen, delivery))
+            listener(delivery)
+    if errors:
+        first, *others = errors
+        for other in others:
+            first.add_note(f"and another sink failed: {other}")
+        raise first
+    return tuple(deliveries)
+
+
+def _as_noted(catalog: Catalog, delivery: Delivery) -> Callable[[DeliveryNote], DeliveryNote]:
+    """What the note of its sink becomes by ``delivery``."""
+    epoch = None if delivery.after is None else catalog.manifest(delivery.after).epoch
+    return lambda before: before.delivered(delivery.after, epoch, delivery.written, delivery.removed, delivery.entry)
+
+
+def _chosen(pipeline: Pipeline, output: str | None, names: Sequence[str]) -> list[tuple[str, Sink]]:
+    """Outputs by name, and sinks of theirs."""
+    outputs = pipeline.by_output
+    if output is not None and output not in outputs:
+        raise UnknownOutputError(
+            f"pipeline {pipeline.name} has no output {output!r}; it has "
+            f"{', '.join(filter(None, outputs)) or 'one without a name'}"
+        )
+    wanted = {output: outputs[output]} if output is not None else outputs
+    there = [(called, sink) for called, alone in wanted.items() for sink in alone.sinks]
+    known = [sink.name for _, sink in there]
+    for name in names:
+        if name not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none: write sinks=[...] into its definition"
+            of = pipeline.name if output is None else f"{pipeline.name}.{output}"
+            raise UnknownSinkError(f"{of} has no sink {name!r}; {has}")
+    return [(called, sink) for called, sink in there if not names or sink.name in names]

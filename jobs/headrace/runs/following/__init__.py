@@ -1,0 +1,1 @@
+"""A run of a pipeline that reads other pipelines: what it cannot take back, and what it needs them to keep."""

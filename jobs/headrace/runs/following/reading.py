@@ -1,0 +1,106 @@
+"""What a run needs the pipelines that it reads to keep: its holds on them."""
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.errors import FixConfigError, HeadraceError
+from headrace.pipeline.following.published import PublishedSource
+from headrace.read.upstream.position import upstreams_of
+from headrace.read.upstream.read_pipeline import ReadPipeline
+from headrace.read.upstream.step import UpstreamStep
+from headrace.sources.landing import ByInput
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.gc.holds import ReaderHold, dropped, hold_at, holds
+from headrace_snapshots.store import ObjectStore, open_store
+
+if TYPE_CHECKING:  # an expiry does without what runs need
+    from headrace.runs.context import RunContext
+
+
+class UnknownReaderError(FixConfigError):
+    """Nobody of that name reads a pipeline."""
+
+    code = "config.unknown_reader"
+
+
+_log = logging.getLogger(__name__)
+
+
+def check_circles(run: "RunContext", files: ByInput) -> None:
+    """Raise UpstreamCycleError if a pipeline that is read for the first time reads this one."""
+    for name, source in _published(run).items():
+        if any(UpstreamStep.of(split).begin is None for split in files.get(name, ())):
+            ReadPipeline(source, run.store).check_no_cycle(run.pipeline.name)
+
+
+def hold(run: "RunContext", files: ByInput) -> None:
+    """Let the pipelines that are read keep what ``files`` name, before any of that is read. Who may not write there is
+    told what may happen, and reads all the same.
+    """
+    for name, source in _published(run).items():
+        steps = [UpstreamStep.of(split) for split in files.get(name, ())]
+        snapshots = [side for step in steps for side in (step.begin, step.end) if side is not None]
+        if not snapshots:
+            continue
+        upstream = ReadPipeline(source, run.store)
+        own = ReaderHold(run.store.uri, run.pipeline.name, name, source.output, tuple(dict.fromkeys(snapshots)))
+        try:
+            _add(upstream.store, source.pipeline, own)
+        except HeadraceError as error:
+            run.warn(
+                f"input {name}: {source.upstream} cannot be told what is still needed of it ({error.code}: "
+                f"{error}). If it expires what was read last, {run.pipeline.name} has to be computed "
+                "again; keep more of it (its retention=), or let runs write below "
+                f"{upstream.store.uri}/{source.pipeline}/readers/"
+            )
+
+
+def _published(run: "RunContext") -> dict[str, PublishedSource]:
+    return {one.name: one.source for one in run.pipeline.inputs if isinstance(one.source, PublishedSource)}
+
+
+def _add(store: ObjectStore, upstream: str, own: ReaderHold) -> None:
+    before = hold_at(store, own.path(upstream))
+    snapshots = tuple(dict.fromkeys([*(() if before is None else before.snapshots), *own.snapshots]))
+    if before is None or snapshots != before.snapshots:
+        replace(own, snapshots=snapshots).put(store, upstream)
+
+
+def drop_reader(catalog: Catalog, reader: str) -> list[str]:
+    """End the holds of ``reader`` on the pipeline of ``catalog``; what ended. Raises UnknownReaderError."""
+    ended = dropped(catalog.store, catalog.pipeline, reader)
+    if not ended:
+        there = ", ".join(sorted(one.name for one in holds(catalog.store, catalog.pipeline)))
+        raise UnknownReaderError(f"{reader} holds nothing of {catalog.pipeline}; {there or 'nobody'} does")
+    return [one.name for one in ended]
+
+
+def let_go(catalog: Catalog) -> None:
+    """Let the pipelines that ``catalog``'s own reads keep no more than its kept snapshots have consumed, and what came
+    after, which a run may be about to commit. What cannot be told them, they keep.
+    """
+    for (root, pipeline, name, output), snapshots in _consumed(catalog).items():
+        own = ReaderHold(catalog.store.uri, catalog.pipeline, name, output, ())
+        try:
+            store = catalog.store if root == catalog.store.uri else open_store(root)
+            before = hold_at(store, own.path(pipeline))
+            held = () if before is None else before.snapshots
+            first = next((number for number, snapshot in enumerate(held) if snapshot in snapshots), 0)
+            if first:
+                replace(own, snapshots=held[first:]).put(store, pipeline)
+        except HeadraceError as error:
+            _log.warning("%s keeps what %s does not need any more: %s", pipeline, catalog.pipeline, error.code)
+
+
+def _consumed(catalog: Catalog) -> Mapping[tuple[str, str, str, str], Collection[str]]:
+    """What snapshots that are kept have consumed, by root, pipeline, input and output."""
+    consumed: dict[tuple[str, str, str, str], set[str]] = {}
+    heads = {*catalog.head().refs.values()}
+    manifests = {link.snapshot_id: link.manifest for head in heads for link in catalog.lineage(head)}
+    for manifest in manifests.values():
+        for name, at in ({} if manifest is None else upstreams_of(manifest)).items():
+            if at.snapshot is not None:
+                consumed.setdefault((at.root, at.pipeline, name, at.output), set()).add(at.snapshot)
+    return consumed

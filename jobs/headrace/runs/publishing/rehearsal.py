@@ -1,0 +1,109 @@
+"""What a promotion would change for readers, and what is against it; nothing moves."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import HeadraceError
+from headrace.runs.publishing.promotion import REFUSALS, Planned
+from headrace.runs.reporting.results import RunError
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import UnknownOutputError, output_names
+from headrace_snapshots.output_catalog import seen_catalog
+
+if TYPE_CHECKING:
+    from headrace.read.diff.differences import OutputDiff, SnapshotDiff
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What a promotion of ``branch`` would change for readers of each output, and why it would be refused: by nothing,
+    if by none.
+    """
+
+    branch: str
+    diffs: "Mapping[str, SnapshotDiff]"
+    refusals: tuple[HeadraceError, ...]
+
+    @property
+    def diff(self) -> "SnapshotDiff":
+        """What would change of the output without a name. Raises UnknownOutputError if outputs have names."""
+        if "" not in self.diffs:
+            raise UnknownOutputError(
+                f"branch {self.branch} has the outputs {', '.join(self.diffs)}: look at the difference of one of them"
+            )
+        return self.diffs[""]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value, as far as each difference has one."""
+        refusals = [asdict(RunError.of(refusal)) for refusal in self.refusals]
+        diffs = {output: diff.to_json() for output, diff in self.diffs.items()}
+        return {
+            "branch": self.branch,
+            "refusals": refusals,
+            **({"diff": diffs[""]} if "" in diffs else {"outputs": diffs}),
+        }
+
+
+@dataclass(frozen=True)
+class ReadersRehearsal:
+    """What of a ``Rehearsal`` readers see: the rows of each output that change, without the state that lies under them,
+    which takes longer to read.
+    """
+
+    outputs: "Mapping[str, OutputDiff]"
+    refusals: tuple[HeadraceError, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value, as far as each difference has one."""
+        refusals = [asdict(RunError.of(refusal)) for refusal in self.refusals]
+        outputs = {output: changed.to_json() for output, changed in self.outputs.items()}
+        return {"refusals": refusals, **({"output": outputs[""]} if "" in outputs else {"outputs": outputs})}
+
+
+def rehearse(catalog: Catalog, branch: str, *, limit: int = 20) -> Rehearsal:
+    """What ``promote`` would do; moves nothing. At most ``limit`` of the rows that readers would see change are given.
+
+    Raises UnknownBranchError, and what a reader of ``current`` does.
+    """
+    planned = Planned.of(catalog, catalog.head(), branch)
+    refusals = _refusals(planned)
+    return Rehearsal(branch, differences(planned, output_names(planned.head), limit), refusals)
+
+
+def rehearse_for_readers(catalog: Catalog, branch: str, *, limit: int = 20) -> ReadersRehearsal:
+    """``rehearse``, as far as readers see it."""
+    from headrace.read.diff.comparison import diff_for_readers
+
+    planned = Planned.of(catalog, catalog.head(), branch)
+    refusals = _refusals(planned)
+    sides = _sides(planned, output_names(planned.head))
+    return ReadersRehearsal({name: diff_for_readers(*side, limit=limit).output for name, side in sides}, refusals)
+
+
+def differences(planned: Planned, outputs: Iterable[str], limit: int) -> "dict[str, SnapshotDiff]":
+    """What readers of ``outputs`` see now beside what the branch has."""
+    from headrace.read.diff.comparison import diff  # with DuckDB, which a cut-over does not need
+
+    return {output: diff(*sides, limit=limit) for output, sides in _sides(planned, outputs)}
+
+
+def _refusals(planned: Planned) -> tuple[HeadraceError, ...]:
+    refusals = []
+    for check in planned.checks():
+        try:
+            check()
+        except REFUSALS as error:
+            refusals.append(error)
+    return tuple(refusals)
+
+
+def _sides(
+    planned: Planned, outputs: Iterable[str]
+) -> Iterator[tuple[str, tuple[Catalog, Manifest | None, Manifest | None]]]:
+    """Each of ``outputs``, with its catalog, what readers of it see now, and what the branch has."""
+    for output in outputs:
+        own, shown = seen_catalog(planned.catalog, output), planned.seen.get(output)
+        before = None if shown is None else own.manifest(shown)
+        yield output, (own, before, own.manifest(planned.head.snapshot_id))

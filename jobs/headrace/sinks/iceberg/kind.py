@@ -1,0 +1,135 @@
+"""The kind of sink ``iceberg``: how a catalog is reached, and what errors mean."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from headrace.connections import Connection, variable
+from headrace.extras import require
+from headrace.pipeline.sinks import IcebergSink, Sink
+from headrace.sinks.open_sink import (
+    OpenTarget,
+    SinkKind,
+    SinkMovedError,
+    SinkRefusedError,
+    SinkUnreachableError,
+    check_columns,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+
+_REST: Final = ("http", "https")
+_POSTGRES: Final = ("postgresql", "postgres")
+_CATALOG: Final = "catalog"
+"""The option that says what the catalog is called, if not as the connection."""
+
+
+class Iceberg(SinkKind):
+    """Tables of Iceberg catalogs: REST, and SQL in PostgreSQL or SQLite."""
+
+    @contextmanager
+    def open(self, sink: Sink, connection: Connection) -> Iterator[OpenTarget]:
+        require("iceberg", f"sink {sink.name}")
+        if connection.scheme in _POSTGRES:
+            require("postgres", f"the catalog of sink {sink.name}")
+        from headrace.sinks.iceberg.table import IcebergTarget
+
+        assert isinstance(sink, IcebergSink)
+        properties = catalog_properties(connection)
+        with translated(connection):
+            catalog = _catalog(connection, properties)
+            try:
+                yield IcebergTarget(catalog, sink.table, f"{sink.table} of {connection}", sink.partition_by)
+            finally:
+                catalog.close()
+
+    @contextmanager
+    def read(self, table: str, columns: Sequence[str], connection: Connection) -> "Iterator[pa.RecordBatchReader]":
+        require("iceberg", f"the comparison with {table}")
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        properties = catalog_properties(connection)
+        with translated(connection):
+            catalog = _catalog(connection, properties)
+            try:
+                opened = catalog.load_table(table)
+                check_columns(table, columns, [field.name for field in opened.schema().fields])
+                yield opened.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+            except (NoSuchTableError, NoSuchNamespaceError):
+                raise SinkRefusedError(f"there is no table {table} in {connection}") from None
+            finally:
+                catalog.close()
+
+
+ICEBERG = Iceberg()
+
+
+def catalog_properties(connection: Connection) -> dict[str, str]:
+    """What pyiceberg is told of a catalog. Raises SinkRefusedError."""
+    options = {name: value for name, value in connection.options.items() if name != _CATALOG}
+    port = "" if connection.port is None else f":{connection.port}"
+    if connection.scheme in _REST:
+        uri = f"{connection.scheme}://{connection.host}{port}/{connection.database}".rstrip("/")
+        login = {"credential": f"{connection.user}:{connection.password}"} if connection.user else {}
+        # where pyiceberg looks by itself, which it is about to give up
+        tokens = {"oauth2-server-uri": f"{uri}/v1/oauth/tokens"}
+        return {"type": "rest", "uri": uri, **login, **tokens, **options}
+    if connection.scheme in _POSTGRES:
+        user = f"{quote(connection.user, safe='')}:{quote(connection.password, safe='')}@" if connection.user else ""
+        uri = f"postgresql+psycopg://{user}{connection.host}{port}/{connection.database}"
+        return {"type": "sql", "uri": uri, **options}
+    if connection.scheme == "sqlite":
+        return {"type": "sql", "uri": f"sqlite:////{connection.database}", **options}
+    raise SinkRefusedError(
+        f"{variable(connection.name)} is a URI of {connection.scheme}; Iceberg catalogs need https://..., "
+        "postgresql://... or sqlite:///..., with ?warehouse=..."
+    )
+
+
+def _catalog(connection: Connection, properties: dict[str, str]) -> "Catalog":
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog(connection.options.get(_CATALOG, connection.name), **properties)
+
+
+@contextmanager
+def translated(connection: Connection) -> Iterator[None]:
+    """Errors of Iceberg become those of sinks, by what the caller should do, without secrets."""
+    from pyiceberg import exceptions as iceberg
+    from requests.exceptions import RequestException
+    from sqlalchemy.exc import OperationalError, SQLAlchemyError
+
+    denied = (iceberg.UnauthorizedError, iceberg.ForbiddenError, iceberg.OAuthError, PermissionError)
+    passing = (
+        iceberg.ServiceUnavailableError,
+        iceberg.ServerError,
+        iceberg.TooManyRequestsError,
+        iceberg.CommitStateUnknownException,
+        iceberg.AuthorizationExpiredError,
+        RequestException,
+        OperationalError,
+        OSError,
+    )
+    try:
+        yield
+    except (iceberg.CommitFailedException, iceberg.TableAlreadyExistsError, iceberg.ValidationException) as error:
+        raise SinkMovedError(
+            f"{_text(connection, error)}: another commit came between. Nothing was changed; the next delivery continues"
+            " from there"
+        ) from None
+    except denied as error:
+        raise SinkRefusedError(f"{_text(connection, error)}. Is {variable(connection.name)} right?") from None
+    except passing as error:
+        if "ACCESS_DENIED" in str(error) or "authentication failed" in str(error):
+            raise SinkRefusedError(f"{_text(connection, error)}. Is {variable(connection.name)} right?") from None
+        raise SinkUnreachableError(f"{_text(connection, error)}. The next delivery tries again") from None
+    except (iceberg.RESTError, SQLAlchemyError, iceberg.NoSuchNamespaceError) as error:
+        raise SinkRefusedError(f"{_text(connection, error)}. Nothing was delivered") from None
+
+
+def _text(connection: Connection, error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{connection}: {connection.without_secrets(lines[0] if lines else type(error).__name__)}"

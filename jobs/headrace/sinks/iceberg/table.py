@@ -1,0 +1,192 @@
+"""An Iceberg table that holds ``current``. One commit takes a change, and makes one snapshot, which says which of ours
+it is.
+
+Files with rows that change are written again without them, and rows come in files beside these. Files of other days are
+not looked at. What the table holds is what the newest of our snapshots in the line of its main branch says: so a table
+that somebody has taken back is found where it is, and one that was compacted is not changed by that. A commit is tried
+once, and only goes through if the main branch is where it was when the table was opened.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.expressions import And, BooleanExpression, GreaterThanOrEqual, IsNull, LessThan, Or
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.update.snapshot import ManageSnapshots
+from sqlalchemy.exc import IntegrityError
+
+from headrace.model.expressions.value_types import ValueType
+from headrace.model.panes import WINDOW_START
+from headrace.read.diff.changes import Changes, ChangeSource
+from headrace.sinks.iceberg.files import WrittenFiles, rows_of
+from headrace.sinks.iceberg.types import iceberg_schema, iceberg_type, is_same, partitions
+from headrace.sinks.open_sink import Applied, Held, OpenSink, SinkMovedError, SinkRefusedError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table, Transaction
+
+_HELD: Final = "headrace.held"
+_SNAPSHOT: Final = "headrace.snapshot"
+_TAG: Final = "headrace-"
+_TAG_MILLISECONDS: Final = 30 * 24 * 3600 * 1000
+_DAY: Final = 24 * 3600 * 1_000_000
+_RANGES: Final = 50
+"""How many ranges of days are asked for one by one: more are one range."""
+
+
+class IcebergTarget(OpenSink):
+    """A table of a ``catalog``. It is looked at once, when it is asked what it holds."""
+
+    def __init__(self, catalog: "Catalog", identifier: str, place: str, partition_by: str | None) -> None:
+        self._catalog, self._identifier, self._place = catalog, tuple(identifier.split(".")), place
+        self._partition_by = partition_by
+        self._table: Table | None = None
+
+    def held(self) -> Held | None:
+        try:
+            self._table = self._catalog.load_table(self._identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            self._table = None
+            return None
+        return _held(self._table)
+
+    def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
+        if (None if self._table is None else _held(self._table)) != before:
+            raise SinkMovedError(f"table {self._place} does not hold what this delivery goes out from; deliver again")
+        if self._table is None:
+            return self._create(changes, after)
+        if before is None:
+            raise SinkRefusedError(
+                f"table {self._place} is there already, and no delivery made it: name another table, or drop this one. "
+                "Headrace writes only tables that it made"
+            )
+        # a commit that is tried again would go out from what it has not looked at
+        self._table.metadata.properties["commit.retry.num-retries"] = "0"
+        if changes.source is ChangeSource.ALL_ROWS:
+            return self._fill(self._table, changes, before, after)
+        return self._change(self._table, changes, after)
+
+    def _create(self, changes: Changes, after: Held) -> Applied:
+        with suppress(IntegrityError):  # an SQL catalog looks, then inserts: somebody has made the namespace between
+            self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
+        schema = iceberg_schema(changes.columns)
+        transaction = self._catalog.create_table_transaction(
+            self._identifier,
+            schema,
+            partition_spec=partitions(schema, self._partition_by),
+            properties={_HELD: json.dumps(asdict(after))},
+        )
+        with WrittenFiles(transaction) as written:
+            number = written.add(changes.rows(ordered_by=[WINDOW_START]))
+            _commit(transaction, after, (), written)
+        return Applied(0, number)
+
+    def _fill(self, table: "Table", changes: Changes, before: Held, after: Held) -> Applied:
+        """All rows again, in a table that has the columns. Those that somebody else added stay."""
+        tasks = list(table.scan().plan_files())
+        removed = table.scan().count()
+        transaction = table.transaction()
+        if changes.columns:
+            _alter(transaction, table, before.columns, changes.columns)
+        transaction.set_properties({_HELD: json.dumps(asdict(after))})
+        with WrittenFiles(transaction) as written:
+            number = written.add(changes.rows(ordered_by=[WINDOW_START]))
+            _commit(transaction, after, [task.file for task in tasks], written)
+        return Applied(removed, number)
+
+    def _change(self, table: "Table", changes: Changes, after: Held) -> Applied:
+        self._check_columns(table, changes.columns)
+        transaction = table.transaction()
+        replaced: list[DataFile] = []
+        removed = 0
+        days = changes.days()
+        with WrittenFiles(transaction) as written:
+            for task in table.scan(_on(days)).plan_files() if days else ():
+                met, gone = changes.met_by(rows_of(table, task, changes.identity))
+                if not met:
+                    continue
+                replaced.append(task.file)
+                removed += gone
+                if task.delete_files or met < task.file.record_count:
+                    written.add([*changes.untouched(rows_of(table, task)).to_batches()])
+            number = written.add(changes.rows(ordered_by=[WINDOW_START]))
+            _commit(transaction, after, replaced, written)
+        return Applied(removed, number)
+
+    def _check_columns(self, table: "Table", wanted: Mapping[str, ValueType]) -> None:
+        there = {field.name: field.field_type for field in table.schema().fields}
+        for name, kind in wanted.items():
+            expected = iceberg_type(kind)
+            if name not in there or not is_same(there[name], expected):
+                is_now = f"is {there[name]} now" if name in there else "is there no more"
+                raise SinkRefusedError(
+                    f"column {name} of table {self._place} {is_now}: somebody else changed it. Put it back as it was "
+                    f"({expected}), or drop the table, and the next delivery makes it again"
+                )
+
+
+def _held(table: "Table") -> Held | None:
+    if (current := table.current_snapshot()) is not None:
+        for snapshot in ancestors_of(current, table.metadata):
+            if snapshot.summary is not None and (noted := snapshot.summary.additional_properties.get(_HELD)):
+                return Held(**json.loads(noted))
+    # our snapshots have expired, or are none of this line: whose table it is says the table
+    noted = table.properties.get(_HELD)
+    return None if noted is None else Held(**{**json.loads(noted), "snapshot": None})
+
+
+def _alter(transaction: "Transaction", table: "Table", held: Collection[str], columns: Mapping[str, ValueType]) -> None:
+    """The ``columns`` in place of those that are ``held``, whichever of both the table has: one that somebody has taken
+    back has newer columns than its rows, which were not taken back.
+    """
+    there = {field.name: field.field_type for field in table.schema().fields}
+    wanted = {name: iceberg_type(kind) for name, kind in columns.items()}
+    stay = {name for name, kind in wanted.items() if name in there and is_same(there[name], kind)}
+    gone = [name for name in there if name not in stay and (name in held or name in wanted)]
+    if not gone and stay == wanted.keys():
+        return
+    with transaction.update_schema(allow_incompatible_changes=True) as update:
+        for name in gone:
+            update.delete_column((name,))
+        for name, kind in wanted.items():
+            if name not in stay:
+                update.add_column((name,), kind)
+
+
+def _on(days: Sequence[int | None]) -> BooleanExpression:
+    """Rows whose windows begin on one of ``days`` (since 1970)."""
+    known = {day for day in days if day is not None}
+    starts = sorted(day for day in known if day - 1 not in known)
+    ends = sorted(day + 1 for day in known if day + 1 not in known)
+    if len(starts) > _RANGES:
+        starts, ends = starts[:1], ends[-1:]
+    terms: list[BooleanExpression] = [
+        And(GreaterThanOrEqual(WINDOW_START, start * _DAY), LessThan(WINDOW_START, end * _DAY))
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    if None in days:
+        terms.append(IsNull(WINDOW_START))
+    first, *others = terms
+    return Or(first, *others) if others else first
+
+
+def _commit(transaction: "Transaction", after: Held, replaced: "Sequence[DataFile]", written: WrittenFiles) -> None:
+    """One snapshot without the files that are ``replaced`` and with those that were ``written``, and a tag for it."""
+    about = {_HELD: json.dumps(asdict(after)), _SNAPSHOT: after.snapshot or ""}
+    update = transaction.update_snapshot(snapshot_properties=about)
+    with update.overwrite() if replaced else update.fast_append() as snapshot:
+        for file in replaced:
+            snapshot.delete_data_file(file)
+        for file in written.files:
+            snapshot.append_data_file(file)
+    if after.snapshot is not None:
+        with ManageSnapshots(transaction) as references:
+            references.create_tag(snapshot.snapshot_id, f"{_TAG}{after.snapshot}", _TAG_MILLISECONDS)
+    written.is_committing = True
+    transaction.commit_transaction()

@@ -1,0 +1,60 @@
+"""A table of PostgreSQL that gets what happened to ``current``, and nothing else: each change is a row, which stays.
+
+Deliveries take turns, so numbers become visible in their order: who has read up to one reads on from there and misses
+nothing.
+"""
+
+from psycopg import sql
+
+from headrace.read.diff.change_records import NUMBER, ChangeRecords
+from headrace.sinks.open_sink import Held, OpenChangeLog, SinkRefusedError
+from headrace.sinks.postgres.rows import column_type
+from headrace.sinks.postgres.target import PostgresTarget
+
+
+class PostgresChanges(PostgresTarget, OpenChangeLog):
+    """A table of changes."""
+
+    def append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
+        with self._connection.transaction():
+            self._lock(before)
+            if before is None:
+                self._create(records)
+            else:
+                self._widen(before, after, records)
+            self._copy(self._table, records.batches(), records.columns)
+            self._store(after)
+            self._execute("update {deliveries} set number = %s where table_name = %s", (after.number, self._own_name))
+
+    def _create(self, records: ChangeRecords) -> None:
+        self._check_absent()
+        # one that an older version made lacks it; where it is there, the statement would wait for other deliveries
+        there = "select from pg_attribute where attrelid = %s::regclass and attname = 'number' and not attisdropped"
+        if self._execute(there, (self._deliveries.as_string(self._connection),)).fetchone() is None:
+            self._execute("alter table {deliveries} add column number bigint")
+        self._execute(
+            "create table {table} ({columns}, primary key ({number}))",
+            columns=sql.SQL(", ").join(self._declared(name, kind) for name, kind in records.columns.items()),
+            number=sql.Identifier(NUMBER),
+        )
+
+    def _widen(self, before: Held, after: Held, records: ChangeRecords) -> None:
+        """Add the columns that are new. Those of older changes stay."""
+        if before.columns == after.columns:
+            return
+        there = dict(
+            self._execute(
+                "select attname, format_type(atttypid, atttypmod) from pg_attribute where attrelid = %s::regclass "
+                "and attnum > 0 and not attisdropped",
+                (self._table.as_string(self._connection),),
+            ).fetchall()
+        )
+        for name, kind in records.columns.items():
+            if name not in there:
+                self._execute("alter table {table} add column {column}", column=self._declared(name, kind))
+            elif there[name].replace(" ", "") != column_type(name, kind).replace(" ", ""):
+                raise SinkRefusedError(
+                    f"column {name!r} of table {self._name} of {self._place} has type {there[name]}, and changes "
+                    f"from now on have {column_type(name, kind)}: those that are there stay as they are: name another "
+                    "table, or give the column another name"
+                )

@@ -1,0 +1,93 @@
+"""The kind of sink ``postgres``: how a server is reached, and what its errors mean."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from headrace.connections import Connection, variable
+from headrace.extras import require
+from headrace.pipeline.sinks import PostgresSink, Sink
+from headrace.sinks.open_sink import OpenTarget, SinkKind, SinkRefusedError, SinkUnreachableError, UndeliverableError
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+
+_SCHEMES: Final = ("postgresql", "postgres")
+_CONNECT_SECONDS: Final = 10
+_LEAST_VERSION: Final = 150_000
+_LOGIN, _DATA, _UNIQUE = "28", "22", "23"
+"""Classes of SQLSTATE: a login that is wrong, a value that has no place, a row that is there twice."""
+_PASSING: Final = ("08", "40", "53", "55", "57", "58")
+"""Classes of SQLSTATE that pass: no connection, rolled back, no resources, a lock, an operator, the system."""
+
+
+class Postgres(SinkKind):
+    """Tables of PostgreSQL, from 15 on (NULL in a unique index as a value like others)."""
+
+    @contextmanager
+    def open(self, sink: Sink, connection: Connection) -> Iterator[OpenTarget]:
+        require("postgres", f"sink {sink.name}")
+        from headrace.sinks.postgres.changes import PostgresChanges
+        from headrace.sinks.postgres.table import PostgresTable
+
+        assert isinstance(sink, PostgresSink)
+        if connection.scheme not in _SCHEMES:
+            raise SinkRefusedError(
+                f"{variable(connection.name)} is a URI of {connection.scheme}; sink {sink.name} needs postgresql://..."
+            )
+        with translated(connection), _connected(connection) as server:
+            if server.info.server_version < _LEAST_VERSION:
+                raise SinkRefusedError(
+                    f"{connection} is PostgreSQL {server.info.server_version // 10_000}; sinks need 15 or newer"
+                )
+            kind = PostgresChanges if sink.changes else PostgresTable
+            yield kind(server, sink.table, str(connection))
+
+    @contextmanager
+    def read(self, table: str, columns: Sequence[str], connection: Connection) -> "Iterator[pa.RecordBatchReader]":
+        require("postgres", f"the comparison with {table}")
+        from headrace.sinks.postgres.reading import rows_as_text
+
+        with translated(connection), _connected(connection) as server, rows_as_text(server, table, columns) as rows:
+            yield rows
+
+
+POSTGRES = Postgres()
+
+
+def _connected(connection: Connection) -> "psycopg.Connection":
+    import psycopg
+
+    return psycopg.connect(
+        host=connection.host or None,
+        port=connection.port,
+        user=connection.user or None,
+        dbname=connection.database or None,
+        password=connection.password or None,
+        **{
+            "connect_timeout": _CONNECT_SECONDS,
+            "application_name": "headrace",
+            "keepalives_idle": 30,
+            **connection.options,
+        },  # type: ignore[arg-type] # whatever libpq takes
+    )
+
+
+@contextmanager
+def translated(connection: Connection) -> Iterator[None]:
+    """Errors of PostgreSQL become those of sinks, by what the caller should do, without secrets."""
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as error:
+        state = error.sqlstate or ""
+        text = f"{connection}: {connection.without_secrets(str(error).strip())}"
+        if state.startswith(_LOGIN) or "authentication failed" in text:
+            raise SinkRefusedError(f"{text}. Is {variable(connection.name)} right?") from None
+        if state.startswith((_DATA, _UNIQUE)):
+            raise UndeliverableError(f"{text}. Nothing was delivered") from None
+        if isinstance(error, psycopg.OperationalError) or state.startswith(_PASSING):
+            raise SinkUnreachableError(f"{text}. Nothing was delivered; the next delivery tries again") from None
+        raise SinkRefusedError(f"{text}. Nothing was delivered") from None

@@ -1,0 +1,121 @@
+"""A table of PostgreSQL that holds ``current``: a change deletes rows and writes others over those that are there."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from psycopg import sql
+
+from headrace.model.expressions.value_types import ValueType
+from headrace.read.diff.changes import Changes, ChangeSource
+from headrace.sinks.open_sink import Applied, Held, OpenSink
+from headrace.sinks.postgres.target import PostgresTarget, names_of
+
+
+class PostgresTable(PostgresTarget, OpenSink):
+    """A table of rows."""
+
+    def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
+        with self._connection.transaction():
+            self._lock(before)
+            is_full = changes.source is ChangeSource.ALL_ROWS
+            applied = self._fill(changes, before, after) if is_full else self._change(changes)
+            self._store(after)
+            return applied
+
+    def _fill(self, changes: Changes, before: Held | None, after: Held) -> Applied:
+        """All rows again, in a table that has the columns."""
+        if before is None:
+            self._create(changes)
+            written = self._copy(self._table, changes.rows(), changes.columns)
+            self._index_by(changes.identity)  # sorted once; in a table that others read, it would lock them out
+            return Applied(0, written)
+        removed = self._execute("delete from {table}").rowcount
+        if before.columns != after.columns or (changes.identity and self._indexed() != {*changes.identity}):
+            self._alter(before.columns, after.columns, changes)
+        written = self._copy(self._table, changes.rows(), changes.columns) if changes.columns else 0
+        return Applied(removed, written)
+
+    def _create(self, changes: Changes) -> None:
+        self._check_absent()
+        self._execute(
+            "create table {table} ({columns})",
+            columns=sql.SQL(", ").join(self._declared(name, kind) for name, kind in changes.columns.items()),
+        )
+
+    def _alter(self, held: Mapping[str, str], wanted: Mapping[str, str], changes: Changes) -> None:
+        """The columns of ``changes`` in place of those that are ``held``, in a table without rows. Those that somebody
+        else added stay.
+        """
+        self._execute("drop index if exists {index}", index=sql.Identifier(*self._schema, self._index_name))
+        for name in held:
+            if wanted.get(name) != held[name]:
+                self._execute("alter table {table} drop column {column}", column=sql.Identifier(name))
+        for name, kind in changes.columns.items():
+            if held.get(name) != wanted[name]:
+                self._execute("alter table {table} add column {column}", column=self._declared(name, kind))
+        self._index_by(changes.identity)
+
+    def _change(self, changes: Changes) -> Applied:
+        staged = sql.Identifier("headrace_staged")
+        identity = {name: changes.columns[name] for name in changes.identity}
+        self._stage(staged, identity)
+        self._copy(staged, changes.removed(), identity)
+        removed = self._delete(staged, changes.identity)
+        self._execute("drop table {staged}", staged=staged)
+        self._stage(staged, changes.columns)
+        written = self._copy(staged, changes.rows(), changes.columns)
+        others = [name for name in changes.columns if name not in changes.identity]
+        # which unnamed rows meet is for the unique index to say, in which NULL is a value
+        sets = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others)
+        self._execute(
+            "insert into {table} ({names}) select {names} from {staged} on conflict ({identity}) do {update}",
+            names=names_of(changes.columns),
+            staged=staged,
+            identity=names_of(changes.identity),
+            update=sql.SQL("update set {}").format(sets) if others else sql.SQL("nothing"),
+        )
+        self._execute("drop table {staged}", staged=staged)
+        return Applied(removed, written)
+
+    def _stage(self, name: sql.Identifier, columns: Mapping[str, ValueType]) -> None:
+        self._execute(
+            "create temporary table {staged} ({columns})",
+            staged=name,
+            columns=sql.SQL(", ").join(self._declared(column, kind) for column, kind in columns.items()),
+        )
+
+    def _delete(self, staged: sql.Identifier, identity: Sequence[str]) -> int:
+        """Remove the staged rows. Where a column is NULL is said in the condition, so that the index serves each."""
+        removed = 0
+        for nulls in self._nulls(staged, identity):
+            same = sql.SQL(" and ").join(
+                sql.SQL("t.{0} is null and s.{0} is null" if name in nulls else "t.{0} = s.{0}").format(
+                    sql.Identifier(name)
+                )
+                for name in identity
+            )
+            removed += self._execute(
+                "delete from {table} t using {staged} s where {same}", staged=staged, same=same
+            ).rowcount
+        return removed
+
+    def _nulls(self, staged: sql.Identifier, identity: Sequence[str]) -> Iterable[frozenset[str]]:
+        """Which columns are NULL together in some staged row."""
+        flags = sql.SQL(", ").join(sql.SQL("{} is null").format(sql.Identifier(name)) for name in identity)
+        rows = self._execute("select distinct {flags} from {staged}", flags=flags, staged=staged).fetchall()
+        return [frozenset(name for name, is_null in zip(identity, row, strict=True) if is_null) for row in rows]
+
+    def _index_by(self, identity: Sequence[str]) -> None:
+        self._execute(
+            "create unique index {index} on {table} ({identity}) nulls not distinct",
+            index=sql.Identifier(self._index_name),
+            identity=names_of(identity),
+        )
+
+    def _indexed(self) -> set[str]:
+        """The columns of the unique index."""
+        rows = self._execute(
+            "select attname from pg_index join pg_attribute on attrelid = indrelid and attnum = any (indkey) "
+            "where indexrelid = to_regclass(%s)",
+            (sql.Identifier(*self._schema, self._index_name).as_string(self._connection),),
+        ).fetchall()
+        return {name for (name,) in rows}

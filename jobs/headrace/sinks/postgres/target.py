@@ -1,0 +1,117 @@
+"""What a table of PostgreSQL and a table of changes have in common: a row beside them that says what each holds.
+
+One transaction takes a change: it locks that row and compares it, changes the table, and writes that row again. So
+readers see one published state or the next, two deliveries take turns, and one that went out from another snapshot than
+the table holds changes nothing.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from psycopg import sql
+from psycopg.errors import UndefinedTable
+
+from headrace.model.expressions.value_types import ValueType
+from headrace.sinks.open_sink import Held, OpenTarget, SinkMovedError, SinkRefusedError
+from headrace.sinks.postgres.rows import column_type, csv_of
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+
+_DELIVERIES: Final = "headrace_deliveries"
+"""The table of what each table holds, in the same schema."""
+
+_HELD: Final = ("root", "pipeline", "output", "snapshot", "columns", "number")
+
+
+class PostgresTarget(OpenTarget):
+    """A table, named with its schema or without."""
+
+    def __init__(self, connection: "psycopg.Connection", table: str, place: str) -> None:
+        self._connection, self._name, self._place = connection, table, place
+        schema, _, own = table.rpartition(".")
+        self._schema = [schema] if schema else []
+        self._table = sql.Identifier(*self._schema, own)
+        # one name in a schema: those of tables may be as long as a name can be
+        self._index_name = f"headrace_{hashlib.sha256(own.encode()).hexdigest()[:16]}"
+        self._deliveries = sql.Identifier(*self._schema, _DELIVERIES)
+        self._own_name = own
+
+    def held(self) -> Held | None:
+        with self._connection.transaction():
+            try:
+                with self._connection.transaction():
+                    return self._held()
+            except UndefinedTable:
+                return None
+
+    # --- which snapshot it holds --------------------------------------------------------------------------------------
+
+    def _held(self, *, lock: bool = False) -> Held | None:
+        # not by name: who made the table with an older version has no column for the number
+        query = f"select to_jsonb(d) from {{deliveries}} d where table_name = %s{' for update' if lock else ''}"
+        row = self._execute(query, (self._own_name,)).fetchone()
+        # a row without columns is one that another delivery has begun, and has not come to an end
+        if row is None or row[0]["columns"] is None:
+            return None
+        return Held(**{name: row[0].get(name) for name in _HELD})
+
+    def _lock(self, before: Held | None) -> None:
+        """Let no other delivery into this table until the transaction ends. Raises SinkMovedError."""
+        if before is None:
+            self._execute("select pg_advisory_xact_lock(hashtext(%s))", (_DELIVERIES,))  # two may create it at once
+            self._execute(
+                "create table if not exists {deliveries} (table_name text primary key, root text, pipeline text, "
+                "output text, snapshot text, columns json, delivered_at timestamp with time zone, number bigint)"
+            )
+            self._execute("insert into {deliveries} (table_name) values (%s) on conflict do nothing", (self._own_name,))
+        now = self._held(lock=True)
+        if now != before:
+            holds = "nothing" if now is None else f"snapshot {now.snapshot} of {now.pipeline}"
+            raise SinkMovedError(
+                f"table {self._name} of {self._place} holds {holds}, and did not when this delivery began: another one "
+                "came between. Nothing was changed; the next delivery continues from there"
+            )
+
+    def _store(self, after: Held) -> None:
+        """Write what the table holds from now on."""
+        self._execute(
+            "update {deliveries} set root = %s, pipeline = %s, output = %s, snapshot = %s, columns = %s, "
+            "delivered_at = now() where table_name = %s",
+            (*after.owner, after.snapshot, json.dumps(after.columns), self._own_name),
+        )
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _check_absent(self) -> None:
+        exists = self._execute("select to_regclass(%s)", (self._table.as_string(self._connection),)).fetchone()
+        if exists != (None,):
+            raise SinkRefusedError(
+                f"table {self._name} of {self._place} is there already, and no delivery made it: name another table, "
+                "or drop this one. Headrace writes only tables that it made"
+            )
+
+    def _copy(self, into: sql.Identifier, batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueType]) -> int:
+        statement = sql.SQL("copy {} ({}) from stdin (format csv)").format(into, names_of(columns))
+        number = 0
+        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            for rows, text in csv_of(batches, columns):
+                copy.write(text)
+                number += rows
+        return number
+
+    def _declared(self, name: str, kind: ValueType) -> sql.Composable:
+        return sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(column_type(name, kind)))
+
+    def _execute(
+        self, statement: str, values: Sequence[object] = (), **parts: sql.Composable
+    ) -> "psycopg.Cursor[tuple[Any, ...]]":
+        query = sql.SQL(statement).format(table=self._table, deliveries=self._deliveries, **parts)
+        return self._connection.execute(query, values or None)
+
+
+def names_of(names: Iterable[str]) -> sql.Composable:
+    return sql.SQL(", ").join(map(sql.Identifier, names))

@@ -1,0 +1,139 @@
+"""The kind of sink ``spark``: a class of the user's that writes a DataFrame of changes to whatever Spark reaches."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from headrace.connections import Connection
+from headrace.extras import require
+from headrace.model.expressions.data_types import DataType
+from headrace.pipeline.sinks import Sink, SparkSink
+from headrace.read.diff.changes import SIGN, Changes, ChangeSource
+from headrace.sinks.final_rows import function_of
+from headrace.sinks.open_sink import Applied, Held, OpenSink, SinkKind, SinkRefusedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.distribute.spark.types import DataFrame, SparkSession
+
+
+class SparkTarget(Protocol):
+    """What the function of a sink gives."""
+
+    def held(self) -> str | None:
+        """The text that the target stores about what it holds; None if it has never been delivered to."""
+
+    def apply(self, changes: "DataFrame", before: str | None, after: str, *, replaces: bool) -> None:
+        """Write ``changes`` and the text ``after`` in one transaction, in which the target says that it holds
+        ``before``; else raise SinkMovedError.
+        """
+
+
+@dataclass
+class SinkSession:
+    """What the function of a sink gets: its ``connection``, if it names one, and a session of Spark."""
+
+    connection: Connection | None
+    _own: "list[SparkSession]" = field(default_factory=list, repr=False)
+
+    @property
+    def spark(self) -> "SparkSession":
+        """The session of this process, or a new one, which ends with the delivery."""
+        from headrace.distribute.spark.session import is_running, spark_session
+
+        if self._own:
+            return self._own[0]
+        was_running = is_running()
+        session = spark_session("headrace deliver")
+        if not was_running:
+            self._own.append(session)
+        return session
+
+    def stop(self) -> None:
+        """End the session, if it was started here."""
+        for session in self._own:
+            session.stop()
+
+
+@dataclass(frozen=True)
+class _OpenTarget(OpenSink):
+    target: SparkTarget
+    session: SinkSession
+    name: str
+
+    def held(self) -> Held | None:
+        text = self.target.held()
+        if text is None:
+            return None
+        try:
+            return Held(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise SinkRefusedError(
+                f"sink {self.name} says that it holds {text!r:.100}, which is no text that apply() was given as after"
+            ) from error
+
+    def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
+        rows = _signed(changes)
+        written = _number(rows, 1)
+        replaces = changes.source is ChangeSource.ALL_ROWS
+        before_text = None if before is None else _text(before)
+        frame = self.session.spark.createDataFrame(rows)
+        self.target.apply(frame, before_text, _text(after), replaces=replaces)
+        return Applied(rows.num_rows - written, written)
+
+
+class SparkKind(SinkKind):
+    """Whatever Spark reaches."""
+
+    @contextmanager
+    def open(self, sink: Sink, connection: Connection) -> Iterator[OpenSink]:
+        require("spark", f"sink {sink.name}")
+        assert isinstance(sink, SparkSink)
+        session = SinkSession(connection if sink.connection else None)
+        try:
+            target = function_of(sink.name, sink.function, sink.package)(session)
+            yield _OpenTarget(target, session, sink.name)
+        finally:
+            session.stop()
+
+
+SPARK: Final = SparkKind()
+
+
+def _text(held: Held) -> str:
+    return json.dumps(asdict(held), sort_keys=True)
+
+
+def _number(rows: "pa.Table", sign: int) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.sum(pc.equal(rows.column(SIGN), sign), min_count=0).as_py())
+
+
+def _signed(changes: Changes) -> "pa.Table":
+    """Rows that go (sign -1), of which only the identity is there, and those that come (1)."""
+    import pyarrow as pa
+
+    from headrace.read.views.arrow_types import named_as, schema_of
+
+    own = schema_of(changes.columns)
+    schema = schema_of({SIGN: DataType.INT, **changes.columns})
+    identity = pa.schema([own.field(name) for name in changes.identity])
+    parts: list[tuple[int, Any, Iterator[pa.RecordBatch]]] = [
+        (-1, identity, changes.removed()),
+        (1, own, changes.rows()),
+    ]
+    batches = [_as(schema, named_as(batch, named), sign) for sign, named, given in parts for batch in given]
+    return pa.Table.from_batches(batches, schema)
+
+
+def _as(schema: "pa.Schema", batch: "pa.RecordBatch", sign: int) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    there = {SIGN: pa.repeat(pa.scalar(sign, pa.int64()), batch.num_rows)}
+    there |= dict(zip(batch.schema.names, batch.columns, strict=True))
+    arrays = [there.get(field.name, pa.nulls(batch.num_rows, field.type)) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,1 @@
+"""Records of sources with a changelog as changes, each with its sign."""

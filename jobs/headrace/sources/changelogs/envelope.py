@@ -1,0 +1,94 @@
+"""Envelopes as the rows that they withdraw and add: a record with the row before a change and the row after it.
+
+An update is two changes, which stand one after the other and have the position of their record. What is dropped of one
+is shown, and lands again, as an envelope with that row alone (``changelogs.one_row``).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.kernel.grouping import Ints, truths
+from headrace.kernel.types import arrow_type
+from headrace.model.changelog import DebeziumEnvelope
+from headrace.pipeline.sources import Source
+from headrace.program import columns as c
+from headrace.sources.changelogs.one_row import with_one_row
+from headrace.sources.formats.scan import Scanned
+
+Bools = NDArray[np.bool_]
+
+_SIGNS: Final = {"before": -1, "after": 1}
+_OPS: Final = {"before": ("u", "d"), "after": ("c", "r", "u")}
+_OLD_VALUES: Final = ": the database must send old rows (in PostgreSQL ALTER TABLE ... REPLICA IDENTITY FULL)"
+
+
+def rows_of_envelopes(envelope: DebeziumEnvelope, source: Source, records: Scanned) -> Scanned:
+    """The changes in ``records``. An envelope whose ``op`` is unknown, or which lacks a row that it is about, does not
+    parse.
+    """
+    op = records.columns[envelope.op]
+    wanted = {row: truths(pc.is_in(op, pa.array(ops))) for row, ops in _OPS.items()}
+    unparsed = _reasons(envelope, source, records, wanted)
+    parses = truths(unparsed.is_null())
+    parts = {row: np.flatnonzero(parses & wanted[row]) for row in _SIGNS}
+    broken = np.flatnonzero(~parses)
+    record = np.concatenate([*parts.values(), broken])
+    order = np.argsort(record, kind="stable")  # of one record the row before comes first
+    record = record[order]
+    sign = np.repeat([*_SIGNS.values(), 1], [*map(len, parts.values()), len(broken)])[order]
+    columns = {c.SIGN: pa.array(sign)}
+    for name, kind in source.types.items():
+        rows = [records.columns[envelope.of_row(row, name)].take(pa.array(taken)) for row, taken in parts.items()]
+        columns[name] = pa.concat_arrays([*rows, pa.nulls(len(broken), arrow_type(kind))]).take(pa.array(order))
+    is_update = (parses & wanted["before"] & wanted["after"])[record]
+
+    def raw(chosen: Ints) -> pa.Array:
+        texts = records.raw(record[chosen])
+        if not is_update[chosen].any():
+            return texts
+        halves = zip(texts.to_pylist(), sign[chosen].tolist(), is_update[chosen].tolist(), strict=True)
+        return pa.array([with_one_row(envelope, text, own) if both else text for text, own, both in halves], texts.type)
+
+    reasons = unparsed.take(pa.array(record))
+    return Scanned(columns, reasons, records.position[record], raw, _lacks(envelope, source, records))
+
+
+def _reasons(envelope: DebeziumEnvelope, source: Source, records: Scanned, wanted: Mapping[str, Bools]) -> pa.Array:
+    """Why records do not parse, as records or as envelopes."""
+    reasons = records.unparsed
+    is_known = np.logical_or.reduce([*wanted.values()])
+    reasons = _unless(reasons, ~is_known, envelope.wrong)
+    for row, is_wanted in wanted.items():
+        lacks = is_wanted & ~_has(envelope, source, records, row)
+        hint = _OLD_VALUES if row == envelope.before else ""
+        why = f"{row} is null, which op {' and '.join(_OPS[row])} need{hint}"
+        reasons = _unless(reasons, lacks, why)
+    return reasons
+
+
+def _has(envelope: DebeziumEnvelope, source: Source, records: Scanned, row: str) -> Bools:
+    """Which records have a value in some column of that row: an object without any is as good as none."""
+    names = [envelope.of_row(row, name) for name in source.types if name not in envelope.shared]
+    there: Bools = np.logical_or.reduce([truths(records.columns[name].is_valid()) for name in names])
+    return there
+
+
+def _unless(reasons: pa.Array, wrong: Bools, why: str) -> pa.Array:
+    """``reasons``, or ``why`` where there is none yet and something is ``wrong``."""
+    if not wrong.any():
+        return reasons
+    return pc.if_else(pc.and_(pa.array(wrong), reasons.is_null()), why, reasons)
+
+
+def _lacks(envelope: DebeziumEnvelope, source: Source, records: Scanned) -> Mapping[str, str | None] | None:
+    """The columns of rows that no record has, neither before a change nor after it."""
+    lacks = records.lacks
+    if lacks is None:
+        return None
+    places = {name: {envelope.of_row(row, name) for row in _SIGNS} for name in source.types}
+    return {name: lacks[max(there)] for name, there in places.items() if there <= {*lacks}}

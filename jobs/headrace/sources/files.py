@@ -1,0 +1,105 @@
+"""Landed files as a source: each is a split, and the position is the name from which listing starts."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.model.time import Instant
+from headrace.pipeline.file_formats import FORMATS
+from headrace.pipeline.sources import FileSource, Source
+from headrace.sources.connector import Offsets, OpenSource, SourceConnector, SourceReader, SourceSplit, SplitEnumerator
+from headrace.sources.file_planning import (
+    advance,
+    content,
+    discover,
+    full_sweep,
+    gone,
+    is_unchanged,
+    listed_again,
+    newest_landed,
+    open_source,
+    taken_in,
+)
+from headrace.sources.input_diagnostics import instead_of_input
+from headrace_snapshots.store import ObjectStore
+
+if TYPE_CHECKING:  # with Arrow, which planning does without
+    from headrace.sources.formats.scan import Scanned
+    from headrace.sources.formats.spans import Span
+    from headrace.sources.required_columns import Required
+
+
+@dataclass(frozen=True)
+class FileEnumerator(SplitEnumerator):
+    """Finds the files of ``source`` in a ``store``, below a ``prefix`` there, by listing."""
+
+    store: ObjectStore
+    prefix: str
+    source: FileSource
+
+    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+        """Files after the mark that are not among the recent ones, by name; before them stragglers that were never
+        ``read``. Raises ChangedFileError if a recent one has another content now.
+        """
+        if read is not None:
+            yield from full_sweep(self.store, self.prefix, position, read, self.source)
+        yield from discover(self.store, self.prefix, position, self.source)
+
+    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+        """The newest ``look_back`` files stay in the window."""
+        return advance(position, splits, self.source.look_back)
+
+    def is_same(self, was: SourceSplit, now: SourceSplit) -> bool:
+        """Whether a file has the content that it had."""
+        return is_unchanged(self.store, was, now)
+
+    def taken(self, split: SourceSplit) -> SourceSplit:
+        """The file with its digest, where its ETag does not tell. Raises VanishedFileError, ChangingFileError."""
+        return taken_in(self.store, split)
+
+    def taken_again(self, splits: Sequence[SourceSplit]) -> list[SourceSplit]:
+        """The files as they are now, taken in. Raises VanishedFileError, ChangingFileError."""
+        return [taken_in(self.store, file) for file in listed_again(self.store, self.prefix, splits)]
+
+    def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
+        """The files that are gone or have changed."""
+        return gone(self.store, self.prefix, splits)
+
+    def newest(self, position: Offsets) -> Instant | None:
+        """When the newest file after the mark landed."""
+        return newest_landed(self.store, self.prefix, position.mark, self.source)
+
+    def explain(self) -> str:
+        """What lies under the prefix instead of input, or around it."""
+        return instead_of_input(self.store, self.prefix, self.source.suffixes)
+
+
+@dataclass(frozen=True)
+class FileReader(SourceReader):
+    """Reads the files of ``source`` in a ``store``."""
+
+    store: ObjectStore
+    source: FileSource
+
+    def read(self, split: SourceSplit, span: "Span", required: "Required") -> "Scanned":
+        """The records of a file. Raises VanishedFileError, ChangedFileError too."""
+        from headrace.sources.formats.reader import read_file
+
+        return read_file(content(self.store, split), self.source, required, split.path, span)
+
+    def is_divisible(self, split: SourceSplit) -> bool:
+        """Whether its format can be read in pieces."""
+        return FORMATS[self.source.format].is_divisible(split.path)
+
+
+class FileConnector(SourceConnector):
+    """Files."""
+
+    def open(self, source: Source, root: ObjectStore) -> OpenSource:
+        """The files of ``source``."""
+        assert isinstance(source, FileSource)
+        store, prefix = open_source(root, source.path)
+        return OpenSource(FileEnumerator(store, prefix, source), FileReader(store, source))
+
+
+FILES: Final = FileConnector()

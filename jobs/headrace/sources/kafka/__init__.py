@@ -1,0 +1,1 @@
+"""Topics of Kafka, read by aiokafka's connections and requests; batches become columns here (``batches``)."""

@@ -1,0 +1,27 @@
+"""What can be wrong with a topic, by what the caller does."""
+
+from headrace.errors import FixConfigError, FixDataError, RetryError
+
+
+class KafkaRefusedError(FixConfigError):
+    """The cluster does not let us in, or does not have the topic."""
+
+    code = "config.kafka_refused"
+
+
+class KafkaUnreachableError(RetryError):
+    """The cluster does not answer, or has nobody who leads a partition."""
+
+    code = "retry.kafka_unreachable"
+
+
+class TopicReplacedError(FixDataError):
+    """Under the name of a topic there is another one: its offsets are not those that were read."""
+
+    code = "data.topic_replaced"
+
+
+class RecordsLostError(FixDataError):
+    """Records are gone from a topic before anybody has read them."""
+
+    code = "data.records_lost"

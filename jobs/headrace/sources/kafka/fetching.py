@@ -1,0 +1,100 @@
+"""The records of a range of offsets, without those of transactions that were aborted."""
+
+import logging
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.sources.connector import SplitGoneError
+from headrace.sources.kafka.batches import SCHEMA, RecordBatch, as_table, batches_of
+from headrace.sources.kafka.client import MOST_BYTES, KafkaClient, OffsetGoneError, Topic
+from headrace.sources.kafka.errors import KafkaUnreachableError
+from headrace.sources.kafka.offsets import OffsetRange
+
+_logger = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 2**25
+"""So many bytes of batches become columns at once."""
+
+_FIRST: Final = 2**19
+"""So many bytes are asked for at first; then what the rest of the range may have, by the length of what came."""
+
+_SAMPLE: Final = 2**18
+
+_EMPTY: Final = 120
+"""So many answers without any record mean that the broker has none, where it should."""
+
+
+def records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skips_lost: bool = False) -> pa.Table:
+    """The records of a range, in order; fewer than it has offsets, where others were compacted away.
+
+    Raises SplitGoneError if some are gone, unless ``skips_lost``; KafkaUnreachableError, UnreadableBatchError.
+    """
+    where = f"topic {topic.name}, partition {wanted.partition}"
+    tables: list[pa.Table] = []
+    batches: list[RecordBatch] = []
+    size, at, empty, most = 0, wanted.begin, 0, _FIRST
+    while at < wanted.end:
+        try:
+            fetched = client.fetch(topic, wanted.partition, at, most)
+        except OffsetGoneError:
+            first = client.partitions(topic)[wanted.partition].first
+            if not skips_lost or first <= at:
+                raise SplitGoneError(wanted.path(topic.name), f"is gone: {where} begins with offset {first}") from None
+            _logger.warning(
+                "%s: offsets %d to %d were deleted before they were read; it goes on without",
+                where,
+                at,
+                min(first, wanted.end) - 1,
+            )
+            at = first
+            continue
+        new = [batch for batch in batches_of(fetched.data, where) if batch.last >= at]
+        empty = 0 if new else empty + 1
+        if empty == _EMPTY:
+            raise KafkaUnreachableError(
+                f"{where}: no record comes after offset {at}, and it should have {wanted.end - 1}"
+            )
+        if new:
+            length = len(fetched.data) / (new[-1].last + 1 - at)
+            at = new[-1].last + 1
+            most = max(_FIRST, min(MOST_BYTES, int(length * (wanted.end - at))))
+            batches += _committed(new, fetched.aborted, where)
+            size += len(fetched.data)
+        if size >= _AT_ONCE:
+            tables.append(as_table(batches, wanted.partition, wanted.begin, wanted.end, where))
+            batches, size = [], 0
+    tables.append(as_table(batches, wanted.partition, wanted.begin, wanted.end, where))
+    return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+
+def first_records(client: KafkaClient, topic: Topic, wanted: OffsetRange) -> pa.Table:
+    """Some of the first records of a range, perhaps none."""
+    where = f"topic {topic.name}, partition {wanted.partition}"
+    try:
+        fetched = client.fetch(topic, wanted.partition, wanted.begin, most=_SAMPLE)
+    except OffsetGoneError:
+        return SCHEMA.empty_table()
+    return as_table(batches_of(fetched.data, where), wanted.partition, wanted.begin, wanted.end, where)
+
+
+def _committed(batches: Iterable[RecordBatch], aborted: Sequence[tuple[int, int]], where: str) -> Iterable[RecordBatch]:
+    """``batches`` without those of ``aborted`` transactions (producer, first offset), and without what ends one."""
+    waiting = sorted(aborted, key=lambda one: one[1], reverse=True)
+    open_: set[int] = set()
+    for batch in batches:
+        while waiting and waiting[-1][1] <= batch.last:
+            open_.add(waiting.pop()[0])
+        if batch.is_control:
+            if _is_abort(batch, where):
+                open_.discard(batch.producer)
+        elif not (batch.is_transactional and batch.producer in open_):
+            yield batch
+
+
+def _is_abort(batch: RecordBatch, where: str) -> bool:
+    """Whether a control batch says that its producer has aborted."""
+    keys = as_table([batch], 0, batch.base, batch.last + 1, where)["key"].to_pylist()
+    return bool(keys) and struct.unpack_from(">hh", keys[0])[1] == 0

@@ -1,0 +1,75 @@
+"""What messages of Kafka mean: their values as records, and what Kafka says of them as columns asked for by name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.kernel.expressions.utf8 import text_of
+from headrace.kernel.types import TIMESTAMP, arrow_type
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.fields import ColumnType
+from headrace.pipeline.systems.kafka import KafkaSource
+from headrace.sources.formats.json_messages import read_json
+from headrace.sources.formats.scan import NOT_UTF8, Scanned, nothing
+from headrace.sources.required_columns import Required
+
+_NO_VALUE: Final = "no value"
+
+
+def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: str) -> Scanned:
+    """Messages that were ``fetched`` as records of ``source``; the number of a record is its offset."""
+    if not len(fetched):
+        return nothing(source.fields)
+    columns = {name: _whole(fetched.column(name)) for name in fetched.column_names}
+    values, offsets = columns["value"], columns["offset"].to_numpy()
+    of_value = {name: field for name, field in source.fields.items() if name not in source.metadata}
+    if of_value:
+        needed = {name: reader for name, reader in required.columns.items() if name in of_value}
+        records = read_json(values, offsets, of_value, replace(required, columns=needed), path)
+        unparsed = records.unparsed
+        if values.null_count:  # a compacted topic says so that a key is deleted
+            unparsed = pc.if_else(values.is_null(), _NO_VALUE, unparsed)
+    else:
+        records, unparsed = nothing({}), pa.nulls(len(values), pa.string())
+    read = dict(records.columns)
+    for name, kind in source.metadata.items():
+        read[name] = _METADATA[name](columns, kind)
+        if name == "kafka_key" and read[name].null_count > columns["key"].null_count:
+            misread = pc.and_(pc.and_(columns["key"].is_valid(), read[name].is_null()), unparsed.is_null())
+            unparsed = pc.if_else(misread, f"column {name}: {NOT_UTF8}", unparsed)
+    if unparsed.null_count < len(unparsed):
+        parses = unparsed.is_null()
+        read = {name: pc.if_else(parses, column, pa.scalar(None, column.type)) for name, column in read.items()}
+    in_order = {name: read[name] for name in source.fields}
+    return Scanned(in_order, unparsed, offsets, lambda rows: values.take(pa.array(rows)), records.lacks)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _key(columns: Mapping[str, pa.Array], kind: ColumnType) -> pa.Array:
+    return text_of(columns["key"]) if kind is DataType.STRING else columns["key"]
+
+
+def _headers(columns: Mapping[str, pa.Array], kind: ColumnType) -> pa.Array:
+    """Each header as text, name=value; one that is not UTF-8, or has no value, as its name."""
+    headers = columns["headers"]
+    pairs = headers.flatten()
+    name, value = pairs.field("name"), text_of(pairs.field("value"))
+    texts = pc.if_else(value.is_null(), name, pc.binary_join_element_wise(name, value.fill_null(""), "="))
+    offsets = pa.array(headers.offsets.to_numpy() - headers.offsets[0].as_py(), pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, texts)
+    return pc.if_else(headers.is_null(), pa.scalar(None, lists.type), lists).cast(arrow_type(kind))
+
+
+_METADATA: Final[Mapping[str, Callable[[Mapping[str, pa.Array], ColumnType], pa.Array]]] = {
+    "kafka_partition": lambda columns, _: columns["partition"].cast(pa.int64()),
+    "kafka_offset": lambda columns, _: columns["offset"],
+    "kafka_timestamp": lambda columns, _: columns["timestamp"].cast(TIMESTAMP),
+    "kafka_key": _key,
+    "kafka_headers": _headers,
+}

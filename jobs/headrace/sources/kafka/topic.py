@@ -1,0 +1,207 @@
+"""Topics of Kafka as a source: a split is a range of offsets of one partition, a position what comes next in each."""
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from headrace.connections import connection
+from headrace.errors import FixDataError
+from headrace.extras import require
+from headrace.pipeline.sources import Source
+from headrace.pipeline.systems.kafka import KafkaSource
+from headrace.sources.connector import (
+    FetchingReader,
+    Offsets,
+    OpenSource,
+    SourceConnector,
+    SourceSplit,
+    SplitEnumerator,
+    SplitGoneError,
+)
+from headrace.sources.kafka.errors import KafkaRefusedError, RecordsLostError, TopicReplacedError
+from headrace.sources.kafka.offsets import OffsetRange, TopicPosition, in_turns
+from headrace_snapshots.store import ObjectStore
+
+if TYPE_CHECKING:  # the client, and Arrow
+    import pyarrow as pa
+
+    from headrace.sources.formats.scan import Scanned
+    from headrace.sources.kafka.client import KafkaClient, Partition, Topic
+    from headrace.sources.required_columns import Required
+
+T = TypeVar("T")
+_logger = logging.getLogger(__name__)
+
+MOST_OFFSETS: Final = 100_000
+"""So many offsets a split has at most, fewer where records are long."""
+
+MOST_BYTES: Final = 2**25
+"""So many bytes its records have, as far as the first of a topic tell."""
+
+_ABOUT: Final = 100
+"""A record has about so many bytes, for the size of splits."""
+
+
+@contextmanager
+def connected(source: KafkaSource) -> "Iterator[KafkaClient]":
+    """A client of the cluster. Raises MissingConnectionError, KafkaRefusedError, KafkaUnreachableError."""
+    require("kafka", str(source))
+    from headrace.sources.kafka.client import KafkaClient
+
+    given = connection(source.connection)
+    if given.scheme != "kafka":
+        raise KafkaRefusedError(f"{given}: a source of Kafka needs kafka://host:port")
+    with KafkaClient(given) as client:
+        yield client
+
+
+@dataclass(frozen=True)
+class TopicEnumerator(SplitEnumerator):
+    """Finds the ranges of offsets of a topic that were not read."""
+
+    source: KafkaSource
+
+    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+        """Ranges after the position, up to what each partition has now; of one that is new from its beginning on.
+
+        Raises TopicReplacedError, RecordsLostError unless the source goes on without what is lost.
+        """
+        known = self._position(position)
+        with connected(self.source) as client:
+            topic = client.topic(self.source.topic)
+            if known.topic_id not in ("", topic.id):
+                known = self._without_lost(
+                    TopicPosition(),
+                    TopicReplacedError,
+                    f"it was replaced: it is another topic than {known.topic_id}, which was read, and its offsets "
+                    "begin again",
+                )
+            unread = [*self._behind(known, client.partitions(topic))]
+            most = _most_offsets(client, topic, unread)
+        for one in in_turns(unread, most):
+            yield SourceSplit(one.path(topic.name), _ABOUT * (one.end - one.begin), topic.id)
+
+    def _behind(self, known: TopicPosition, partitions: "Mapping[int, Partition]") -> Iterator[OffsetRange]:
+        """What each partition has that was not read."""
+        for number, there in partitions.items():
+            begin = known.next.get(number, there.first)
+            if begin < there.first:
+                begin = self._without_lost(
+                    there.first,
+                    RecordsLostError,
+                    f"offsets {begin} to {there.first - 1} of partition {number} were deleted before they were read: "
+                    "let the topic keep records for longer than runs may be apart",
+                )
+            if begin > there.end:
+                begin = self._without_lost(
+                    there.end,
+                    RecordsLostError,
+                    f"partition {number} was read up to offset {begin}, and ends at {there.end}: the cluster has lost "
+                    "records that it had given, as after an unclean election of a leader",
+                )
+            if begin < there.end:
+                yield OffsetRange(number, begin, there.end)
+
+    def _without_lost(self, rest: T, error: type[FixDataError], what: str) -> T:
+        """The ``rest``, if the source is to go on without what is lost; else it raises the ``error``."""
+        if not self.source.skips_lost:
+            raise error(f'{self.source}: {what}. on_lost="skip" of the source goes on without')
+        _logger.warning("%s: %s; it goes on without", self.source, what)
+        return rest
+
+    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+        """What comes next in each partition."""
+        return position.passed(self._position(position).passed(splits).mark, splits) if splits else position
+
+    def _position(self, position: Offsets) -> TopicPosition:
+        try:
+            return TopicPosition.parse(position.mark)
+        except (ValueError, KeyError, AttributeError) as error:
+            raise TopicReplacedError(f"{self.source}: {position.mark!r} is no position of a topic") from error
+
+    def is_same(self, was: SourceSplit, now: SourceSplit) -> bool:
+        """Whether they are of the same topic: its records never change."""
+        return was.etag == now.etag
+
+    def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
+        """Ranges that are gone, at least in part, or are of a topic that was replaced."""
+        if not (wanted := [*splits]):
+            return
+        with connected(self.source) as client:
+            topic = client.topic(self.source.topic)
+            partitions = client.partitions(topic)
+        for split in wanted:
+            one = OffsetRange.of(split)
+            there = partitions.get(one.partition)
+            if split.etag != topic.id:
+                yield split, "has changed: the topic was replaced"
+            elif there is None or one.begin < there.first or one.end > there.end:
+                yield split, "is gone"
+
+    def explain(self) -> str:
+        """How many partitions there are, without any record."""
+        with connected(self.source) as client:
+            partitions = client.partitions(client.topic(self.source.topic))
+        return f"{self.source} has {len(partitions)} partitions, and no record in them"
+
+
+def _most_offsets(client: "KafkaClient", topic: "Topic", unread: Sequence[OffsetRange]) -> int:
+    """How many offsets a split may have, by the length of the first records."""
+    if sum(one.end - one.begin for one in unread) <= MOST_OFFSETS // 10:
+        return MOST_OFFSETS
+    from headrace.sources.kafka.fetching import first_records
+
+    largest = max(unread, key=lambda one: one.end - one.begin)
+    sample = first_records(client, topic, largest)
+    about = sample.nbytes / max(len(sample), 1)
+    return max(1_000, min(MOST_OFFSETS, int(MOST_BYTES / max(about, 1))))
+
+
+@dataclass(frozen=True)
+class TopicReader(FetchingReader):
+    """Reads ranges of a topic, with a ``client`` where many are fetched."""
+
+    source: KafkaSource
+    client: "KafkaClient | None" = None
+
+    @contextmanager
+    def connected(self) -> "Iterator[TopicReader]":
+        """A reader with one connection for many splits."""
+        with connected(self.source) as client:
+            yield replace(self, client=client)
+
+    def fetch(self, split: SourceSplit) -> "pa.Table":
+        """The records of a range of offsets. Raises SplitGoneError, also where the topic was replaced."""
+        if self.client is None:
+            with self.connected() as reader:
+                return reader.fetch(split)
+        from headrace.sources.kafka.batches import SCHEMA
+        from headrace.sources.kafka.fetching import records
+
+        topic = self.client.topic(self.source.topic)
+        if topic.id != split.etag:
+            if self.source.skips_lost:
+                _logger.warning("%s: %s is of a topic that was replaced; it goes on without", self.source, split.path)
+                return SCHEMA.empty_table()
+            raise SplitGoneError(split.path, "is of a topic that was replaced since")
+        return records(self.client, topic, OffsetRange.of(split), skips_lost=self.source.skips_lost)
+
+    def scanned(self, fetched: "pa.Table", required: "Required", path: str) -> "Scanned":
+        """The columns of values and metadata; a value is judged as a line of JSON."""
+        from headrace.sources.kafka.messages import scanned
+
+        return scanned(fetched, self.source, required, path)
+
+
+class KafkaConnector(SourceConnector):
+    """Topics of Kafka."""
+
+    def open(self, source: Source, root: ObjectStore) -> OpenSource:
+        """The topic of ``source``; nothing is asked of the cluster yet."""
+        assert isinstance(source, KafkaSource)
+        return OpenSource(TopicEnumerator(source), TopicReader(source))
+
+
+KAFKA: Final = KafkaConnector()

@@ -1,0 +1,83 @@
+"""Landed files as a source: what a definition makes of their records is worked out each time that they are read."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.model.time import Instant
+from headrace.sources.connector import FetchingReader, Offsets, SourceReader, SourceSplit, SplitEnumerator
+from headrace.sources.file_planning import content, gone, is_unchanged, listed_again, taken_in
+from headrace.sources.landed.ranges import LandingPlace, unread_files
+
+if TYPE_CHECKING:  # with Arrow, which planning does without
+    from headrace.sources.formats.scan import Scanned
+    from headrace.sources.formats.spans import Span
+    from headrace.sources.required_columns import Required
+
+
+@dataclass(frozen=True)
+class LandedEnumerator(SplitEnumerator):
+    """Finds landed files of a ``source``; the position is the name of the last one read."""
+
+    place: LandingPlace
+    source: SplitEnumerator
+
+    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+        """Files behind the position, as far as ranges are whole. None is a straggler."""
+        for info in unread_files(self.place, position.mark):
+            yield SourceSplit(info.path, info.size, info.etag)
+
+    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+        """The last file."""
+        return position.passed(splits[-1].path, splits) if splits else position
+
+    def is_same(self, was: SourceSplit, now: SourceSplit) -> bool:
+        """Whether a file has the content that it had."""
+        return is_unchanged(self.place.store, was, now)
+
+    def taken(self, split: SourceSplit) -> SourceSplit:
+        """The file with its digest, where its ETag does not tell. Raises VanishedFileError, ChangingFileError."""
+        return taken_in(self.place.store, split)
+
+    def taken_again(self, splits: Sequence[SourceSplit]) -> list[SourceSplit]:
+        """The files as they are now, taken in. Raises VanishedFileError, ChangingFileError."""
+        return [self.taken(file) for file in listed_again(self.place.store, self._prefix, splits)]
+
+    def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
+        """The files that are gone (expired with the snapshots that would read them again) or have changed."""
+        return gone(self.place.store, self._prefix, splits)
+
+    def newest(self, position: Offsets) -> Instant | None:
+        """When the newest file behind the position was landed."""
+        times = (info.modified for info in unread_files(self.place, position.mark))
+        return max((Instant(at) for at in times if at is not None), default=None)
+
+    def explain(self) -> str:
+        """What the source says."""
+        return f"nothing of it was landed: {self.source.explain()}"
+
+    @property
+    def _prefix(self) -> str:
+        return self.place.folder.rstrip("/")
+
+
+@dataclass(frozen=True)
+class LandedReader(SourceReader):
+    """Reads landed files at a ``place`` as a ``source`` reads what it fetches."""
+
+    place: LandingPlace
+    source: FetchingReader
+
+    def read(self, split: SourceSplit, span: "Span", required: "Required") -> "Scanned":
+        """The records of a file. Raises VanishedFileError, ChangedFileError, UnreadableFileError."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from headrace.sources.formats.errors import UnreadableFileError
+
+        data = content(self.place.store, split)
+        try:
+            fetched = pq.read_table(pa.BufferReader(data), use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise UnreadableFileError(split.path, f"it is not a whole file of landed records ({error})") from error
+        return self.source.scanned(fetched, required, split.path)

@@ -1,0 +1,113 @@
+"""Lands what a source has: claims ranges of it, one after the other, and writes their files."""
+
+import io
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from headrace.sources.connector import FetchingReader, Offsets, SourceSplit, SplitEnumerator
+from headrace.sources.landed.ranges import LandedRange, LandingPlace
+from headrace_snapshots.store import ObjectExistsError, UnknownOutcomeError
+
+if TYPE_CHECKING:  # with Arrow, which a run with nothing to land does without
+    import pyarrow as pa
+
+MOST_SPLITS: Final = 64
+"""So many splits a range has at most: what a lander that is killed leaves to others."""
+
+_WRITERS: Final = max(2, min(8, os.cpu_count() or 2))
+
+
+@dataclass(frozen=True)
+class Lander:
+    """Lands what ``enumerator`` finds and ``reader`` fetches at a ``place``; without a reader it only claims."""
+
+    place: LandingPlace
+    enumerator: SplitEnumerator
+    reader: FetchingReader | None
+
+    def land(self, after: str = "") -> int:
+        """Complete what others have claimed, then land what is new; how many files were put.
+
+        The end is that of the source when it began. ``after``: a file of which it is known that all up to it are there.
+        Raises SplitGoneError where records are gone that were never landed.
+        """
+        put = 0
+        newest = self.place.newest(after)
+        if newest is not None:
+            put += self._complete(newest)
+        for claimed in self._claims(newest):
+            put += self._complete(claimed)
+        return put
+
+    def waiting(self, after: str = "") -> list[SourceSplit]:
+        """What the source has that nobody has claimed, as splits of the source; writes nothing."""
+        newest = self.place.newest(after)
+        return [*self.enumerator.unread(Offsets("" if newest is None else newest.after))]
+
+    def _claims(self, newest: LandedRange | None) -> Iterator[LandedRange]:
+        """Ranges that were claimed after ``newest``, each to be completed before the next is asked for."""
+        is_over = False
+        while not is_over:
+            position = Offsets("" if newest is None else newest.after)
+            splits = self.enumerator.unread(position)
+            is_over = True
+            while batch := tuple(islice(splits, MOST_SPLITS)):
+                position = self.enumerator.after(position, batch)
+                number = 0 if newest is None else newest.number + 1
+                wanted = LandedRange(number, batch, position.mark, is_landed=self.reader is not None)
+                newest = self._claim(wanted)
+                yield newest
+                if newest != wanted:  # another one's, who may have seen more, or less
+                    is_over = False
+                    break
+
+    def _claim(self, wanted: LandedRange) -> LandedRange:
+        """The range of that number: the ``wanted`` one, unless somebody was faster."""
+        try:
+            self.place.claim(wanted)
+        except ObjectExistsError:
+            return self.place.claimed(wanted.number)
+        except UnknownOutcomeError:
+            with suppress(ObjectExistsError):
+                self.place.claim(wanted)
+            return self.place.claimed(wanted.number)
+        return wanted
+
+    def _complete(self, claimed: LandedRange) -> int:
+        """Put those files of a range that are not there."""
+        if self.reader is None or not claimed.is_landed:
+            return 0
+        there = self.place.files_of(claimed)
+        missing = [number for number in range(len(claimed.splits)) if self.place.path(claimed, number) not in there]
+        if not missing:
+            return 0
+        with (
+            self.reader.connected() as reader,
+            ThreadPoolExecutor(_WRITERS, thread_name_prefix="landing") as pool,
+        ):
+            for _ in pool.map(partial(self._put, reader, claimed), missing):
+                pass
+        return len(missing)
+
+    def _put(self, reader: FetchingReader, claimed: LandedRange, number: int) -> None:
+        path, data = self.place.path(claimed, number), encoded(reader.fetch(claimed.splits[number]))
+        with suppress(ObjectExistsError):  # another lander was faster, with the same records
+            try:
+                self.place.store.create(path, data)
+            except UnknownOutcomeError:
+                self.place.store.create(path, data)
+
+
+def encoded(fetched: "pa.Table") -> bytes:
+    """The content of a file with the records that were ``fetched``."""
+    import pyarrow.parquet as pq
+
+    content = io.BytesIO()
+    pq.write_table(fetched, content, compression="zstd", compression_level=1, write_statistics=False)
+    return content.getvalue()

@@ -1,0 +1,20 @@
+"""The conformance kit of connectors, as tests to inherit: what a source must do to be read exactly once and again, what
+a sink must do to hold what readers see.
+
+::
+
+    class TestMySink(SinkConformance):
+        @pytest.fixture
+        def world(self, tmp_path):
+            return MyWorld(tmp_path)
+
+Headrace's own connectors pass it; so do those on the pages "Your own source" and "Your own sink".
+"""
+
+from headrace.testing.connectors.change_log_conformance import ChangeLogConformance
+from headrace.testing.connectors.sink_conformance import SinkConformance
+from headrace.testing.connectors.sink_world import ChangeLogWorld, SinkWorld
+from headrace.testing.connectors.source_conformance import SourceConformance
+from headrace.testing.connectors.source_world import SourceWorld
+
+__all__ = ["ChangeLogConformance", "ChangeLogWorld", "SinkConformance", "SinkWorld", "SourceConformance", "SourceWorld"]

@@ -1,0 +1,135 @@
+"""Pipelines whose sink is that of a world, on a root of their own, and what their readers see."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.model.accumulation import retracting
+from headrace.model.combiners import count
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import col
+from headrace.model.triggers.composites import on_update
+from headrace.model.windows import FixedWindows, GlobalWindows, WindowFn
+from headrace.pipeline import sources
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.views.arrow_types import schema_of
+from headrace.runs.client.deployment import open as open_root
+from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.delivering.deliver import Delivery
+from headrace.testing.connectors.sink_world import SinkWorld
+from headrace.testing.connectors.values import plain
+
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass
+class SinkDeployment:
+    """A root in ``folder``, and pipelines that deliver to the sink of a ``world``."""
+
+    world: SinkWorld
+    folder: Path
+
+    def sales(self, where: WindowFn | None = None, **changed: Any) -> Pipeline:
+        """Sales by user and hour."""
+        made = Pipeline(
+            "sales",
+            sources.json("landing/sales", {"user": str, "price": int, "at": datetime}).event_time("at", bound="10m"),
+            key="user",
+            what={"orders": count(), "spent": col("price").sum()},
+            where=where or FixedWindows("1h"),
+            when=on_update(),
+            how=retracting(allowed_lateness="30d"),
+            sinks=[self.world.sink],
+            executor="local",
+        )
+        return replace(made, **changed) if changed else made
+
+    def values(self, kind: DataType, **what: Any) -> Pipeline:
+        """The greatest ``value`` of a ``kind`` for each number, in one window without an end."""
+        return Pipeline(
+            "values",
+            sources.parquet("landing/values", {"number": int, "value": kind, "at": datetime}).event_time(
+                "at", bound="0s"
+            ),
+            key="number",
+            what=what or {"value": col("value").max()},
+            where=GlobalWindows(),
+            when=on_update(),
+            how=retracting(),
+            sinks=[self.world.sink],
+            executor="local",
+        )
+
+    def keyed(self, kind: DataType) -> Pipeline:
+        """How often each value of a ``kind`` is there, by hour: values as keys."""
+        return Pipeline(
+            "keyed",
+            sources.parquet("landing/values", {"number": int, "value": kind, "at": datetime}).event_time(
+                "at", bound="0s"
+            ),
+            key="value",
+            what={"times": count(), "number": col("number").max()},
+            where=FixedWindows("1h"),
+            when=on_update(),
+            how=retracting(allowed_lateness="30d"),
+            sinks=[self.world.sink],
+            executor="local",
+        )
+
+    def handle(self, pipeline: Pipeline) -> PipelineHandle:
+        """The pipeline under the root."""
+        return open_root(self.folder.as_uri(), create=True)[pipeline]
+
+    def land(self, name: str, *records: dict[str, Any]) -> None:
+        """A landing file of sales."""
+        landing = self.folder / "landing" / "sales"
+        landing.mkdir(parents=True, exist_ok=True)
+        (landing / f"{name}.json").write_text("".join(json.dumps(record) + "\n" for record in records))
+
+    def land_values(self, kind: DataType, values: Sequence[Any], name: str = "1") -> None:
+        """A landing file of values, numbered."""
+        landing = self.folder / "landing" / "values"
+        landing.mkdir(parents=True, exist_ok=True)
+        schema = schema_of({"number": DataType.INT, "value": kind, "at": DataType.TIMESTAMP})
+        at = datetime(2026, 5, 1, tzinfo=UTC)
+        columns = [range(len(values)), values, [at] * len(values)]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), landing / f"{name}.parquet")
+
+    def deliver(self, pipeline: Pipeline, **options: Any) -> Delivery:
+        """Deliver to the one sink."""
+        (delivery,) = self.handle(pipeline).deliver(**options)
+        return delivery
+
+    def held(self, pipeline: Pipeline) -> Rows:
+        """What the target holds, in the columns of the pipeline."""
+        names = _columns(pipeline)
+        return _in_order({name: row[name] for name in names} for row in self.world.rows())
+
+    def published(self, pipeline: Pipeline) -> Rows:
+        """What readers see of the pipeline."""
+        names = _columns(pipeline)
+        return _in_order(self.handle(pipeline).current(columns=names).to_json())
+
+
+def order(user: str, minute: int, price: int = 1) -> dict[str, Any]:
+    """An order of 1 May 2026, that many minutes after midnight."""
+    return {
+        "user": user,
+        "price": price,
+        "at": f"2026-05-{1 + minute // 1440:02}T{minute // 60 % 24:02}:{minute % 60:02}:00Z",
+    }
+
+
+def _columns(pipeline: Pipeline) -> list[str]:
+    return [*pipeline.key_types, "window_start", "window_end", *pipeline.value_types]
+
+
+def _in_order(rows: Any) -> Rows:
+    return sorted((tuple(map(plain, row.values())) for row in rows), key=repr)

@@ -1,0 +1,315 @@
+"""What every sink must do, as tests for classes that inherit them.
+
+Whatever happens to ``published`` and to deliveries, a delivery that comes to its end leaves the target with the rows
+that readers see. Until then the target holds one published state or another.
+"""
+
+import contextlib
+import pickle
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import RetryError
+from headrace.model.combiners import count
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import col
+from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, WindowFn
+from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.diff.changes import ChangeSource
+from headrace.runs.delivering.deliver import Delivery
+from headrace.sinks.open_sink import SinkMovedError, SinkTakenError, UndeliverableError
+from headrace.testing.connectors.deployment import SinkDeployment, order
+from headrace.testing.connectors.interruptions import at_each_step, killed_at
+from headrace.testing.connectors.sink_world import SinkWorld
+from headrace.testing.connectors.values import VALUES, plain
+from headrace_snapshots.errors import RefusedError
+
+_WINDOWS: dict[str, WindowFn] = {
+    "fixed": FixedWindows("1h"),
+    "sessions": Sessions("20m"),
+    "global": GlobalWindows(),
+}
+
+
+class SinkConformance:
+    """Inherit it, and define the fixture ``world``."""
+
+    @pytest.fixture
+    def world(self) -> SinkWorld:
+        """A target that nobody has delivered to."""
+        raise NotImplementedError("define a fixture world that gives a SinkWorld")
+
+    @pytest.fixture
+    def deployment(self, world: SinkWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkDeployment:
+        """Pipelines that deliver to the sink of ``world``."""
+        for name, value in world.environment.items():
+            monkeypatch.setenv(name, value)
+        folder = tmp_path / "root"
+        folder.mkdir()
+        return SinkDeployment(world, folder)
+
+    # --- wherever published moves -------------------------------------------------------------------------------------
+
+    def test_follows_publish_and_rollback(self, deployment: SinkDeployment) -> None:
+        sales = deployment.sales()
+        handle = deployment.handle(sales)
+        assert deployment.deliver(sales).source is None  # nothing is published
+        deployment.land("1", order("ann", 5, 10), order("bob", 10, 20), order("ann", 70, 30))
+        first = handle.run()
+        delivery = deployment.deliver(sales)
+        assert (delivery.source, delivery.before, delivery.after) == (ChangeSource.ALL_ROWS, None, first.snapshot)
+        assert (delivery.written, delivery.removed) == (3, 0)
+        assert deployment.held(sales) == deployment.published(sales)
+        assert deployment.deliver(sales).source is None
+
+        deployment.land("2", order("bob", 15, 5), order("cyd", 80, 1), order("", 80, 1))
+        handle.run()
+        delivery = deployment.deliver(sales)
+        assert (delivery.source, delivery.before, delivery.written) == (ChangeSource.PANES, first.snapshot, 3)
+        assert delivery.removed == 0
+        assert deployment.held(sales) == deployment.published(sales)
+        assert len(deployment.held(sales)) == 5
+
+        deployment.land("3", order("", 85, 1))
+        handle.run()
+        assert deployment.deliver(sales).written == 1
+        assert deployment.held(sales) == deployment.published(sales)
+
+        handle.rollback(to=str(first.snapshot), message="a wrong file")
+        delivery = deployment.deliver(sales)
+        assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.DIFFERENCE, 1, 2)
+        assert deployment.held(sales) == deployment.published(sales)
+        assert len(deployment.held(sales)) == 3
+
+        handle.rollback(to="beginning", message="all of it")
+        delivery = deployment.deliver(sales)
+        assert (delivery.source, delivery.after, delivery.removed) == (ChangeSource.ALL_ROWS, None, 3)
+        assert deployment.held(sales) == []
+        assert deployment.deliver(sales).source is None
+        handle.run()
+        assert deployment.deliver(sales).source is ChangeSource.ALL_ROWS
+        assert deployment.held(sales) == deployment.published(sales)
+
+    @pytest.mark.parametrize(("seed", "windows"), [*enumerate(_WINDOWS)])
+    def test_after_any_history_holds_what_readers_see(
+        self, deployment: SinkDeployment, seed: int, windows: str
+    ) -> None:
+        """Publishes, rollbacks, promotions and expiries in any order; deliveries now and then."""
+        choice = random.Random(seed)  # noqa: S311
+        sales = deployment.sales(_WINDOWS[windows])
+        handle = deployment.handle(sales)
+        sources = set()
+        for step in range(14):
+            heads = handle.snapshots().to_json() if step > 1 else []
+            match choice.randrange(6) if heads else 0:
+                case 0 | 1 | 2:
+                    users = choice.choices(["a", "b", "c", "d", ""], k=6)
+                    deployment.land(f"{step:02}", *(order(user, choice.randrange(2000), step) for user in users))
+                    handle.run()
+                case 3:
+                    with contextlib.suppress(RefusedError):  # it is of a line that was given up
+                        handle.rollback(to=choice.choice(heads)["snapshot"], message="back")
+                case 4:
+                    handle.backfill(promote=True, branch=f"again{step}")
+                case 5:
+                    handle.expire(keep_last=1)
+            if choice.random() < 0.6:
+                sources.add(deployment.deliver(sales).source)
+                assert deployment.held(sales) == deployment.published(sales), step
+        deployment.deliver(sales)
+        assert deployment.held(sales) == deployment.published(sales)
+        assert ChangeSource.PANES in sources or ChangeSource.DIFFERENCE in sources
+
+    # --- deliveries that are disturbed --------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("begins", ["empty", "filled"])
+    def test_a_delivery_that_is_killed_at_any_step(self, deployment: SinkDeployment, begins: str) -> None:
+        sales = deployment.sales()
+        handle = deployment.handle(sales)
+        deployment.land("1", order("ann", 5), order("bob", 10))
+        handle.run()
+        if begins != "empty":
+            deployment.deliver(sales)
+            deployment.land("2", order("ann", 6), order("cyd", 70))
+            handle.run()
+        before, after = deployment.held(sales), deployment.published(sales)
+        assert before != after
+        step = 0
+        while killed_at(deployment.world, deployment.folder, step):
+            # what was applied and not told of stays, and a later delivery finds it
+            assert deployment.held(sales) in (before, after), step
+            step += 1
+        assert step >= 3
+        assert deployment.held(sales) == after
+        assert deployment.deliver(sales).source is None
+
+    def test_a_delivery_that_another_one_overtook_changes_nothing(self, deployment: SinkDeployment) -> None:
+        sales = deployment.sales()
+        handle = deployment.handle(sales)
+        deployment.land("1", order("ann", 5))
+        first = handle.run()
+        deployment.deliver(sales)
+        deployment.land("2", order("ann", 6))
+        handle.run()
+
+        def overtake() -> None:
+            deployment.deliver(sales)
+            handle.rollback(to=str(first.snapshot), message="back")
+            deployment.deliver(sales)
+            handle.run()
+            deployment.deliver(sales)
+
+        with pytest.raises(SinkMovedError), at_each_step(deployment.world, _once(overtake)):
+            deployment.deliver(sales)
+        assert deployment.held(sales) == deployment.published(sales)
+        assert deployment.deliver(sales).source is None
+
+    @pytest.mark.parametrize("begins", ["empty", "filled"])
+    def test_of_two_deliveries_at_once_one_is_done(self, deployment: SinkDeployment, begins: str) -> None:
+        sales = deployment.sales()
+        deployment.land("1", order("ann", 5))
+        deployment.handle(sales).run()
+        if begins != "empty":
+            deployment.deliver(sales)
+            deployment.land("2", order("ann", 6), order("bob", 10))
+            deployment.handle(sales).run()
+        together = threading.Barrier(2, timeout=60)
+        both_know = threading.local()
+
+        def meet() -> None:
+            if not hasattr(both_know, "met"):
+                both_know.met = True
+                with contextlib.suppress(threading.BrokenBarrierError):  # the other one was refused before it came here
+                    together.wait()
+
+        ends: list[Delivery | RetryError] = []
+
+        def deliver() -> None:
+            try:
+                ends.append(deployment.deliver(sales))
+            except RetryError as error:
+                ends.append(error)
+                together.abort()
+
+        with at_each_step(deployment.world, meet):
+            threads = [threading.Thread(target=deliver) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert len(ends) == 2, ends
+        assert [isinstance(end, Delivery) for end in ends].count(True) == 1, ends
+        assert deployment.held(sales) == deployment.published(sales)
+
+    # --- what rows are ------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("kind", [*VALUES])
+    def test_a_value_arrives_as_it_is_or_is_refused(self, deployment: SinkDeployment, kind: DataType) -> None:
+        _arrives_or_is_refused(deployment, deployment.values(kind), kind)
+
+    @pytest.mark.parametrize("kind", [kind for kind in VALUES if kind is not DataType.BOOL])
+    def test_a_list_arrives_as_it_is_or_is_refused(self, deployment: SinkDeployment, kind: DataType) -> None:
+        _arrives_or_is_refused(deployment, deployment.values(kind, value=col("value").top(3)), kind)
+
+    @pytest.mark.parametrize("kind", [kind for kind in VALUES if kind is not DataType.FLOAT])  # no keys
+    def test_a_key_arrives_as_it_is_or_is_refused(self, deployment: SinkDeployment, kind: DataType) -> None:
+        _arrives_or_is_refused(deployment, deployment.keyed(kind), kind)
+
+    def test_columns_that_are_renamed_and_added(self, deployment: SinkDeployment) -> None:
+        sales = deployment.sales()
+        deployment.land("1", order("ann", 5, 10), order("bob", 10, 20))
+        deployment.handle(sales).run()
+        deployment.deliver(sales)
+        changed = deployment.sales(what={"paid": col("price").sum(), "most": col("price").max()})
+        deployment.handle(changed).backfill(promote=True)
+        delivery = deployment.deliver(changed)
+        assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.ALL_ROWS, 2, 2)
+        assert deployment.held(changed) == deployment.published(changed)
+        deployment.land("2", order("bob", 15, 5))
+        deployment.handle(changed).run()
+        assert deployment.deliver(changed).source is ChangeSource.PANES
+        assert deployment.held(changed) == deployment.published(changed)
+
+    def test_columns_that_get_the_names_of_others_and_a_key_that_gets_a_column(
+        self, deployment: SinkDeployment
+    ) -> None:
+        sales = deployment.sales()
+        deployment.land("1", order("ann", 5, 10), order("bob", 10, 20), order("bob", 70, 30))
+        deployment.handle(sales).run()
+        deployment.deliver(sales)
+        orders, spent = count(), col("price").sum()
+        between = deployment.sales(what={"a": orders, "b": spent}, renamed={"orders": "a", "spent": "b"})
+        swapped = deployment.sales(what={"spent": orders, "orders": spent}, renamed={"a": "spent", "b": "orders"})
+        for name, changed in enumerate((between, swapped), 2):
+            deployment.land(str(name), order("ann", name, 1))
+            deployment.handle(changed).run()
+        deployment.deliver(swapped)
+        assert deployment.held(swapped) == deployment.published(swapped)
+
+        by_price = deployment.sales(key={"user": col("user"), "orders": col("price")}, what={"spent": orders})
+        deployment.handle(by_price).backfill(promote=True)
+        assert deployment.deliver(by_price).source is ChangeSource.ALL_ROWS
+        assert deployment.held(by_price) == deployment.published(by_price)
+        deployment.land("4", order("ann", 5, 10), order("ann", 5, 11))
+        deployment.handle(by_price).run()
+        assert deployment.deliver(by_price).source is ChangeSource.PANES
+        assert deployment.held(by_price) == deployment.published(by_price)
+
+    # --- whose rows they are ------------------------------------------------------------------------------------------
+
+    def test_rows_of_another_root_are_refused(self, deployment: SinkDeployment, tmp_path: Path) -> None:
+        sales = deployment.sales()
+        deployment.land("1", order("ann", 5))
+        deployment.handle(sales).run()
+        deployment.deliver(sales)
+        other = replace(deployment, folder=tmp_path / "other")
+        other.folder.mkdir()
+        other.land("1", order("eve", 5))
+        other.handle(sales).run()
+        with pytest.raises(SinkTakenError, match="--take-over"):
+            other.deliver(sales)
+        assert deployment.held(sales) == deployment.published(sales)
+        assert other.deliver(sales, take_over=True).source is ChangeSource.ALL_ROWS
+        assert deployment.held(sales) == other.published(sales)
+        with pytest.raises(SinkTakenError):
+            deployment.deliver(sales)
+
+    def test_what_a_definition_names_pickles_and_has_no_secret(self, deployment: SinkDeployment) -> None:
+        sink = deployment.world.sink
+        assert pickle.loads(pickle.dumps(sink)) == sink  # noqa: S301
+        pickle.dumps(deployment.world)
+        with_it, without = deployment.sales(), deployment.sales(sinks=())
+        assert fingerprint(with_it) == fingerprint(without)
+        for secret in deployment.world.secrets:
+            assert secret not in repr(sink)
+            assert secret not in repr(with_it)
+
+
+def _arrives_or_is_refused(deployment: SinkDeployment, made: Pipeline, kind: DataType) -> None:
+    """All values, then other ones in their place: changed rows take another way than a target that is filled."""
+    for name, values in enumerate((VALUES[kind], [*reversed(VALUES[kind])])):
+        deployment.land_values(kind, [*values, None], str(name))
+        deployment.handle(made).run()
+        before = deployment.world.rows()
+        try:
+            deployment.deliver(made)
+        except UndeliverableError:
+            assert list(map(plain, deployment.world.rows())) == list(map(plain, before))
+            return
+        assert deployment.held(made) == deployment.published(made)
+
+
+def _once(act: Callable[[], None]) -> Callable[[], None]:
+    """``act`` the first time that it is called, and nothing later, nor while it acts."""
+    acts = iter([act])
+
+    def first() -> None:
+        next(acts, lambda: None)()
+
+    return first

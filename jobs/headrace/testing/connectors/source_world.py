@@ -1,0 +1,48 @@
+"""What the kit must be able to do with a source: add records, lose some, change some."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from headrace.pipeline.sources import Source
+from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store.memory import MemoryStore
+
+COLUMNS: Mapping[str, Any] = {"number": int, "text": str, "at": datetime}
+"""The columns of the source of a world, under whatever names it has them."""
+
+
+class SourceWorld(ABC):
+    """A source with nothing in it, for one test. What is not durable, so that runs land it, is lost and altered where
+    it was landed: then ``lose`` and ``alter`` are not asked for.
+    """
+
+    @cached_property
+    def root(self) -> ObjectStore:
+        """Where it is landed in tests that run no pipeline."""
+        return MemoryStore()
+
+    @property
+    @abstractmethod
+    def source(self) -> Source:
+        """What a definition names, with ``COLUMNS``."""
+
+    @abstractmethod
+    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Add ``records``, values of ``COLUMNS`` by name, with times as datetimes; from then on they can be planned, as
+        splits of their own.
+        """
+
+    @abstractmethod
+    def append_unreadable(self) -> None:
+        """Add one record of which the ``number`` is text, as a split of its own."""
+
+    def lose(self) -> None:
+        """Take away what was added first."""
+        raise NotImplementedError("say how what was added first is lost")
+
+    def alter(self) -> None:
+        """Change what was added first, as nobody should."""
+        raise NotImplementedError("say how what was added first is changed")

@@ -1,0 +1,239 @@
+"""A Kafka broker of our own on loopback, from its published jars: for tests, benchmarks and development.
+
+    with Kafka(folder) as broker:
+        broker.address          # 127.0.0.1:PORT, without a password
+        broker.with_password    # the same broker for USER with PASSWORD
+
+One node that is broker and controller (KRaft), whose log is below ``folder``. Apart from its jars it needs Java 17.
+``python -m scripts.kafka path | start | stop``: where its jars are, which Maven gets; a broker that stays.
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import psutil
+import tenacity
+
+from headrace.distribute.spark.jvm import cache_folder
+from headrace.errors import FixConfigError, RetryError
+from scripts.airflow_env import free_port
+from scripts.maven import fetched
+
+VERSION: Final = "4.2.2"
+USER, PASSWORD = "reader", "horse-%2F-staple"
+STATE = Path(".headrace/kafka")
+_JARS = (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")
+_START_SECONDS = 60.0
+_STOP_SECONDS = 20.0
+_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+
+
+class KafkaStartError(RetryError):
+    """The broker was started and could not be used."""
+
+    code = "retry.kafka_start"
+
+
+def jars() -> Path:
+    """The folder of the jars, if they are here."""
+    return cache_folder() / f"kafka-{VERSION}"
+
+
+def fetch() -> Path:
+    """The folder of the jars, which Maven gets where they are not. Raises JarsUnavailableError."""
+    return fetched(jars(), _JARS, with_dependencies=True)
+
+
+def java(main: str, *words: str, options: Sequence[str] = _OPTIONS, more: Sequence[Path] = ()) -> list[str]:
+    """The command that runs class ``main`` of Kafka's jars."""
+    program = str(Path(os.environ["JAVA_HOME"], "bin", "java")) if os.environ.get("JAVA_HOME") else "java"
+    path = os.pathsep.join(str(folder / "*") for folder in (fetch(), *more))
+    return [program, *options, "-cp", path, main, *words]
+
+
+class Kafka:
+    """A broker, once entered. What ``settings`` say goes into its server.properties."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.folder = folder
+        self._ports = [free_port() for _ in range(3)]
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens to anybody."""
+        return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def with_password(self) -> str:
+        """Where it listens to those who have a password (SASL, plain)."""
+        return f"127.0.0.1:{self._ports[1]}"
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        properties = self._write_properties()
+        random = subprocess.run(
+            java("kafka.tools.StorageTool", "random-uuid"), capture_output=True, text=True, check=True
+        )
+        words = ("format", "-t", random.stdout.strip().splitlines()[-1], "-c", str(properties))
+        subprocess.run(java("kafka.tools.StorageTool", *words), capture_output=True, check=True)
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start it, with what it stored before. Ctrl-C does not reach it. Raises KafkaStartError."""
+        log = self.folder / "log.txt"
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                java("kafka.Kafka", str(self.folder / "server.properties")),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            self._wait(log)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _wait(self, log: Path) -> None:
+        assert self._process is not None
+        for attempt in tenacity.Retrying(
+            stop=tenacity.stop_after_delay(_START_SECONDS),
+            wait=tenacity.wait_fixed(0.05),
+            retry=tenacity.retry_if_exception_type(OSError),
+            reraise=True,
+        ):
+            with attempt:
+                if self._process.poll() is not None:
+                    raise KafkaStartError(f"Kafka ended with {self._process.returncode}: {log.read_text()[-2000:]}")
+                socket.create_connection(("127.0.0.1", self._ports[0])).close()
+
+    def kill(self) -> None:
+        """End it as a machine does that loses its power."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it politely."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _write_properties(self) -> Path:
+        anybody, password, controller = self._ports
+        listeners = f"ANYBODY://127.0.0.1:{anybody},PASSWORD://127.0.0.1:{password}"
+        login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": (
+                "CONTROLLER:PLAINTEXT,ANYBODY:PLAINTEXT,PASSWORD:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT"
+            ),
+            "inter.broker.listener.name": "ANYBODY",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.password.plain.sasl.jaas.config": f'{login} user_{USER}="{PASSWORD}";',
+            "log.dirs": str(self.folder / "data"),
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.cleaner.backoff.ms": "200",
+            "log.retention.check.interval.ms": "200",
+            "log.segment.delete.delay.ms": "100",
+            "log.initial.task.delay.ms": "200",
+            **{name.replace("_", "."): value for name, value in self._settings.items()},
+        }
+        properties = self.folder / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        return properties
+
+
+def _running() -> dict[str, str | float] | None:
+    """The broker that ``start`` left, if it still runs."""
+    try:
+        known: dict[str, str | float] = json.loads((STATE / "server.json").read_text())
+        return known if psutil.Process(int(known["pid"])).create_time() == known["started"] else None
+    except (FileNotFoundError, psutil.NoSuchProcess):
+        return None
+
+
+def _command_start() -> None:
+    known = _running()
+    if known is None:
+        broker = Kafka((STATE / f"node-{os.getpid()}").absolute())
+        broker.__enter__()
+        known = {
+            "pid": broker.pid,
+            "started": psutil.Process(broker.pid).create_time(),
+            "address": broker.address,
+        }
+        (STATE / "server.json").write_text(json.dumps(known))
+    print(f"Kafka {VERSION} runs at {known['address']} (pid {known['pid']}).")
+    print(f"Point a pipeline at it:  export HEADRACE_CONN_KAFKA=kafka://{known['address']}")
+
+
+def _command_stop() -> None:
+    known = _running()
+    if known is not None:
+        process = psutil.Process(int(known["pid"]))
+        process.terminate()
+        process.wait(_STOP_SECONDS)
+    (STATE / "server.json").unlink(missing_ok=True)
+    print("Kafka is stopped." if known else "No Kafka runs from this folder.")
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("command", choices=["path", "start", "stop"])
+    match parser.parse_args().command:
+        case "path":
+            print(fetch())
+        case "start":
+            _command_start()
+        case "stop":
+            _command_stop()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (FixConfigError, RetryError) as error:
+        sys.exit(f"{error.code}: {error}")

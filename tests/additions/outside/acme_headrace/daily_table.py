@@ -1,0 +1,95 @@
+"""Days of a table in a SQLite database: each that is over is a split."""
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from headrace.pipeline.sources import Source
+from headrace.sources.connector import (
+    Offsets,
+    OpenSource,
+    SourceConnector,
+    SourceReader,
+    SourceSplit,
+    SplitEnumerator,
+    SplitGoneError,
+)
+from headrace_snapshots.store import ObjectStore
+
+if TYPE_CHECKING:
+    from headrace.sources.formats.scan import Scanned
+    from headrace.sources.formats.spans import Span
+    from headrace.sources.required_columns import Required
+
+
+@dataclass(frozen=True)
+class DailyTable(Source):
+    """The rows of ``table`` in the file ``database``, by their column ``day``. The newest day may grow, and waits."""
+
+    database: str
+    table: str
+    schema: Mapping[str, Any]
+    kind: ClassVar[str] = "daily_table"
+
+    @property
+    def place(self) -> str:
+        return f"{self.database}/{self.table}"
+
+    def query(self, sql: str, *values: object) -> list[sqlite3.Row]:
+        with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as database:
+            database.row_factory = sqlite3.Row
+            return database.execute(sql.replace("TABLE", f'"{self.table}"'), values).fetchall()
+
+
+@dataclass(frozen=True)
+class Days(SplitEnumerator):
+    source: DailyTable
+
+    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+        days = self.source.query(
+            "SELECT day, count(*) AS rows, max(rowid) AS newest FROM TABLE "
+            "WHERE day > ? AND day < (SELECT max(day) FROM TABLE) GROUP BY day ORDER BY day",
+            position.mark,
+        )
+        for day in days:
+            yield SourceSplit(day["day"], size=100 * day["rows"], etag=f"{day['rows']}-{day['newest']}")
+
+    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+        return position.passed(splits[-1].path, splits) if splits else position
+
+    def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
+        there = {split.path: split for split in self.unread(Offsets())}
+        for split in splits:
+            if split.path not in there:
+                yield split, "is gone"
+            elif not self.is_same(split, there[split.path]):
+                yield split, "has changed"
+
+    def explain(self) -> str:
+        return f"no day of {self.source.place} is over"
+
+
+@dataclass(frozen=True)
+class Rows(SourceReader):
+    source: DailyTable
+
+    def read(self, split: SourceSplit, span: "Span", required: "Required") -> "Scanned":
+        from headrace.sources.formats.json_lines import JSON
+
+        for _, how in Days(self.source).missing([split]):
+            raise SplitGoneError(split.path, how)
+        rows = self.source.query("SELECT * FROM TABLE WHERE day = ? ORDER BY rowid", split.path)
+        lines = "\n".join(json.dumps(dict(row)) for row in rows)
+        return JSON.read(lines.encode(), self.source.fields, required, split.path, span)
+
+
+class DailyTables(SourceConnector):
+    def open(self, source: Source, root: ObjectStore) -> OpenSource:
+        assert isinstance(source, DailyTable)
+        return OpenSource(Days(source), Rows(source))
+
+
+DAILY_TABLES: Final = DailyTables()

@@ -1,0 +1,1 @@
+"""Records that withdraw others (semantics 14)."""

@@ -1,0 +1,149 @@
+"""Records as changes: their signs, envelopes, dead letters, late withdrawals, duplicates (semantics 14)."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.model.changelog import DebeziumEnvelope
+from headrace.sources.changelogs.one_row import with_one_row
+from headrace.testing import end, rows, run, watermark
+from headrace.testing.pipeline_run import EXECUTORS, Executor
+
+SCHEMA: dict[str, Any] = {"id": int, "shop": str, "amount": int, "at": datetime}
+
+
+def at(minute: int) -> datetime:
+    return datetime(2026, 1, 1, 10, minute, tzinfo=UTC)
+
+
+def row(number: int, shop: str | None, amount: int, minute: int = 1) -> dict[str, Any]:
+    return {"id": number, "shop": shop, "amount": amount, "at": at(minute)}
+
+
+def build(changelog: Any, schema: dict[str, Any] = SCHEMA, **parts: Any) -> hr.Pipeline:
+    source = hr.json("landing/orders", schema, changelog=changelog).event_time("at", bound="0s")
+    parts = {"where": hr.FixedWindows("1h"), "when": hr.on_update(), "how": hr.retracting("1h"), **parts}
+    return hr.Pipeline("orders", source, key="shop", what={"n": hr.count(), "total": col("amount").sum()}, **parts)
+
+
+def current(result: hr.testing.Result) -> dict[str, tuple[int, int]]:
+    return {pane.key["shop"]: (pane.values["n"], pane.values["total"]) for pane in result.current}
+
+
+DEBEZIUM = build(hr.debezium_envelope())
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_an_update_is_two_changes_each_judged_by_itself(executor: Executor) -> None:
+    steps = [
+        rows({"op": "c", "before": None, "after": row(1, "a", 5)}, {"op": "r", "after": row(2, "a", 7)}),
+        rows({"op": "u", "before": row(2, "a", 7), "after": row(2, None, 8)}),
+        rows({"op": "u", "before": row(2, None, 8), "after": row(2, "b", 9)}),
+    ]
+    result = run(DEBEZIUM, steps, executor=executor)
+    assert current(result) == {"a": (1, 5), "b": (1, 9)}
+    texts = [(letter["position"], letter["reason"], json.loads(letter["raw"])) for letter in result.rejected]
+    of_nobody = json.loads(json.dumps(row(2, None, 8), default=str).replace(" 10:", "T10:"))
+    assert texts == [
+        (0, "key is null: shop", {"op": "c", "before": None, "after": of_nobody}),
+        (0, "key is null: shop", {"op": "d", "before": of_nobody, "after": None}),
+    ]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_envelopes_that_say_nothing_are_dead_letters(executor: Executor) -> None:
+    old = ": the database must send old rows (in PostgreSQL ALTER TABLE ... REPLICA IDENTITY FULL)"
+    wrong = {
+        '{"op": "t"}': "op is none of c, r, u, d",
+        '{"before": null}': "op is none of c, r, u, d",
+        '{"op": "u", "before": null, "after": {"id": 1}}': f"before is null, which op u and d need{old}",
+        '{"op": "d", "before": {"id": null}, "after": null}': f"before is null, which op u and d need{old}",
+        '{"op": "c", "before": null}': "after is null, which op c and r and u need",
+        '{"op": "c", "after": {"id": "x"}}': "column after.id: not an int",
+        '{"op": "c", "after": 3}': "column after.id: after is not an object",
+        "null": "not a JSON object",
+    }
+    result = run(DEBEZIUM, [rows(*wrong)], executor=executor)
+    assert {letter["raw"]: letter["reason"] for letter in result.rejected} == wrong
+    assert current(result) == {}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_signs_of_an_expression(executor: Executor) -> None:
+    signed = build("sign", {**SCHEMA, "sign": int})
+    changes = [{**row(1, "a", number), "sign": sign} for number, sign in enumerate([1, 1, -1, None, 0, 2])]
+    result = run(signed, [rows(*changes)], executor=executor)
+    assert current(result) == {"a": (1, -1)}
+    assert [(letter["position"], letter["reason"]) for letter in result.rejected] == [
+        (position, "its sign is neither 1 nor -1") for position in (3, 4, 5)
+    ]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_late_changes_are_dropped_and_shown_whatever_their_sign(executor: Executor) -> None:
+    delta = build(hr.delta_change_type())
+    steps = [
+        rows({"_change_type": "insert", **row(1, "a", 5)}),
+        watermark("2026-01-01T12:00:00Z"),
+        watermark("2026-01-01T12:00:00.000001Z"),
+        rows({"_change_type": "update_preimage", **row(1, "a", 5)}, {"_change_type": "insert", **row(2, "a", 1)}),
+    ]
+    result = run(delta, steps, executor=executor)
+    assert current(result) == {"a": (1, 5)}
+    assert [late["reason"] for late in result.late] == ["withdrawal: window expired", "window expired"]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_ids_are_told_apart_by_sign(executor: Executor) -> None:
+    schema = {**SCHEMA, "lsn": hr.field("source.lsn", int)}
+    once = build(hr.debezium_envelope(shared=["lsn"]), schema, deduplicate=hr.Deduplicate("lsn", "1d"))
+    steps = [
+        rows({"op": "c", "after": row(1, "a", 5), "source": {"lsn": 1}}),
+        rows(*[{"op": "u", "before": row(1, "a", 5), "after": row(1, "a", 6), "source": {"lsn": 2}}] * 2),
+        rows({"op": "c", "after": row(1, "a", 5), "source": {"lsn": 1}}),
+    ]
+    assert current(run(once, steps, executor=executor)) == {"a": (1, 6)}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_an_input_without_a_changelog_adds(executor: Executor) -> None:
+    more = hr.json("landing/more", SCHEMA).event_time("at", bound="0s").named("more")
+    both = build(hr.delta_change_type(), union=[more])
+    steps = [
+        rows({"_change_type": "insert", **row(1, "a", 5)}),
+        rows(row(2, "a", 3), of="more"),
+        rows({"_change_type": "delete", **row(1, "a", 5)}),
+        end(),
+    ]
+    assert current(run(both, steps, executor=executor)) == {"a": (1, 3)}
+
+
+@pytest.mark.parametrize(
+    ("within", "text", "sign", "expected"),
+    [
+        ((), b'{"op":"u","before":{"a":1.10},"after":{"a":2e400}}', -1, b'{"op":"d","before":{"a":1.10},"after":null}'),
+        (
+            (),
+            b'{ "after" : {"op":"x"} ,\t"before":null,"op" : "u"}',
+            1,
+            b'{ "after" : {"op":"x"} ,\t"before":null,"op" : "c"}',
+        ),
+        (
+            ("payload",),
+            '{"before":1,"payload":{"o\\u0070":"u","before":{"ä":[{"op":1}]},"after":{}},"op":"u"}'.encode(),
+            1,
+            b'{"before":1,"payload":{"o\\u0070":"c","before":null,"after":{}},"op":"u"}',
+        ),
+        (("payload",), b'{"before":1}', 1, b'{"before":1}'),
+        ((), b'{"op":"d","op":"u","before":{},"after":{}}', -1, b'{"op":"d","op":"d","before":{},"after":null}'),
+        ((), b"{}", 1, b"{}"),
+    ],
+)
+def test_one_row_of_an_envelope_keeps_its_bytes(
+    within: tuple[str, ...], text: bytes, sign: int, expected: bytes
+) -> None:
+    assert with_one_row(DebeziumEnvelope(within), text, sign) == expected

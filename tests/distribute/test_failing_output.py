@@ -1,0 +1,184 @@
+"""An output whose tasks fail is parked: it stays as it was, and the others are as if it were not there."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace import Deduplicate, Output, Pipeline, col
+from headrace.distribute.epoch import Again, Attempt, ComputedEpoch
+from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.errors import HeadraceError
+from headrace.model.time import Instant
+from headrace.pipeline.sources import OWN
+from headrace.sources.landing import Landing
+from headrace_snapshots.format.table_names import IDS
+from headrace_snapshots.layout import data_prefix
+from headrace_snapshots.store import open_store
+from tests.distribute.blobs import OverBlobs
+from tests.process.clicks import land
+from tests.process.fragile import Fragile, fragile
+from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS
+
+EPOCHS = 3
+MANY = 2**62
+NOW = 1_770_000_000_000_000
+NOWHERE = "/nowhere/mended"
+
+FAILING = {
+    "as records are read": fragile(Fragile(NOWHERE, "add", least=23)),
+    "as windows fire": fragile(Fragile(NOWHERE, "extract", least=75)),
+    "as the first records are read": fragile(Fragile(NOWHERE, "add", least=19)),
+    "an aggregate overflows": replace(VISITS, what={"most": (col("price") * MANY).max()}),
+    "a filter overflows": replace(VISITS, filter=col("price") * MANY > 0),
+    "in its second aggregation": replace(
+        DAILY, then=[replace(DAILY.then[0], what={"sum": col("spent").combine(Fragile(NOWHERE, "add", least=1))})]
+    ),
+}
+
+
+def shop(output: Output, *, telling: bool) -> Pipeline:
+    """A shop with the failing ``output`` in the middle."""
+    deduplicate = Deduplicate("user", "1d") if telling else None
+    return replace(SHOP, outputs={"hourly": HOURLY, "bad": output, "daily": DAILY}, deduplicate=deduplicate)
+
+
+def engine_of(pipeline: Pipeline, root: Path, tasks: int = 1) -> OverBlobs:
+    store = open_store(root.as_uri())
+    work = TaskEnvironment.of(pipeline, store, Landing(pipeline, store))
+    return OverBlobs(
+        work, lambda epoch: Attempt(f"snapshot-{epoch}", data_prefix(pipeline.name, epoch, f"{epoch:016x}")), tasks
+    )
+
+
+def contents(computed: ComputedEpoch, output: str) -> dict[str, object]:
+    """What an epoch stored of an ``output``, by checksums."""
+    logs = {name: [f.sha256 for f in files] for name, files in computed.written.logs.items()}
+    tables = {
+        name: [[file.sha256 for file in layer.files] for layer in layers]
+        for name, layers in computed.written.tables.items()
+    }
+    return {name: there for name, there in {**logs, **tables}.items() if name.startswith(f"{output}/") or name == IDS}
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize(
+    ("how", "telling"),
+    [*((how, False) for how in FAILING), ("as the first records are read", True), ("a filter overflows", True)],
+)
+def test_an_output_that_fails_is_as_it_was_and_others_are_as_without_it(
+    how: str, telling: bool, tasks: int, tmp_path: Path
+) -> None:
+    land(tmp_path, 0, EPOCHS)
+    pipeline = shop(FAILING[how], telling=telling)
+    without = replace(pipeline, outputs={name: pipeline.outputs[name] for name in ("hourly", "daily")})
+    failing, sound = (engine_of(shop, tmp_path, tasks) for shop in (pipeline, without))
+    parked_at: int | None = None
+    for number, file in enumerate(failing.landing.new_files({})[OWN]):
+        before = {name: layers for name, layers in failing.tables.items() if name.startswith("bad/")}
+        computed = failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True)
+        other = sound.compute({OWN: [file]}, Instant(NOW + number), isolates=True)
+        for name in ("hourly", "daily"):
+            if tasks == 1:  # the state of all outputs decides how tasks are shared out, which cut files
+                assert contents(computed, name) == contents(other, name)
+            counts = [{n: count for n, count in c.counts.items() if n.startswith(name)} for c in (computed, other)]
+            assert counts[0] == counts[1]
+        assert computed.acknowledged == {*range(failing.levels)}
+        assert computed.progress.watermark == other.progress.watermark
+        if computed.parked:
+            parked_at = number if parked_at is None else parked_at
+            assert computed.parked == ("bad",)
+            assert {name: layers for name, layers in failing.tables.items() if name.startswith("bad/")} == before
+            assert computed.counts["bad/records"] == 0
+            parked = computed.progress.parked["bad"]
+            assert parked.epoch == parked_at - 1
+            assert parked.snapshot == (None if parked_at == 0 else f"snapshot-{parked_at - 1}")
+            assert parked.code in ("config.pipeline", "data.integer_overflow")
+    assert parked_at is not None
+    assert failing.progress.due_time == sound.progress.due_time
+    with pytest.raises(HeadraceError, match=r"too much|overflow|64 bits"):
+        again = engine_of(pipeline, tmp_path)
+        for number, file in enumerate(again.landing.new_files({})[OWN]):
+            again.compute({OWN: [file]}, Instant(NOW + number))
+
+
+def test_the_last_output_that_fails_ends_the_epoch(tmp_path: Path) -> None:
+    land(tmp_path, 0, 1)
+    pipeline = replace(
+        SHOP, outputs={"one": fragile(Fragile(NOWHERE, least=1)), "other": FAILING["a filter overflows"]}
+    )
+    with pytest.raises(HeadraceError):
+        engine = engine_of(pipeline, tmp_path)
+        engine.compute({OWN: engine.landing.new_files({})[OWN]}, Instant(NOW), isolates=True)
+
+
+@pytest.mark.parametrize("telling", [False, True], ids=["all", "deduplicated"])
+def test_a_parked_output_is_computed_again_alone(telling: bool, tmp_path: Path) -> None:
+    land(tmp_path, 0, EPOCHS)
+    mended = tmp_path / "mended"
+    pipeline = shop(fragile(Fragile(str(mended), "add", least=1)), telling=telling)
+    sound, failing, again = (engine_of(pipeline, tmp_path) for _ in range(3))
+    files = failing.landing.new_files({})[OWN]
+    ids = []
+    for number, file in enumerate(files):
+        ids.append(failing.ids)
+        assert failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True).parked == ("bad",)
+    ids.append(failing.ids)
+    mended.touch()
+    for number, file in enumerate(files):
+        once = sound.compute({OWN: [file]}, Instant(NOW + number))
+        past = Again(frozenset({"bad"}), ids[number], ids[number + 1])
+        only = again.compute({OWN: [file]}, Instant(NOW + number), again=past)
+        assert contents(only, "bad") | {IDS: None} == contents(once, "bad") | {IDS: None}
+        assert {log for log, files in only.written.logs.items() if files} <= {"bad/panes", "bad/late", "rejected"}
+        assert only.progress.watermark == once.progress.watermark
+        assert {n: c for n, c in only.counts.items() if n.startswith("bad/")} == {
+            n: c for n, c in once.counts.items() if n.startswith("bad/")
+        }
+
+
+BELOW = Output(of="bad", what={"clicks": col("clicks").sum()}, where=HOURLY.where, when=hr.on_update(), how=HOURLY.how)
+BOTH = replace(BELOW, of=("bad", "hourly"))
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize("how", ["as windows fire", "a filter overflows"])
+def test_what_reads_an_output_that_fails_is_parked_with_it(how: str, tasks: int, tmp_path: Path) -> None:
+    land(tmp_path, 0, EPOCHS)
+    outputs = {"both": BOTH, "bad": FAILING[how], "hourly": HOURLY, "per_hour": replace(BELOW, of="hourly")}
+    pipeline = replace(SHOP, outputs=outputs)
+    without = replace(SHOP, outputs={name: outputs[name] for name in ("hourly", "per_hour")})
+    failing, sound = (engine_of(shop, tmp_path, tasks) for shop in (pipeline, without))
+    parked: list[tuple[str, ...]] = []
+    for number, file in enumerate(failing.landing.new_files({})[OWN]):
+        computed = failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True)
+        other = sound.compute({OWN: [file]}, Instant(NOW + number))
+        parked.append(computed.parked)
+        assert computed.acknowledged == {*range(failing.levels)}
+        for name in without.outputs:
+            counts = [{n: count for n, count in c.counts.items() if n.startswith(name)} for c in (computed, other)]
+            assert counts[0] == counts[1]
+    assert {*parked[-1]} == {"bad", "both"}
+    reasons = computed.progress.parked
+    assert reasons["both"].message == f"output bad, which it reads, has failed: {reasons['bad'].message}"
+    assert reasons["both"].epoch == reasons["bad"].epoch
+
+
+def test_an_output_that_reads_others_is_computed_again_alone(tmp_path: Path) -> None:
+    land(tmp_path, 0, EPOCHS)
+    mended = tmp_path / "mended"
+    fails = replace(BELOW, of="hourly", what={"clicks": col("clicks").combine(Fragile(str(mended)))})
+    pipeline = replace(SHOP, outputs={"hourly": HOURLY, "bad": fails, "below": BELOW})
+    sound, failing, again = (engine_of(pipeline, tmp_path) for _ in range(3))
+    files = failing.landing.new_files({})[OWN]
+    for number, file in enumerate(files):
+        assert {*failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True).parked} == {"bad", "below"}
+    mended.touch()
+    for number, file in enumerate(files):
+        once = sound.compute({OWN: [file]}, Instant(NOW + number))
+        only = again.compute({OWN: [file]}, Instant(NOW + number), again=Again(frozenset({"bad", "below"})))
+        for name in ("bad", "below"):
+            assert contents(only, name) == contents(once, name)
+        assert not any(files for log, files in only.written.logs.items() if log.startswith("hourly/"))
+        assert only.parked == ("hourly",)

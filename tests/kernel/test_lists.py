@@ -1,0 +1,86 @@
+"""Lists on Arrow columns: the kernel gives what the reference gives, for items of every type."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import col
+from headrace.errors import PipelineError
+from headrace.kernel.elements import element_size
+from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.lists import with_items
+from headrace.kernel.types import arrow_type
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr, Function, Literal
+from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.value_types import ListType
+from headrace.reference.evaluate import evaluate
+from headrace.reference.stages import element_size as size_of
+from tests.kernel.columns import SPECIAL, VALUES, arrow, python
+from tests.reference.strategies import examples
+
+V = col("v")
+
+
+def lists(values: list[list[Any] | None], kind: DataType, hidden: list[list[Any]]) -> pa.Array:
+    """A column of lists, in which a NULL hides items."""
+    stored = [hidden[row] if value is None else value for row, value in enumerate(values)]
+    offsets = [0]
+    for items in stored:
+        offsets.append(offsets[-1] + len(items))
+    mask = pa.array([value is None for value in values], pa.bool_())
+    items = arrow([item for part in stored for item in part], kind)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, mask=mask)
+
+
+@pytest.mark.parametrize("kind", list(DataType))
+@examples(30)
+@given(data=st.data())
+def test_what_reads_a_list(kind: DataType, data: st.DataObject) -> None:
+    item = st.sampled_from(SPECIAL[kind]) | VALUES[kind]
+    values = data.draw(st.lists(st.none() | st.lists(item, max_size=4), max_size=6))
+    hidden = data.draw(st.lists(st.lists(item, max_size=2), min_size=len(values), max_size=len(values)))
+    wanted = data.draw(item.filter(lambda value: value is not None))
+    cut = data.draw(st.integers(0, len(values)))
+    stored, values = lists(values, kind, hidden)[cut:], values[cut:]
+    schema = {"v": ListType(kind)}
+    contains = Function("contains", (V, Literal(wanted, kind)))
+    for expr in (V.length(), V.is_null(), contains, ~contains, V.length() + 1):
+        expected = [evaluate(expr, {"v": value}, schema) for value in values]
+        assert python(column(expr, {"v": stored}, schema, len(values))) == expected
+    sizes = element_size({"v": stored}, schema, len(values))
+    assert sizes.to_pylist() == [size_of({"v": value}, schema) for value in values]
+
+
+def test_constants_of_a_number_beside_lists_of_another() -> None:
+    stored = pa.array([[1.0], [2.5], [None], None], pa.list_(pa.float64()))
+    schema = {"v": ListType(DataType.FLOAT)}
+    assert column(V.contains(1), {"v": stored}, schema, 4).to_pylist() == [True, False, False, None]
+
+
+def test_a_list_is_null_once_an_item_becomes_it() -> None:
+    stored = pa.array([["a", None], ["", "b"], [], None, ["c"]])
+    made = with_items(stored, lambda items: pc.if_else(pc.equal(items, ""), None, items))
+    assert made.to_pylist() == [["a", None], None, [], None, ["c"]]
+    assert made.type == arrow_type(ListType(DataType.STRING))
+
+
+@pytest.mark.parametrize(
+    ("expr", "why"),
+    [
+        (V, "in v: a list of int is no value; length, contains and is_null read a list"),
+        (V == 3, "a list of int is no value"),
+        (V.lower(), "lower does not take a list of int"),
+        (V.cast(str), "cast_string does not take a list of int"),
+        (V.contains("x"), "different types: int, string"),
+        (col("s").contains(3), "contains takes string, found int"),
+        (V.is_in([3]), "is_in does not take a list of int"),
+    ],
+)
+def test_what_does_not_read_lists(expr: Expr, why: str) -> None:
+    with pytest.raises(PipelineError, match=why):
+        type_of(expr, {"v": ListType(DataType.INT), "s": DataType.STRING})

@@ -1,0 +1,1 @@
+"""Pipelines that read pipelines, as one."""

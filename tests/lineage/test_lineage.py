@@ -1,0 +1,78 @@
+"""Which pipelines read which, how far each has come, and what depends on a snapshot: in one root and in three."""
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from headrace.read.lineage.lineage import Dependent, Lineage, PlacedPipeline, dependents, lineage
+from headrace_snapshots.refs import MAIN
+from headrace_snapshots.store import open_store
+from tests.process.chains import Chain, pipelines
+
+
+def chain_in(folder: Path, *, roots: int) -> Chain:
+    folders = [folder / f"root{number % roots}" for number in range(3)]
+    for one in folders:
+        one.mkdir(exist_ok=True)
+    named = {} if roots == 1 else {"first": folders[0].as_uri(), "second": folders[1].as_uri()}
+    return Chain(folders, pipelines("retracting", None, **named), random.Random(7))
+
+
+def seen(chain: Chain, names: Iterable[str] = ("third",)) -> Lineage:
+    return lineage(open_store(chain.folders[2].as_uri()), names)
+
+
+def head(chain: Chain, number: int) -> str | None:
+    return chain.handles[number]._catalog.head().refs.get(MAIN)
+
+
+@pytest.mark.parametrize("roots", [1, 3])
+def test_a_chain_is_shown_with_its_lag(tmp_path: Path, roots: int) -> None:
+    chain = chain_in(tmp_path, roots=roots)
+    assert seen(chain).rows()[0]["snapshot"] is None
+    chain.run_all()
+    chain.drain()
+    before = seen(chain)
+    assert [name.name for name in before.heads] == ["third", "second", "first"]
+    assert [one.snapshot for one in before.heads.values()] == [head(chain, number) for number in (2, 1, 0)]
+    assert [one.lag for one in before.readings] == ["up to date", "up to date"]
+    assert [one.upstream.root for one in before.readings] == (
+        ["", ""] if roots == 1 else [chain.folders[1].resolve().as_uri(), chain.folders[0].resolve().as_uri()]
+    )
+    chain.now += 300
+    chain.land()
+    chain.handles[0].run(files_per_epoch=100)
+    assert [one.lag for one in seen(chain).readings] == ["up to date", "1 epoch behind"]
+    chain.handles[1].run()
+    assert seen(chain).readings[1].lag == "up to date"
+    assert seen(chain).readings[0].lag.endswith("behind")
+    chain.handles[0].rollback(to=str(before.readings[1].consumed))
+    moved = seen(chain)
+    assert moved.readings[1].lag == "the upstream has moved: the next run takes it back"
+    assert moved.to_json()["readings"][1]["is_in_line"] is False
+    rows = moved.rows()
+    assert [row["reads"] is None for row in rows] == [False, False, True]
+
+
+def test_what_depends_on_a_snapshot_is_named_with_the_first_that_does(tmp_path: Path) -> None:
+    chain = chain_in(tmp_path, roots=1)
+    store = open_store(chain.folders[2].as_uri())
+    chain.run_all()
+    chain.drain()
+    old = {number: head(chain, number) for number in range(3)}
+    chain.now += 300
+    chain.land()
+    chain.handles[0].run(files_per_epoch=100)
+    new = head(chain, 0)
+    assert new is not None
+    first = chain.handles[0]._catalog
+    assert dependents(store, ["third", "second", "first"], first, new).readers == ()
+    chain.handles[1].run()
+    chain.handles[2].run()
+    named = dependents(store, ["third"], first, new).readers
+    assert [one.reader for one in named] == [PlacedPipeline("", "second"), PlacedPipeline("", "third")]
+    assert all(isinstance(one, Dependent) and one.since not in old.values() for one in named)
+    line = [link.snapshot_id for link in chain.handles[1]._catalog.lineage(str(head(chain, 1)))]
+    assert line[line.index(named[0].since) + 1] == old[1], "the one before it is the newest that does not"

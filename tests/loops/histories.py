@@ -1,0 +1,267 @@
+"""Histories of a pipeline with loops: what people do to it between runs, and what each output must be after that.
+
+The oracle computes all edges at once: those of the files that a snapshot has read, without those that its output has
+dropped as late or refused.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import headrace as hr
+from headrace import col
+from headrace.pipeline.identity.fingerprint import definition
+from headrace.read.snapshots.last_stage import LastStage
+from headrace.runs.adopting.adopt import adopt
+from headrace.runs.backfill.backfill import backfill
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from headrace.runs.recover import recover
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import outputs_of, parked_in, seen_by
+from headrace_snapshots.format.table_names import INPUTS, OutputTables
+from headrace_snapshots.fsck import fsck
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from tests.loops.graphs import Edge
+from tests.loops.pipelines import LOOPS, SECOND, answers, links
+from tests.loops.stopping import stopped_after
+from tests.loops.test_crash import BEGUN, land
+
+NAME = "graph"
+Rows = Mapping[tuple[int | None, Any], Any]
+
+
+@dataclass(frozen=True)
+class LoopOutput:
+    """An output with the loop called ``kind`` in windows of ``width`` seconds (None: one), without edges of the weight
+    ``without``.
+    """
+
+    kind: str
+    width: int | None
+    lateness: int
+    rounds: int | None
+    without: int | None = None
+
+    @property
+    def output(self) -> hr.Output:
+        where = hr.GlobalWindows() if self.width is None else hr.FixedWindows(f"{self.width}s")
+        return hr.Output(
+            key=["a", "b"],
+            loop=LOOPS[self.kind].over(self.rounds),
+            where=where,
+            when=hr.Repeatedly(hr.AfterCount(1)),
+            how=hr.retracting(f"{self.lateness}s"),
+            filter=None if self.without is None else col("weight") != self.without,
+        )
+
+    def takes(self, edge: Edge) -> bool:
+        """Whether ``edge`` is none that is filtered, and no dead letter."""
+        return edge.weight != self.without and (edge.weight >= 0 or self.kind != "paths")
+
+    def answer(self, edges: Sequence[Edge]) -> Rows:
+        """What it must come to of ``edges``."""
+        known = answers(LOOPS[self.kind], filter(self.takes, edges), self.width)
+        return {place: value for place, value in known.items() if value is not None}
+
+
+@dataclass
+class History:
+    """A pipeline with these ``outputs`` under ``root``, and all that has landed, by file."""
+
+    root: Path
+    outputs: dict[str, LoopOutput]
+    bound: str = "0s"
+    publishes: bool = True
+    formerly: dict[str, str] = field(default_factory=dict)
+    landed: dict[str, Sequence[Edge]] = field(default_factory=dict)
+    _numbers: "count[int]" = field(default_factory=count)
+
+    @property
+    def pipeline(self) -> hr.Pipeline:
+        made = {name: replace(of.output, formerly=self.formerly.get(name)) for name, of in self.outputs.items()}
+        plain = hr.Output(key="a", what={"n": hr.count()}, where=hr.GlobalWindows(), when=hr.Always())
+        return hr.Pipeline(NAME, links(self.bound), outputs={**made, "plain": plain}, executor="local")
+
+    @property
+    def catalog(self) -> Catalog:
+        return Catalog(open_store(self.root.as_uri()), NAME)
+
+    @property
+    def opened(self) -> Any:
+        return hr.open(self.root.as_uri())[NAME]
+
+    @property
+    def line(self) -> list[Manifest]:
+        """The snapshots of main, oldest first."""
+        refs = self.catalog.head().refs
+        return [*self.catalog.ancestry(refs["main"])][::-1] if "main" in refs else []
+
+    def land(self, edges: Sequence[Edge]) -> None:
+        """A file of ``edges``."""
+        number = len(self.landed)
+        land(self.root, number, edges)
+        self.landed[f"links/{number:04}.jsonl"] = edges
+
+    def run(self, epochs: int | None = None) -> None:
+        """A run of so many epochs at most."""
+        options = RunOptions(
+            f"run-{next(self._numbers)}",
+            files_per_epoch=1,
+            max_epochs=epochs,
+            create=True,
+            publish=self.publishes,
+        )
+        process(self.pipeline, self.root.as_uri(), options)
+
+    def kill(self, writes: int) -> None:
+        """A run whose store takes so many ``writes`` and no more."""
+        with stopped_after(writes):
+            self.run()
+
+    def roll_back(self, epochs: int, files: int | None, *, recovers: bool) -> None:
+        """Main goes so many epochs back, as far as outputs were then what they are now; if it ``recovers``, it reads
+        again at once what it had read, in epochs of so many files.
+        """
+        line, now = self.line, definition(self.pipeline)
+        same = [manifest for manifest in line if manifest.definition == now and not parked_in(manifest)]
+        if not same:
+            return
+        to = same[max(0, len(same) - 1 - epochs)].snapshot_id
+        if recovers:
+            name = f"recovery-{next(self._numbers)}"
+            recover(self.pipeline, self.root.as_uri(), RunOptions(name, snapshot=to, files_per_epoch=files))
+            self.check("main")
+        elif to != line[-1].snapshot_id:
+            self.opened.rollback(to=to)
+
+    def turn(self, rounds: int | None) -> None:
+        """From now on all loops turn so many rounds in an epoch."""
+        self.outputs = {name: replace(of, rounds=rounds) for name, of in self.outputs.items()}
+
+    def rename(self) -> None:
+        """The first output gets another name."""
+        (old, of), *rest = self.outputs.items()
+        new = f"{old}x"
+        self.outputs = {new: of, **dict(rest)}
+        self.formerly = {new: old}
+        self.run(1)  # readers know outputs by the names that main has
+
+    def change(self, without: int, epochs: int | None) -> None:
+        """The last output leaves other edges out, which is computed again while main goes on, and adopted."""
+        *rest, (name, of) = self.outputs.items()
+        self.outputs = {**dict(rest), name: replace(of, without=without)}
+        if not self.line or parked_in(self.line[-1]):
+            return
+        self.run(epochs)
+        branch = f"again-{next(self._numbers)}"
+        options = RunOptions(branch, branch=branch, output=name)
+        backfill(self.pipeline, self.root.as_uri(), options)
+        self.check(branch, [name])
+        adopt(self.catalog, branch, name, run_id=branch)
+        self.formerly = {}
+
+    def begin_anew(self, files: int | None, *, promote: bool) -> None:
+        """A backfill of everything, in epochs of so many files, which main becomes or not."""
+        if not self.line:
+            return
+        branch = f"fill-{next(self._numbers)}"
+        options = RunOptions(branch, branch=branch, files_per_epoch=files)
+        backfill(self.pipeline, self.root.as_uri(), options)
+        self.check(branch)
+        accepted = {name: {*self.accepted(name, "main")} for name in self.outputs}
+        assert all(accepted[name] <= {*self.accepted(name, branch)} for name in self.outputs), "main took more"
+        if promote:
+            self.opened.promote(branch)
+            self.formerly = {}
+        else:
+            self.opened.drop(branch)
+
+    def damage(self, table: str) -> None:
+        """The newest files of a ``table`` of a loop are lost: a run falls back, where readers have not seen them."""
+        if self.publishes:
+            return
+        for name in self.outputs:
+            layers = self.line[-1].tables.get(getattr(OutputTables(name), table)) if self.line else ()
+            for layer in (layers or ())[-1:]:
+                for file in layer.files:
+                    (self.root / file.path).unlink(missing_ok=True)
+
+    def settle(self) -> None:
+        """Runs until nothing is in flight, and everything is what it must be."""
+        self.run()
+        head = self.line[-1]
+        assert not any(head.tables.get(OutputTables(name).in_flight) for name in self.outputs)
+        assert parked_in(head) == {}
+        self.check("main")
+        self.check_files()
+
+    def check_files(self) -> None:
+        """Nothing is missing that snapshots name."""
+        check_catalog(open_store(self.root.as_uri()), NAME)
+
+    def check(self, ref: str, names: Sequence[str] | None = None) -> None:
+        """Outputs are what all edges that they have taken come to, unless something is in flight."""
+        manifest = self.catalog.manifest(self.catalog.head().refs[ref])
+        known = [name for name in self.outputs if name in outputs_of(manifest) and name not in parked_in(manifest)]
+        for name in known if names is None else names:
+            if not manifest.tables.get(OutputTables(name).in_flight):
+                assert self.current(name, ref) == self.outputs[name].answer(self.accepted(name, ref)), (name, ref)
+
+    def current(self, name: str, ref: str) -> dict[tuple[int | None, Any], Any]:
+        """The rows of ``current``."""
+        rows = self.opened[name].current(at=ref).to_arrow().to_pylist()
+        return {(_seconds(row["window_start"]), row["vertex"]): row["value"] for row in rows}
+
+    def accepted(self, name: str, ref: str) -> list[Edge]:
+        """The edges that were read and not dropped as late."""
+        catalog = self.catalog
+        manifest = catalog.manifest(catalog.head().refs[ref])
+        records = catalog.files(manifest.logs[INPUTS])
+        paths = [file.path for record in records for file in record.files if isinstance(file, InputFile)]
+        rows = self.opened[name].late(at=ref).to_arrow().to_pylist()
+        late = {(row["file"].rpartition("links/")[2], _edge(row["raw"])) for row in rows}
+        return [
+            edge for path in paths for edge in self.landed[path] if (path.rpartition("links/")[2], edge) not in late
+        ]
+
+    def patch(self, files: int | None) -> None:
+        """Rows of a backfill in place of those of an output whose windows have expired on both."""
+        branch = f"patch-{next(self._numbers)}"
+        options = RunOptions(branch, branch=branch, files_per_epoch=files)
+        backfill(self.pipeline, self.root.as_uri(), options)
+        for name, of in self.outputs.items():
+            if of.width is None:
+                continue
+            main, filled = (
+                seen_by(self.catalog.manifest(self.catalog.head().refs[ref]), name) for ref in ("main", branch)
+            )
+            stage = LastStage.of(main)
+            assert stage is not None
+            until = min(stage.expired_until(main), stage.expired_until(filled)) // SECOND
+            before, after = (of.answer(self.accepted(name, ref)) for ref in ("main", branch))
+            if self.current(name, branch) != after:  # something is in flight on the branch
+                continue
+            self.opened.promote(branch, output=name, patch=True)
+            for place, value in self.current(name, "main").items():
+                expected = after if (place[0] or 0) + of.width <= until else before
+                assert expected[place] == value, (name, place)
+            break  # the others would have to be published first
+        assert fsck(self.catalog, deep=True).damage == ()
+
+
+def _seconds(start: Any) -> int | None:
+    return None if start is None else int((start - BEGUN).total_seconds())
+
+
+def _edge(raw: str) -> Edge:
+    row = json.loads(raw)
+    at = datetime.fromisoformat(row["at"])
+    return Edge(row["a"], row["b"], row["weight"], int((at - BEGUN).total_seconds()))

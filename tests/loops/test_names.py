@@ -1,0 +1,48 @@
+"""A pipeline with a loop whose output gets a name while something is in flight: windows wait for it all the same."""
+
+from pathlib import Path
+from typing import Any
+
+import headrace as hr
+from headrace.runs.options import RunOptions
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from tests.loops.graphs import Edge
+from tests.loops.pipelines import LOOPS, links
+from tests.loops.runs import NOW
+from tests.loops.test_crash import land
+from tests.process.executors import Executed
+from tests.process.outputs import catalog_of, line
+from tests.process.random_runs import panes
+
+PARTS: dict[str, Any] = {
+    "key": ["a", "b"],
+    "loop": LOOPS["paths"].over(1),
+    "where": hr.FixedWindows("10s"),
+    "when": hr.on_update(),
+    "how": hr.retracting("0s"),
+}
+WITHOUT = hr.Pipeline("ways", links(), executor="local", **PARTS)
+NAMED = hr.Pipeline("ways", links(), executor="local", outputs={"far": hr.Output(formerly="", **PARTS)})
+WAY = [Edge(f"v{n:02}", f"v{n + 1:02}", 1, 1) for n in range(8)]
+
+
+def test_a_loop_gets_a_name_while_something_is_in_flight(executor: Executed, tmp_path: Path) -> None:
+    named, whole = tmp_path / "named", tmp_path / "whole"
+    for root in (named, whole):
+        root.mkdir()
+        land(root, 0, [*WAY, Edge("x", "y", 1, 60)])  # the watermark is far ahead of what is in flight
+        executor.process(WITHOUT, root.as_uri(), RunOptions("begun", max_epochs=3), now=lambda: NOW)
+        assert line(catalog_of(root, "ways"))[-1].tables["inflight"]
+    executor.process(WITHOUT, whole.as_uri(), RunOptions("on"), now=lambda: NOW)
+    executor.process(NAMED, named.as_uri(), RunOptions("on"), now=lambda: NOW)
+    epochs = len(line(catalog_of(whole, "ways")))
+    assert epochs == len(line(catalog_of(named, "ways"))) > 8
+    (alone,) = NAMED.by_output.values()
+    found, expected = panes(alone, named, "main", epochs, "far"), panes(WITHOUT, whole, "main", epochs)
+    assert found == expected
+    on_time = [
+        epoch for epoch, windows in enumerate(found) for rows in windows.values() for row in rows if row[4] == "ON_TIME"
+    ]
+    assert {*on_time} == {epochs - 1}
+    check_catalog(open_store(named.as_uri()), "ways")

@@ -1,0 +1,83 @@
+"""An output with a loop that fails while something is in flight: it is parked with it, and catches up as if it had not
+failed.
+"""
+
+from pathlib import Path
+
+import headrace as hr
+from headrace import col
+from headrace.runs.options import RunOptions
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from tests.loops.graphs import Edge
+from tests.loops.pipelines import LOOPS, links
+from tests.loops.runs import NOW
+from tests.loops.test_crash import land
+from tests.process.executors import Executed, on_both
+from tests.process.fragile import Fragile
+from tests.process.outputs import catalog_of, line
+from tests.process.random_runs import panes
+
+BEFORE, AFTER, FAILS_AT = 6, 9, 3
+WAY = [Edge(f"v{n:02}", f"v{n + 1:02}", 1, 0) for n in range(14)]
+
+
+def ways(mended: Path) -> hr.Pipeline:
+    """How long ways are, in an output that cannot add up a way of length ``FAILS_AT`` until there is the file
+    ``mended``.
+    """
+    total = hr.Aggregation(
+        what={"total": col("value").combine(Fragile(str(mended), least=FAILS_AT, most=FAILS_AT))},
+        where=hr.GlobalWindows(),
+        when=hr.Repeatedly(hr.AfterCount(1)),
+    )
+    asked = {"where": hr.GlobalWindows(), "when": hr.Repeatedly(hr.AfterCount(1)), "how": hr.retracting()}
+    return hr.Pipeline(
+        "ways",
+        links("100s"),
+        outputs={
+            "far": hr.Output(key=["a", "b"], loop=LOOPS["paths"].over(1), then=[total], **asked),
+            "edges": hr.Output(key="a", what={"edges": hr.count()}, **asked),
+            "lengths": hr.Output(of="far", what={"least": col("total").min()}, **asked),
+        },
+        executor="local",
+    )
+
+
+def land_file(root: Path, number: int) -> None:
+    """The whole way in file 0, then edges that come in while it is walked."""
+    land(root, number, WAY if number == 0 else [Edge("v02", f"w{number:02}", 1, 0)])
+
+
+@on_both
+def test_a_loop_that_is_parked_catches_up_with_what_was_in_flight(executor: Executed, tmp_path: Path) -> None:
+    mended, root, whole = tmp_path / "mended", tmp_path / "root", tmp_path / "whole"
+    made = ways(mended)
+    for at in (root, whole):
+        at.mkdir()
+    mended.touch()
+    for number in range(AFTER):
+        land_file(whole, number)
+    executor.process(made, whole.as_uri(), RunOptions("whole"), now=lambda: NOW)
+    mended.unlink()
+
+    for number in range(BEFORE):
+        land_file(root, number)
+    broken = executor.process(made, root.as_uri(), RunOptions("broken"), now=lambda: NOW)
+    head = line(catalog_of(root, "ways"))[-1]
+    assert [*broken.epochs] == [*range(BEFORE)]  # none only to deliver what nobody takes
+    assert head.tables["far/inflight"]
+    assert head.progress["outputs"]["far"]["epoch"] == FAILS_AT - 1
+    mended.touch()
+    for number in range(BEFORE, AFTER):
+        land_file(root, number)
+    executor.process(made, root.as_uri(), RunOptions("mended"), now=lambda: NOW)
+
+    ends = [line(catalog_of(at, "ways"))[-1] for at in (root, whole)]
+    assert [end.epoch for end in ends] == [ends[1].epoch] * 2
+    assert not ends[0].tables.get("far/inflight")
+    for output, alone in made.by_output.items():
+        found, expected = (panes(alone, at, "main", ends[1].epoch + 1, output) for at in (root, whole))
+        assert found == expected, output
+    assert sum(map(len, expected)) > AFTER
+    check_catalog(open_store(root.as_uri()), "ways")

@@ -1,0 +1,156 @@
+"""Columns of results and ``having``: what they may read, what is wrong with them, and what a fingerprint says of them
+(semantics 8.4, 9.10).
+"""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import Aggregation, Output, Pipeline, col, count
+from headrace.describe.pipeline import describe, graph
+from headrace.errors import PipelineError
+from headrace.model.expressions.data_types import DataType
+from headrace.pipeline.identity.fingerprint import fingerprint, meaning
+
+FLIGHTS = hr.json("landing/flights", {"carrier": str, "delay": int, "at": datetime}).event_time("at", bound="1h")
+WHAT: dict[str, Any] = {"late": hr.if_else(col("delay") > 0, 1, 0).sum(), "flights": count()}
+RATE = col("late") / col("flights")
+DAILY = Aggregation(what={"worst": col("rate").max()}, where=hr.FixedWindows("1d"))
+
+
+def carriers(**parts: Any) -> Pipeline:
+    given = {"key": "carrier", "what": WHAT, "where": hr.FixedWindows("1h"), "when": hr.on_update()}
+    return Pipeline("carriers", FLIGHTS, **{**given, "how": hr.retracting("1d"), **parts})
+
+
+def test_columns_stand_behind_the_aggregates_with_their_types() -> None:
+    what = {
+        "bad": col("rate") > 0.5,
+        "rate": RATE,
+        **WHAT,
+        "who": hr.concat(col("carrier"), "!"),
+        "since": col("window_start"),
+    }
+    made = carriers(what=what, then=[DAILY])
+    assert [*made.stages[0].value_types.items()] == [
+        ("late", DataType.INT),
+        ("flights", DataType.INT),
+        ("bad", DataType.BOOL),
+        ("rate", DataType.FLOAT),
+        ("who", DataType.STRING),
+        ("since", DataType.TIMESTAMP),
+    ]
+    assert made.value_types == {"worst": DataType.FLOAT}, "the aggregation below reads them"
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "an aggregate that there is not": (
+        {"what": {**WHAT, "rate": col("lat") / col("flights")}},
+        "Pipeline carriers(what['rate']=(lat / flights)): there is no result 'lat'; did you mean 'late'? it reads a "
+        "row of results, which has carrier, late, flights, rate, window_start, window_end; of records name an "
+        'aggregate in what=, such as "lat": col("lat").max()',
+    ),
+    "a column of records": (
+        {"having": col("delay") > 3},
+        "Pipeline carriers(having=(delay > 3)): there is no result 'delay'; it reads a row of results, which has "
+        "carrier, late, flights, window_start, window_end; of records name an aggregate in what=, such as "
+        '"delay": col("delay").max()',
+    ),
+    "a cycle": (
+        {"what": {**WHAT, "a": col("b") + 1, "b": col("c"), "c": col("a")}},
+        "a reads b reads c reads a: nothing can be computed first; let one of them read aggregates alone",
+    ),
+    "of itself": ({"what": {**WHAT, "a": col("a") + 1}}, "a reads a: nothing can be computed first"),
+    "no aggregate": ({"what": {"who": col("carrier")}}, "there is no aggregate; write {"),
+    "no condition": (
+        {"having": RATE},
+        "pipeline carriers: having: the condition is float, and must be bool",
+    ),
+    "no expression": ({"having": "late > 3"}, "Pipeline carriers(having='late > 3'): not an expression; write"),
+    "operands that do not fit": (
+        {"what": {**WHAT, "x": col("late") + col("carrier")}},
+        "pipeline carriers: what['x']: in (late + carrier): + needs numbers, found int and string",
+    ),
+    "nothing": ({"what": {**WHAT, "x": hr.lit(None)}}, "what['x']: None is always NULL; name a result in it"),
+    "an aggregate of an aggregate": (
+        {"what": {**WHAT, "most": col("late").max()}},
+        "what['most']: 'late' is a result of this aggregation, and an aggregate reads what comes into it: an aggregate "
+        'of results is a further one, then=[Aggregation(what={...: col("late").max()}, ...)]; an expression over '
+        "results stands in what= by itself",
+    ),
+    "a list": (
+        {"what": {**WHAT, "all": col("delay").collect(), "x": col("all").is_null()}},
+        "what['x']: 'all' is a list, which no expression reads",
+    ),
+    "a name twice": ({"what": {**WHAT, "carrier": RATE}}, "column 'carrier' is both a key and an aggregate"),
+    "accumulating sessions": (
+        {"having": RATE > 0.5, "where": hr.Sessions("1h"), "how": hr.accumulating("1d")},
+        "having: accumulating windows that merge leave the rows of what they merged standing, and nobody could tell "
+        "which of them to withdraw; use how=retracting()",
+    ),
+    "sessions below what can withdraw": (
+        {
+            "how": hr.accumulating("1d"),
+            "having": col("late") > 1,
+            "allow_double_counting": True,
+            "then": [Aggregation(what={"n": count()}, where=hr.Sessions("1h"))],
+        },
+        "withdraws panes from windows that merge",
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "message"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_mistakes_are_found_when_the_pipeline_is_built(parts: dict[str, Any], message: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        carriers(**parts)
+    assert message in str(error.value)
+
+
+def test_an_output_has_them_too_and_says_whose_mistake_it_is() -> None:
+    own = {"key": "carrier", "what": {**WHAT, "rate": RATE}, "where": hr.FixedWindows("1h")}
+    made = Pipeline("carriers", FLIGHTS, outputs={"hourly": Output(**own, having=col("rate") > 0.5)})
+    alone = made.by_output["hourly"]
+    assert alone.having is not None
+    assert [*alone.value_types] == ["late", "flights", "rate"]
+    with pytest.raises(PipelineError, match=r"output hourly of pipeline carriers: having: the condition is float"):
+        Pipeline("carriers", FLIGHTS, outputs={"hourly": Output(**own, having=col("rate"))})
+    with pytest.raises(PipelineError, match="a pipeline with outputs= has it in each of them"):
+        Pipeline("carriers", FLIGHTS, outputs={"hourly": Output(**own)}, having=col("rate") > 0.5)
+
+
+def test_windows_that_can_have_only_one_pane_withdraw_nothing() -> None:
+    once = carriers(how=hr.accumulating(), when=hr.on_window_close(), having=col("late") > 1, where=hr.Sessions("1h"))
+    again = carriers(how=hr.accumulating("1d"), having=col("late") > 1)
+    apart = carriers(how=hr.discarding("1d"), having=col("late") > 1)
+    assert [made.stages[0].withdraws for made in (once, again, apart)] == [False, True, False]
+    assert not carriers(how=hr.accumulating("1d")).stages[0].withdraws
+
+
+def test_a_definition_has_them_only_where_there_are_some() -> None:
+    plain, rated = carriers(), carriers(what={**WHAT, "rate": RATE})
+    (stage,) = meaning(plain)["stages"]
+    assert not {"results", "having"} & {*stage}
+    (stage,) = meaning(rated)["stages"]
+    assert stage["results"] == [["rate", ["binary", "/", ["column", "late"], ["column", "flights"]]]]
+    others = [
+        plain,
+        rated,
+        carriers(what={**WHAT, "rate": RATE * 100}),
+        carriers(what={**WHAT, "share": RATE}),
+        carriers(having=col("late") > 1),
+        carriers(having=col("late") > 2),
+    ]
+    assert len({fingerprint(made) for made in others}) == len(others)
+    assert fingerprint(carriers(what={"rate": RATE, **WHAT})) == fingerprint(rated), "panes have the aggregates first"
+
+
+def test_check_says_them_in_words() -> None:
+    made = carriers(what={**WHAT, "rate": RATE}, having=col("rate") > 0.5)
+    (what,) = [section.lines for section in describe(made) if section.heading == "what"]
+    assert "rate = (late / flights), of each row of these" in what
+    assert "only rows leave of which (rate > 0.5) is true; one that no longer is so is withdrawn" in what
+    assert "late, flights, rate per carrier: fixed windows of 1h" in "\n".join(graph(made))
+    assert "having (rate > 0.5)" in graph(made)

@@ -1,0 +1,453 @@
+"""One output is computed again in a branch, and main adopts it: others do not notice."""
+
+import json
+import shutil
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import headrace as hr
+from headrace import Deduplicate, Pipeline, col
+from headrace.audit.range import audited_files
+from headrace.audit.store import AuditFailedError
+from headrace.cli import catalog_names
+from headrace.cli.main import app
+from headrace.pipeline.expectations import ExpectationView, expect
+from headrace.read.diff.changes import ChangeSource, changes_between
+from headrace.runs.adopting.adopt import adopt, rehearse_adoption
+from headrace.runs.adopting.errors import NotAdoptableError
+from headrace.runs.adopting.publishing import published
+from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.parking import catching_up
+from headrace.runs.publishing.promotion import PartialBranchError, cut_over
+from headrace_snapshots.catalog import Catalog, Claim
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import UnknownOutputError, parked_in, seen_by
+from headrace_snapshots.output_catalog import seen_catalog
+from headrace_snapshots.refs import published_of
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from tests.process.clicks import START
+from tests.process.executors import Executed, on_both
+from tests.process.forked import exit_code
+from tests.process.fragile import breaking, land_with_ids
+from tests.process.outputs import VISITS, catalog_of, line
+from tests.process.test_outputs_below import DAYS, GRAPH
+
+LAST = 6
+SHOP_WITH_IDS = breaking(Path("unused"))
+BEFORE = replace(GRAPH, input=SHOP_WITH_IDS.input, deduplicate=Deduplicate("id", "2d"))
+HOURLY_NOW = replace(GRAPH.outputs["hourly"], filter=col("price") > 4)
+VISITS_NOW = replace(VISITS, filter=col("price") > 4)
+VIEWS = ("panes", "late", "current")
+
+
+def land_clicks(root: Path, first: int, last: int) -> None:
+    """Land files ``first`` to ``last`` (exclusive): with duplicates, with records that only some outputs can take, and
+    with one that comes two days too late.
+    """
+    land_with_ids(root, first, last)
+    for file in range(first, last):
+        late = {"id": f"{file}-late", "user": "u1", "price": 9, "at": (START - timedelta(days=2)).isoformat()}
+        with (root / "landing" / "clicks" / f"part-{file:05d}.jsonl").open("a") as out:
+            out.write(json.dumps(late) + "\n")
+
+
+def with_outputs(shop: Pipeline = BEFORE, **outputs: hr.Output) -> Pipeline:
+    return replace(shop, outputs={**shop.outputs, **outputs})
+
+
+ON_LOCAL = Executed("local")
+HOURLY = with_outputs(hourly=HOURLY_NOW)
+VISITED = with_outputs(visits=VISITS_NOW)
+
+
+@pytest.fixture(autouse=True)
+def one_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_TASKS", "1")  # files are cut by tasks
+
+
+def history(root: Path, now: Pipeline) -> None:
+    """A root whose pipeline has become ``now`` while main went on."""
+    land_clicks(root, 0, LAST // 2)
+    ON_LOCAL.process(BEFORE, root.as_uri(), RunOptions("before", publish=True))
+    land_clicks(root, LAST // 2, LAST)
+    ON_LOCAL.process(now, root.as_uri(), RunOptions("changed", publish=True))
+
+
+def adopted(executor: Executed, root: Path, shop: Pipeline, output: str, branch: str = "again") -> Manifest:
+    """The head of main once it has adopted the output."""
+    executor.backfill(shop, root.as_uri(), RunOptions(f"backfill-{branch}", branch=branch, output=output))
+    adopt(catalog_of(root), branch, output, run_id="adopt")
+    return line(catalog_of(root))[-1]
+
+
+@dataclass(frozen=True)
+class Roots:
+    """Roots that tests begin or compare with; each is made once."""
+
+    folder: Path
+    made: list[tuple[Pipeline, Path]] = field(default_factory=list)
+
+    def history(self, root: Path, now: Pipeline) -> None:
+        """Make a root whose pipeline has become ``now`` while main went on."""
+        # with the times of files, of which local files have their ETags
+        shutil.copytree(self._root("history", now, partial(history, now=now)), root, dirs_exist_ok=True)
+
+    def whole(self, shop: Pipeline, last: int = LAST) -> Path:
+        """One whose pipeline was always what it is now, and nothing happened to."""
+
+        def make(root: Path) -> None:
+            land_clicks(root, 0, last)
+            ON_LOCAL.process(shop, root.as_uri(), RunOptions("whole"))
+
+        return self._root(f"whole-{last}", shop, make)
+
+    def _root(self, kind: str, shop: Pipeline, make: Callable[[Path], None]) -> Path:
+        same = (root for of, root in self.made if of is shop and root.name == kind)
+        root = next(same, None)
+        if root is None:
+            root = self.folder / str(len(self.made)) / kind
+            make(root)
+            self.made.append((shop, root))
+        return root
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory: pytest.TempPathFactory) -> Roots:
+    return Roots(tmp_path_factory.mktemp("roots"))
+
+
+def rows(root: Path, output: str, view: str, adoptions: Mapping[int, int] = {}) -> list[dict[str, Any]]:
+    """All rows of a view, in the epochs in which they would have come without ``adoptions`` (in these epochs)."""
+    read = getattr(hr.open(root.as_uri())["shop"][output], view)(at="main").to_arrow().to_pylist()
+    for row in read:
+        row["epoch"] -= sum(row["epoch"] > epoch for epoch in adoptions)
+    return sorted(read, key=repr)
+
+
+rows_of_whole = cache(rows)
+"""Nothing changes there."""
+
+
+def assert_same(root: Path, whole: Path, shop: Pipeline) -> None:
+    """All outputs under ``root`` are what they are under ``whole``, but for the numbers of epochs after an adoption."""
+    adoptions = {
+        manifest.epoch: 1
+        for manifest in line(catalog_of(root))
+        if any(own.get("adopted") == manifest.epoch for own in manifest.schema["outputs"].values())
+        and not manifest.timings  # else the output came with the epoch
+    }
+    for output in shop.outputs:
+        for view in (*VIEWS, "rejected"):
+            assert rows(root, output, view, adoptions) == rows_of_whole(whole, output, view), (output, view)
+    check_catalog(open_store(root.as_uri()), "shop")
+
+
+def test_a_changed_output_comes_back_with_what_reads_it(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    roots.history(root, HOURLY)
+    before = line(catalog_of(root))[-1]
+    assert {*parked_in(before)} == {"hourly", "days", "both"}
+    seen = published_of(catalog_of(root).head().refs)
+    head = adopted(executor, root, HOURLY, "hourly")
+    assert parked_in(head) == {}
+    assert published_of(catalog_of(root).head().refs) == seen, "readers see nothing of it yet"
+    for named, then in ((head.tables, before.tables), (head.logs, before.logs)):
+        others = {name: value for name, value in then.items() if name.startswith(("visits/", "daily/"))}
+        assert {name: named[name] for name in others} == others
+        assert (head.tables["ids"], head.logs["inputs"]) == (before.tables["ids"], before.logs["inputs"])
+    assert_same(root, roots.whole(HOURLY), HOURLY)
+    assert head.fingerprint == line(catalog_of(roots.whole(HOURLY)))[-1].fingerprint
+    executor.audit(HOURLY, root.as_uri(), RunOptions("audit"))
+    result = published(catalog_of(root), hr.open(root.as_uri())["shop"].publish(), "hourly", "publish")
+    assert {*published_of(catalog_of(root).head().refs).values()} == {head.snapshot_id}
+    assert result.warnings == ()
+    land_clicks(root, LAST, LAST + 2)
+    result = executor.process(HOURLY, root.as_uri(), RunOptions("on", publish=True))
+    assert [*result.epochs] == [LAST + 1, LAST + 2]
+    assert_same(root, roots.whole(HOURLY, LAST + 2), HOURLY)
+
+
+@on_both
+def test_main_goes_on_while_a_branch_computes(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    roots.history(root, VISITED)
+    executor.backfill(VISITED, root.as_uri(), RunOptions("backfill", branch="again", output="visits"))
+    land_clicks(root, LAST, LAST + 2)
+    executor.process(VISITED, root.as_uri(), RunOptions("on", publish=True))
+    result = adopt(catalog_of(root), "again", "visits", run_id="adopt")
+    assert "2 epochs more than branch again" in result.warnings[0]
+    assert parked_in(line(catalog_of(root))[-1]) == {"visits": LAST - 1}
+    executor.process(VISITED, root.as_uri(), RunOptions("caught-up", publish=True))
+    assert parked_in(line(catalog_of(root))[-1]) == {}
+    assert_same(root, roots.whole(VISITED, LAST + 2), VISITED)
+
+
+def test_main_goes_on_just_before_it_is_claimed(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    roots.history(root, VISITED)
+    executor.backfill(VISITED, root.as_uri(), RunOptions("backfill", branch="again", output="visits"))
+
+    class Quicker(Catalog):
+        def claim(self, branch: str, owner: str) -> Claim:
+            land_clicks(root, LAST, LAST + 1)
+            executor.process(VISITED, root.as_uri(), RunOptions("quicker"))
+            return super().claim(branch, owner)
+
+    adopt(Quicker(open_store(root.as_uri()), "shop"), "again", "visits", run_id="adopt")
+    assert [manifest.epoch for manifest in line(catalog_of(root))][-2:] == [LAST, LAST + 1]
+    assert parked_in(line(catalog_of(root))[-1]) == {"visits": LAST - 1}
+    executor.process(VISITED, root.as_uri(), RunOptions("caught-up", publish=True))
+    assert_same(root, roots.whole(VISITED, LAST + 1), VISITED)
+
+
+def test_a_branch_that_was_stopped_goes_on(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    roots.history(root, VISITED)
+    some = RunOptions("some", branch="again", output="visits", max_epochs=2)
+    executor.backfill(VISITED, root.as_uri(), some)
+    assert line(catalog_of(root), "again")[-1].epoch == 1
+    adopted(executor, root, VISITED, "visits")
+    assert_same(root, roots.whole(VISITED), VISITED)
+
+
+def test_a_new_output_gets_its_history(
+    executor: Executed, roots: Roots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catching_up, "AT_ONCE", 2)
+    root = tmp_path / "root"
+    more = with_outputs(more=replace(DAYS, of="visits"))
+    roots.history(root, more)
+    assert parked_in(line(catalog_of(root))[-1]) == {"more": -1}
+    assert parked_in(adopted(executor, root, more, "more")) == {}
+    assert_same(root, roots.whole(more), more)
+
+
+def test_of_an_output_that_reads_others_only_that_is_adopted(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    changed = with_outputs(days=replace(DAYS, what={"spent": col("spent").max()}))
+    roots.history(root, changed)
+    before = line(catalog_of(root))[-1]
+    head = adopted(executor, root, changed, "days")
+    own = {name: value for name, value in before.tables.items() if name.startswith("hourly/")}
+    assert {name: head.tables[name] for name in own} == own, "it is computed in the branch, and not adopted"
+    assert_same(root, roots.whole(changed), changed)
+
+
+def test_readers_of_a_copy_and_audits_see_all_rows(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+    roots.history(tmp_path, VISITED)
+    catalog = seen_catalog(catalog_of(tmp_path), "visits")
+    shown = catalog.head().refs["published"]
+    head = seen_by(adopted(executor, tmp_path, VISITED, "visits"), "visits")
+    with changes_between(catalog, shown, head) as changes:
+        assert changes.source is ChangeSource.DIFFERENCE
+        removed = sum(batch.num_rows for batch in changes.removed())
+    assert removed, "sessions of prices that do not count any more"
+    assert len(audited_files(catalog, shown, head).files[ExpectationView.PANES]) == LAST
+    land_clicks(tmp_path, LAST, LAST + 1)
+    executor.process(VISITED, tmp_path.as_uri(), RunOptions("on", publish=True))
+    with changes_between(catalog, head.snapshot_id, catalog.manifest(catalog.head().refs["main"])) as changes:
+        assert changes.source is ChangeSource.PANES, "what comes after it is read from panes again"
+
+
+def test_a_rollback_takes_it_back(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+    roots.history(tmp_path, VISITED)
+    before = line(catalog_of(tmp_path))[-1]
+    adopted(executor, tmp_path, VISITED, "visits")
+    executor.process(VISITED, tmp_path.as_uri(), RunOptions("publish", publish=True))
+    catalog_of(tmp_path).rollback("main", before.snapshot_id, "as it was")
+    assert {*published_of(catalog_of(tmp_path).head().refs).values()} == {before.snapshot_id}
+    executor.process(VISITED, tmp_path.as_uri(), RunOptions("on", publish=True))
+    assert "visits" in parked_in(line(catalog_of(tmp_path))[-1])
+
+
+def refused(
+    root: Path, output: str, match: str, branch: str = "again", error: type[Exception] = NotAdoptableError
+) -> None:
+    """Nothing moves, and the rehearsal says the same."""
+    catalog = catalog_of(root)
+    head = catalog.head()
+    with pytest.raises(error, match=match):
+        adopt(catalog, branch, output, run_id="adopt")
+    assert catalog.head() == head
+    (refusal,) = rehearse_adoption(catalog, branch, output).refusals
+    assert isinstance(refusal, error)
+
+
+def test_what_main_reads_otherwise_is_not_adopted(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+    roots.history(tmp_path, VISITED)
+    root = tmp_path.as_uri()
+    executor.backfill(VISITED, root, RunOptions("branch", branch="again", output="visits"))
+    catalog = catalog_of(tmp_path)
+    catalog.rollback("main", line(catalog)[3].snapshot_id, "back")
+    refused(tmp_path, "visits", "has read more than main")
+    executor.process(VISITED, root, RunOptions("on", files_per_epoch=2))
+    refused(tmp_path, "visits", "has not read what main has read: epoch 4 differs")
+    with pytest.raises(RunOptionsError, match="epoch 4 differs"):
+        executor.backfill(VISITED, root, RunOptions("again", branch="again", output="visits"))
+
+
+def test_a_whole_branch_has_other_epochs(executor: Executed, tmp_path: Path) -> None:
+    shop = replace(VISITED, deduplicate=None)
+    land_clicks(tmp_path, 0, 3)
+    executor.process(shop, tmp_path.as_uri(), RunOptions("run"))
+    land_clicks(tmp_path, 3, 4)
+    executor.backfill(shop, tmp_path.as_uri(), RunOptions("branch", branch="again", files_per_epoch=5))
+    refused(tmp_path, "visits", "epoch 3 differs|has not read|has read more")
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"visits": replace(VISITS, key={"user": col("user"), "price": col("price")})}, None),
+        ({"visits": replace(VISITS, key={"who": hr.coalesce(col("user"), "nobody")})}, "takes other records than main"),
+    ],
+)  # fmt: skip
+def test_an_output_that_takes_other_records(
+    changes: dict[str, hr.Output], match: str | None, executor: Executed, tmp_path: Path
+) -> None:
+    shop = with_outputs(**changes)
+    without_daily = {name: output for name, output in shop.outputs.items() if name != "daily"}
+    before = replace(BEFORE, outputs={name: BEFORE.outputs[name] for name in without_daily})
+    land_clicks(tmp_path, 0, 3)
+    executor.process(before, tmp_path.as_uri(), RunOptions("before"))
+    shop = replace(shop, outputs=without_daily)
+    executor.backfill(shop, tmp_path.as_uri(), RunOptions("branch", branch="again", output="visits"))
+    if match is None:
+        adopt(catalog_of(tmp_path), "again", "visits", run_id="adopt")
+    else:
+        refused(tmp_path, "visits", match)
+
+
+def test_what_it_reads_has_to_be_main_s(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+    counting = replace(GRAPH.outputs["hourly"], what={**GRAPH.outputs["hourly"].what, "most": col("price").max()})
+    shop, root = with_outputs(hourly=counting), tmp_path.as_uri()
+    land_clicks(tmp_path, 0, 2)
+    executor.process(BEFORE, root, RunOptions("before"))
+    land_clicks(tmp_path, 2, 4)
+    executor.process(shop, root, RunOptions("migrated", allow_new_aggregates=True))
+    changed = with_outputs(shop, days=replace(DAYS, what={"spent": col("spent").max()}))
+    executor.process(changed, root, RunOptions("changed"))
+    executor.backfill(changed, root, RunOptions("branch", branch="again", output="days"))
+    refused(tmp_path, "days", "read output hourly, of which main has other rows")
+    assert parked_in(adopted(executor, tmp_path, changed, "hourly", "hourly-again")) == {}
+    assert_same(tmp_path, roots.whole(changed, 4), changed)
+
+
+def test_said_before_anything_is_computed(executor: Executed, tmp_path: Path) -> None:
+    root = tmp_path.as_uri()
+    land_clicks(tmp_path, 0, 3)
+
+    def backfill(shop: Pipeline, output: str, **options: Any) -> Callable[[], object]:
+        return lambda: executor.backfill(
+            shop, root, RunOptions("branch", branch="again", output=output, promotes=True, **options)
+        )
+
+    said: list[tuple[Callable[[], object], type[Exception], str]] = [
+        (backfill(BEFORE, "visits"), RunOptionsError, "has read nothing yet"),
+    ]
+    with pytest.raises(RunOptionsError, match="has read nothing yet"):
+        backfill(BEFORE, "visits")()
+    executor.process(BEFORE, root, RunOptions("before"))
+    days = replace(DAYS, what={"spent": col("spent").max()})
+    said = [
+        (backfill(BEFORE, "visit"), UnknownOutputError, "no output 'visit'"),
+        (backfill(BEFORE, "visits", files_per_epoch=3), RunOptionsError, "in the epochs that main recorded"),
+        (backfill(replace(BEFORE, deduplicate=None), "visits"), NotAdoptableError, "inputs of shop have changed"),
+        (backfill(with_outputs(hourly=HOURLY_NOW, days=days), "days"), NotAdoptableError, "reads output hourly, which"),
+    ]
+    for run, error, match in said:
+        with pytest.raises(error, match=match):
+            run()
+    assert "again" not in catalog_of(tmp_path).head().generations
+
+
+def test_such_a_branch_is_not_promoted_as_a_whole(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+    roots.history(tmp_path, VISITED)
+    executor.backfill(VISITED, tmp_path.as_uri(), RunOptions("branch", branch="again", output="visits"))
+    with pytest.raises(PartialBranchError, match="has not computed both, daily, days, hourly up to its end"):
+        cut_over("shop", tmp_path.as_uri(), "again")
+    refused(tmp_path, "hourly", "has not computed")
+
+
+def test_an_audit_that_fails_keeps_it_out(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+    strict = [expect("column_values_to_be_between", column="spent", max_value=1)]
+    shop = with_outputs(visits=replace(VISITS_NOW, expectations=strict))
+    roots.history(tmp_path, shop)
+    executor.backfill(shop, tmp_path.as_uri(), RunOptions("branch", branch="again", output="visits"))
+    refused(tmp_path, "visits", "expectations failed|failed", error=AuditFailedError)
+
+
+KILLS_ITSELF = """
+import sys
+from headrace.runs.adopting.adopt import adopt
+from headrace_snapshots.catalog import Catalog
+from tests.process.dying import deadly
+
+adopt(Catalog(deadly(int(sys.argv[2]))(sys.argv[1]), "shop"), "again", "visits", run_id="killed")
+"""
+
+
+def test_killed_at_every_write(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    roots.history(root, VISITED)
+    executor.backfill(VISITED, root.as_uri(), RunOptions("branch", branch="again", output="visits"))
+    seen = published_of(catalog_of(root).head().refs)
+    ends = []
+    for writes in range(50):
+        ended = exit_code(KILLS_ITSELF, root, str(writes))
+        assert published_of(catalog_of(root).head().refs) == seen
+        check_catalog(open_store(root.as_uri()), "shop")
+        ends.append(ended)
+        if ended == 0:
+            break
+        assert ended == -signal.SIGKILL, (root / "driver.log").read_text()
+    assert len(ends) > 4, "it was killed in between"
+    executor.process(VISITED, root.as_uri(), RunOptions("publish", publish=True))
+    assert_same(root, roots.whole(VISITED), VISITED)
+    assert {*published_of(catalog_of(root).head().refs).values()} == {catalog_of(root).head().refs["main"]}
+
+
+def test_from_python(tmp_path: Path, roots: Roots, executor: Executed) -> None:
+    root = tmp_path / "root"
+    roots.history(root, HOURLY)
+    shop = hr.open(root.as_uri())[HOURLY]
+    result = shop.backfill(output="hourly", promote=True)
+    head = line(catalog_of(root))[-1]
+    assert {*published_of(catalog_of(root).head().refs).values()} == {head.snapshot_id} == {result.snapshot}
+    assert [*catalog_of(root).head().generations] == ["main"]
+    assert_same(root, roots.whole(HOURLY), HOURLY)
+    assert any("adopted both, days, hourly of branch" in entry.message for entry in catalog_of(root).log())
+    assert rows(root, "hourly", "late"), "some came too late"
+    assert [row for row in rows(root, "hourly", "rejected") if row["output"]], "it cannot take some"
+
+
+def test_from_the_command_line(
+    executor: Executed, roots: Roots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    roots.history(root, VISITED)
+    monkeypatch.setattr(catalog_names, "resolve", lambda reference: VISITED)
+
+    def said(*arguments: str) -> str:
+        result = CliRunner().invoke(app, [*arguments, "--root", root.as_uri()])
+        assert result.exit_code == 0, result.stderr
+        return result.stderr
+
+    computed = said("backfill", "shop.visits", "--branch", "again", "--executor", "local")
+    assert "branch again computes visits in the epochs of main" in computed
+    assert f"headrace backfill shop.visits --root {root.as_uri()} --branch again" in computed
+    dry = said("promote", "shop.visits", "again", "--dry-run")
+    assert "nothing is against the promotion: headrace promote shop.visits again" in dry
+    said("promote", "shop.visits", "again", "--message", "the price counts")
+    (entry,) = (entry for entry in catalog_of(root).log() if "adopted visits of branch again" in entry.message)
+    assert entry.message.endswith(": the price counts")
+    assert_same(root, roots.whole(VISITED), VISITED)

@@ -1,0 +1,165 @@
+"""Columns of results and ``having`` in runs: what leaves is what would leave without, filtered, and state does not know
+of it (semantics 8.4, 9.10).
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import How, Pipeline, accumulating, col, count, discarding, retracting
+from headrace.audit.store import AuditFailedError
+from headrace.errors import IntegerOverflowError
+from headrace.runs.continuation import ChangedPipelineError
+from headrace.runs.options import RunOptions
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from tests.process.clicks import clicks, land
+from tests.process.executors import Executed, on_both
+from tests.process.late_clicks import START, Live, pipeline
+from tests.process.outputs import line
+from tests.reading import read
+
+pytestmark = pytest.mark.slow  # whole runs
+
+COUNTED = {"clicks": count(), "spent": col("price").sum()}
+RATED = {**COUNTED, "each": col("spent") / col("clicks"), "since": col("window_start")}
+BETWEEN = (col("each") > 8) & (col("clicks") < 4)
+
+Row = Mapping[str, Any]
+
+
+def rows(made: Pipeline, root: Path, view: str) -> list[Row]:
+    """The rows of a view without their places in an epoch, of which some are not seen."""
+    return [{**row, "sequence": 0} for row in read(made, root.as_uri(), view, "main").to_pylist()]
+
+
+def fulfil(row: Row) -> bool:
+    return row["each"] is not None and row["each"] > 8 and row["clicks"] < 4
+
+
+@on_both
+@pytest.mark.parametrize(
+    "how", [retracting("1d"), accumulating("1d"), discarding("1d")], ids=lambda how: how.accumulation
+)
+def test_what_leaves_is_what_there_would_be_filtered(executor: Executed, how: How, tmp_path: Path) -> None:
+    without = clicks()
+    given = {"name": "clicks", "input": without.input, "key": "user", "where": without.where, "when": without.when}
+    made = {
+        "all": Pipeline(**given, how=how, what=RATED),
+        "some": Pipeline(**given, how=how, what=RATED, having=BETWEEN),
+    }
+    for name, each in made.items():
+        land(tmp_path / name)
+        executor.process(each, (tmp_path / name).as_uri(), RunOptions("run"), now=lambda: START)
+    every, some = (rows(each, tmp_path / name, "panes") for name, each in made.items())
+    assert 0 < sum(map(fulfil, every)) < len(every)
+    for row in every:
+        assert row["each"] == (row["spent"] / row["clicks"] if row["clicks"] else None)
+        assert row["since"] == row["window_start"]
+    kept = [row for row in some if how.accumulation != "ACCUMULATING" or not row["is_retraction"]]
+    assert kept == [row for row in every if fulfil(row)]
+    if how.accumulation != "DISCARDING":
+        current = [row for row in rows(made["all"], tmp_path / "all", "current") if fulfil(row)]
+        assert rows(made["some"], tmp_path / "some", "current") == current
+    catalogs = [Catalog(open_store((tmp_path / name).as_uri()), "clicks") for name in made]
+    progress = [[manifest.progress for manifest in line(catalog)] for catalog in catalogs]
+    assert progress[0] == progress[1], "clocks and dues know nothing of it"
+    if how.accumulation != "ACCUMULATING":  # where windows remember nothing without it
+        state = [[file.sha256 for layer in line(own)[-1].tables["state"] for file in layer.files] for own in catalogs]
+        assert state[0] == state[1], "nor does state, to the byte"
+    check_catalog(open_store((tmp_path / "some").as_uri()), "clicks")
+
+
+def test_expectations_and_conditions_of_readers_read_columns_of_results(tmp_path: Path) -> None:
+    land(tmp_path)
+    expecting = hr.expect("column_values_to_be_between", column="each", max_value=3)
+    executed = Executed("local")
+    with pytest.raises(AuditFailedError, match="each"):
+        executed.process(_rated(expectations=[expecting]), tmp_path.as_uri(), RunOptions("run", publish=True))
+    reader = hr.open(tmp_path.as_uri())["clicks"]
+    found = reader.current(at="main", where=col("each") > 8, columns=["each"]).to_arrow()["each"].to_pylist()
+    assert found
+    assert min(found) > 8
+
+
+def _rated(**parts: Any) -> Pipeline:
+    plain = clicks()
+    given = {"key": "user", "what": RATED, "where": plain.where, "when": plain.when, "how": retracting("1d"), **parts}
+    return Pipeline("clicks", plain.input, executor="local", **given)
+
+
+def test_a_value_that_leaves_its_type_says_of_which_column_and_row(tmp_path: Path) -> None:
+    land(tmp_path, 0, 1)
+    huge = _rated(what={**COUNTED, "huge": col("spent") * 2**61}, having=col("huge") < 0)
+    with pytest.raises(IntegerOverflowError) as caught:
+        Executed("local").process(huge, tmp_path.as_uri(), RunOptions("run"))
+    assert str(caught.value).startswith("column 'huge' of key user='u")
+    assert "(spent * 2305843009213693952) leaves 64 bits" in str(caught.value)
+    condition = _rated(having=col("spent") * 2**61 < 0)
+    with pytest.raises(IntegerOverflowError, match=r"having of key user='u"):
+        Executed("local").process(condition, tmp_path.as_uri(), RunOptions("run"))
+
+
+def test_a_new_column_is_null_in_what_stands_and_retractions_repeat_that(tmp_path: Path) -> None:
+    live = Live(tmp_path, pipeline(how=retracting("1d")))
+    live.land(("ann", 0.1, 4), ("bob", 0.1, 6))
+    live.process()
+    live.land(("ann", 0.2, 2))
+    rated = Live(tmp_path, pipeline(how=retracting("1d"), what={**COUNTED, "each": col("spent") / col("clicks")}))
+    with pytest.raises(ChangedPipelineError, match="column 'each' of aggregation 1"):
+        rated.process()
+    rated.process(allow_new_aggregates=True)
+    assert [row[-1] for row in rated.current()] == [3.0, None]
+    newest = [(pane["each"], pane["is_retraction"]) for pane in rated.panes() if pane["epoch"] == 1]
+    assert newest == [(None, True), (3.0, False)]
+    rated.check()
+    renamed = Live(
+        tmp_path,
+        pipeline(
+            how=retracting("1d"),
+            what={"clicks": count(), "paid": col("price").sum(), "mean": col("paid") / col("clicks")},
+            renamed={"spent": "paid", "each": "mean"},
+        ),
+    )
+    live.write(3, ("ann", 0.3, 9))
+    renamed.process()
+    newest = [(pane["paid"], pane["mean"], pane["is_retraction"]) for pane in renamed.panes() if pane["epoch"] == 2]
+    assert newest == [(6, 3.0, True), (15, 5.0, False)]
+    renamed.check()
+
+
+@pytest.mark.parametrize("how", [retracting("30m"), accumulating("30m")], ids=lambda how: how.accumulation)
+def test_a_patch_puts_rows_that_left_in_place_of_rows_that_left(how: How, tmp_path: Path) -> None:
+    """What came too late for main lets a row of the branch fulfil the condition, and another one no longer."""
+    live = Live(tmp_path, pipeline(how=how, having=(col("spent") > 5) & (col("spent") < 50)))
+    live.land(("ann", 0.1, 1), ("bob", 0.2, 10), ("cyd", 0.3, 20))
+    live.land(("ann", 5.5, 10))
+    live.land(("ann", 0.5, 7), ("bob", 0.6, 1000))
+    assert live.process().counts["late_dropped"] == 2
+    live.backfill()
+    assert [row[0] for row in live.current()] == ["ann", "bob", "cyd"]
+    live.patch()
+    assert [(row[0], row[1] - START, row[-1]) for row in live.current()] == [
+        ("ann", timedelta(0), 8),
+        ("ann", timedelta(hours=5), 10),
+        ("cyd", timedelta(0), 20),
+    ]
+    live.check()
+
+
+def test_a_run_with_another_condition_is_refused_and_a_backfill_computes_it(tmp_path: Path) -> None:
+    live = Live(tmp_path, pipeline(how=retracting("1d"), having=col("spent") > 5))
+    live.land(("ann", 0.1, 4), ("bob", 0.1, 6))
+    live.process()
+    for having in (None, col("spent") > 3):
+        changed = Live(tmp_path, pipeline(how=retracting("1d"), having=having))
+        with pytest.raises(ChangedPipelineError, match="and rows stand, or are withheld, by what it was"):
+            changed.process()
+    changed.backfill()
+    changed.history.promote("fix")
+    assert [row[0] for row in changed.current("main")] == ["ann", "bob"]

@@ -1,0 +1,428 @@
+"""Loops over landed edges: whatever the cuts, rounds and crashes, what a plain computation over all edges gives."""
+
+import os
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.distribute.tasks import loop as rounds_of_loops
+from headrace.errors import IntegerOverflowError
+from headrace.model.time import instant
+from headrace.pipeline.sources import OWN
+from headrace.read.snapshots.last_stage import LastStage
+from headrace.runs.commits import IncompleteEpochError
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
+from headrace.runs.reprocessing.copies import late_behind
+from headrace.sources.connector import SourceSplit
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from tests.process.executors import Executed, on_both
+from tests.process.graphs import (
+    KINDS,
+    START,
+    Dated,
+    by_hour,
+    components,
+    distances,
+    land,
+    least_reachable,
+    links,
+    random_graph,
+    shortest,
+)
+from tests.process.outputs import catalog_of, digests, line
+from tests.reading import read
+
+
+def values(pipeline: hr.Pipeline, root: Path, branch: str = "main") -> dict[int, int]:
+    """What a loop over all time has come to."""
+    rows = read(pipeline, root.as_uri(), "current", branch).to_pylist()
+    assert len({row["vertex"] for row in rows}) == len(rows)
+    return {row["vertex"]: row["value"] for row in rows}
+
+
+def in_flight(manifest: Manifest) -> int:
+    """How many messages a snapshot has under way."""
+    return sum(layer.rows for layer in manifest.tables["inflight"])
+
+
+def land_all(root: Path, graph: Sequence[Sequence[Dated]]) -> None:
+    for number, edges in enumerate(graph):
+        land(root, number, edges)
+
+
+def edges_of(graph: Sequence[Sequence[Dated]]) -> list[tuple[int, int, int]]:
+    return [dated.edge for edges in graph for dated in edges]
+
+
+def path_graph(length: int, *, files: int = 1) -> list[list[Dated]]:
+    """A path from 0 on, whose edges come from its far end."""
+    edges = [Dated((number, number + 1, 1), 0) for number in reversed(range(length))]
+    return [edges[file::files] for file in range(files)]
+
+
+def check_random(executor: Executed, root: Path, kind: str, seed: int) -> None:
+    """Random edges in random runs, each of which continues from what the last one has left."""
+    rolled = random.Random(f"{kind} {seed}")
+    make, oracle = KINDS[kind]
+    pipeline = make(rounds=rolled.choice([1, 2, 3, None]))
+    graph = random_graph(rolled)
+    for number, edges in enumerate(graph):
+        land(root, number, edges)
+        if rolled.random() < 0.5:
+            executor.process(pipeline, root.as_uri(), RunOptions(f"run-{number}", max_epochs=rolled.choice([1, None])))
+    executor.process(pipeline, root.as_uri(), RunOptions("last"))
+    assert values(pipeline, root) == oracle(edges_of(graph)), seed
+    manifests = line(catalog_of(root, "graph"))
+    assert in_flight(manifests[-1]) == 0
+    for number, manifest in enumerate(manifests):
+        if in_flight(manifest) == 0:
+            read_so_far = sum(m.counts["input_files"] for m in manifests[: number + 1])
+            assert values(pipeline, root, manifest.snapshot_id) == oracle(edges_of(graph[:read_so_far]))
+    check_catalog(open_store(root.as_uri()), "graph")
+
+
+@pytest.mark.hypothesis  # make fuzz turns as many as it turns of others
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "5"))))
+def test_random_graphs(executor: Executed, kind: str, seed: int, tmp_path: Path) -> None:
+    check_random(executor, tmp_path, kind, seed)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_graphs_on_spark(kind: str, spark: Any, tmp_path: Path) -> None:
+    for seed in range(100, 103):
+        check_random(Executed("spark", spark), tmp_path / str(seed), kind, seed)
+
+
+@on_both
+def test_what_is_in_flight_is_taken_up_first(executor: Executed, tmp_path: Path) -> None:
+    pipeline = distances(rounds=1)
+    land_all(tmp_path, path_graph(6))
+    for epoch in range(8):
+        executor.process(pipeline, tmp_path.as_uri(), RunOptions(f"run-{epoch}", max_epochs=1))
+        known = values(pipeline, tmp_path)
+        assert known == {vertex: vertex for vertex in range(min(epoch, 6) + 1)}
+    manifests = line(catalog_of(tmp_path, "graph"))
+    assert [in_flight(manifest) for manifest in manifests] == [1] * 6 + [0]
+
+
+def test_a_run_goes_on_until_nothing_is_in_flight(executor: Executed, tmp_path: Path) -> None:
+    pipeline = distances(rounds=2)
+    land_all(tmp_path, path_graph(9))
+    result = executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+    assert [*result.epochs] == [0, 1, 2, 3, 4]
+    assert values(pipeline, tmp_path) == {vertex: vertex for vertex in range(10)}
+    again = executor.process(pipeline, tmp_path.as_uri(), RunOptions("again"))
+    assert [*again.epochs] == []
+
+
+@pytest.mark.parametrize("mutation", ["log thrown away", "back-edge not declared"])
+def test_mistakes_in_the_protocol_are_seen(
+    executor: Executed, mutation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept on the back-edge is what makes rounds that end early right, and being declared lets it end."""
+    pipeline = distances(rounds=1)
+    land_all(tmp_path, path_graph(6))
+    if mutation == "log thrown away":
+        receive = rounds_of_loops._Turning._receive
+
+        def forgetting(self: Any, event: Any, messages: Any = None) -> None:
+            receive(self, event, messages)
+            self.logged = self.logged[:1]
+
+        monkeypatch.setattr(rounds_of_loops._Turning, "_receive", forgetting)
+        executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+        assert values(pipeline, tmp_path) != shortest(edges_of(path_graph(6)))
+    else:
+        monkeypatch.setattr(rounds_of_loops, "BACK_EDGES", ())
+        with pytest.raises(IncompleteEpochError, match="is not committed"):
+            executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+        assert "main" not in catalog_of(tmp_path, "graph").head().refs
+
+
+@pytest.mark.parametrize("rounds", [1, 3, None])
+def test_panes_wait_for_what_is_in_flight(executor: Executed, rounds: int | None, tmp_path: Path) -> None:
+    """Windows: the values of each are those of its own edges, and final panes are right, however few rounds turn."""
+    late = Dated((0, 29, 0), 5)
+    graph = [*random_graph(random.Random(7), files=6, most=25), [late], [Dated((1, 2, 3), 60 * 12)]]
+    land_all(tmp_path, graph)
+    where = {"where": hr.FixedWindows("1h"), "when": hr.on_update(), "how": hr.retracting()}
+    pipeline = distances(rounds=rounds, **where)
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
+    on_time = [dated for edges in graph for dated in edges if dated is not late]
+    rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
+    seen: dict[Any, dict[int, int]] = {}
+    for row in rows:
+        seen.setdefault(row["window_start"], {})[row["vertex"]] = row["value"]
+        assert row["timing"] == "ON_TIME" or row["window_start"] == START + timedelta(hours=12)
+    expected = {hour: shortest(edges) for hour, edges in by_hour(on_time).items()}
+    assert seen == {hour: known for hour, known in expected.items() if known}
+    (dropped,) = read(pipeline, tmp_path.as_uri(), "late", "main").to_pylist()
+    assert (dropped["a"], dropped["b"], dropped["reason"]) == (0, 29, "window expired")
+    for row in read(pipeline, tmp_path.as_uri(), "panes", "main").to_pylist():
+        if row["timing"] == "ON_TIME" and not row["is_retraction"]:
+            assert row["value"] == expected[row["window_start"]][row["vertex"]]
+
+
+def test_a_batch_turns_all_rounds(executor: Executed, tmp_path: Path) -> None:
+    pipeline = components(rounds=1, where=hr.FixedWindows("1h"))
+    graph = random_graph(random.Random(3), files=4, most=30)
+    land_all(tmp_path, graph)
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("run", mode=Mode.BATCH))
+    rows = read(pipeline, tmp_path.as_uri(), "panes", "main").to_pylist()
+    seen = {(row["window_start"], row["vertex"]): row["value"] for row in rows}
+    dated = by_hour(dated for edges in graph for dated in edges)
+    assert seen == {(hour, v): value for hour, edges in dated.items() for v, value in least_reachable(edges).items()}
+    assert {row["timing"] for row in rows} == {"ON_TIME"}
+    assert all(in_flight(manifest) == 0 for manifest in line(catalog_of(tmp_path, "graph")))
+
+
+@on_both
+def test_a_replay_gives_the_same_panes(executor: Executed, tmp_path: Path) -> None:
+    pipeline = components(rounds=2)
+    graph = random_graph(random.Random(11), files=5, most=20)
+    for number, edges in enumerate(graph):
+        land(tmp_path, number, edges)
+        executor.process(pipeline, tmp_path.as_uri(), RunOptions(f"run-{number}"))
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("replay", mode=Mode.REPLAY, branch="again"))
+    catalog = catalog_of(tmp_path, "graph")
+    panes = [read(pipeline, tmp_path.as_uri(), "panes", branch).to_pylist() for branch in ("main", "again")]
+    assert panes[0] == panes[1]
+    assert len(line(catalog)) == len(line(catalog, "again"))
+
+
+def test_backfills_forks_expiry_and_fsck_have_its_tables(executor: Executed, tmp_path: Path) -> None:
+    pipeline = distances(rounds=1)
+    graph = path_graph(12, files=3)
+    for number, edges in enumerate(graph):
+        land(tmp_path, number, edges)
+        executor.process(pipeline, tmp_path.as_uri(), RunOptions(f"run-{number}", max_epochs=2, publish=True))
+    opened = hr.open(tmp_path.as_uri())["graph"]
+    catalog = catalog_of(tmp_path, "graph")
+    old = line(catalog)[1].snapshot_id
+    catalog.fork("side", catalog.head().refs["main"])
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("side", branch="side"))
+    executor.backfill(pipeline, tmp_path.as_uri(), RunOptions("fill", branch="fill"))
+    wanted = shortest(edges_of(graph))
+    assert values(pipeline, tmp_path, "side") == values(pipeline, tmp_path, "fill") == wanted
+    assert values(pipeline, tmp_path) != wanted
+    opened.promote("fill")
+    assert values(pipeline, tmp_path) == wanted
+    opened.expire(keep_last=1)
+    assert old not in {manifest.snapshot_id for manifest in line(catalog)}
+    assert opened.fsck(deep=True).problems == ()
+    land(tmp_path, 9, [Dated((0, 12, 1), 0)])
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("more"))
+    assert values(pipeline, tmp_path) == {**wanted, 12: 1}
+
+
+def test_an_edge_that_makes_values_better_is_a_dead_letter(executor: Executed, tmp_path: Path) -> None:
+    pipeline = distances(filter=(col("w") != -7) | col("w").is_null())
+    edges: list[Any] = [Dated((0, 1, 3), 0), Dated((1, 2, -2), 0), Dated((2, 3, -7), 0)]
+    land(tmp_path, 0, [*edges, Dated((1, 4, None), 0), Dated((None, 4, 1), 0)])  # type: ignore[arg-type]
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+    assert values(pipeline, tmp_path) == {0: 0, 1: 3}
+    reasons = [row["reason"] for row in read(pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()]
+    assert reasons == ["the step of the loop descends: w", "the step of the loop is null: w", "key is null: a"]
+    (manifest,) = line(catalog_of(tmp_path, "graph"))
+    assert (manifest.counts["accepted"], manifest.counts["rejected"], manifest.counts["filtered"]) == (1, 3, 1)
+
+
+def test_edges_that_come_again_are_kept_once(executor: Executed, tmp_path: Path) -> None:
+    """The same graph in many epochs, merged meanwhile."""
+    pipeline = components()
+    graph = random_graph(random.Random(5), files=1, most=20)[0]
+    for number in range(20):
+        land(tmp_path, number, graph)
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
+    *_, head = line(catalog_of(tmp_path, "graph"))
+    merged = head.tables["edges"][0]
+    assert merged.first_epoch == 0
+    assert merged.last_epoch > 0
+    both_ways = {way for dated in graph for a, b, w in [dated.edge] for way in ((a, b), (b, a))}
+    assert merged.rows == len(both_ways)
+    assert values(pipeline, tmp_path) == least_reachable([dated.edge for dated in graph])
+
+
+def test_edges_of_expired_windows_are_forgotten(executor: Executed, tmp_path: Path) -> None:
+    pipeline = components(where=hr.FixedWindows("1h"), when=hr.on_update())
+    hours = 40
+    for hour in range(hours):
+        land(tmp_path, hour, [Dated((hour, hour + 1, 1), 60 * hour), Dated((hour + 1, hour + 2, 1), 60 * hour)])
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
+    *_, head = line(catalog_of(tmp_path, "graph"))
+    assert sum(layer.rows for layer in head.tables["edges"]) < 4 * hours
+    rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
+    hour_of = {hour: START + timedelta(hours=hour) for hour in range(hours)}
+    assert {(row["window_start"], row["vertex"], row["value"]) for row in rows} == {
+        (hour_of[hour], hour + step, hour) for hour in range(hours) for step in range(3)
+    }
+
+
+@on_both
+def test_beside_other_outputs_and_above_them(
+    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_TASKS", "3")
+    everything: dict[str, Any] = {"where": hr.GlobalWindows(), "when": hr.Repeatedly(hr.AfterCount(1))}
+    made = components()
+    sizes = hr.Aggregation(key="value", what={"size": hr.count()}, **everything)
+    pipeline = hr.Pipeline(
+        "graph",
+        links(),
+        deduplicate=None,
+        outputs={
+            "degrees": hr.Output(key="a", what={"n": hr.count()}, **everything),
+            "sizes": hr.Output(key=["a", "b"], loop=made.loop, then=[sizes], **everything),
+            "components": hr.Output(key=["a", "b"], loop=made.loop, **everything),
+            "largest": hr.Output(of="components", key="value", what={"size": hr.count()}, **everything),
+        },
+    )
+    graph = random_graph(random.Random(23), files=4, most=20)
+    land_all(tmp_path, graph)
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+    alone = least_reachable(edges_of(graph))
+    rows = read(pipeline, tmp_path.as_uri(), "current", "main", "components").to_pylist()
+    assert {row["vertex"]: row["value"] for row in rows} == alone
+    wanted = {value: [*alone.values()].count(value) for value in alone.values()}
+    for output in ("sizes", "largest"):
+        rows = read(pipeline, tmp_path.as_uri(), "current", "main", output).to_pylist()
+        assert {row["value"]: row["size"] for row in rows} == wanted
+    *_, head = line(catalog_of(tmp_path, "graph"))
+    assert {"components/edges", "sizes/edges", "components/inflight"} <= {*head.tables}
+
+
+def test_only_the_first_record_of_an_id_is_an_edge(executor: Executed, tmp_path: Path) -> None:
+    pipeline = distances(deduplicate=hr.Deduplicate("w", "1d"))
+    land(tmp_path, 0, [Dated((0, 1, 1), 0), Dated((0, 2, 2), 0)])
+    land(tmp_path, 1, [Dated((0, 3, 1), 60), Dated((2, 4, 5), 60)])
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+    assert values(pipeline, tmp_path) == {0: 0, 1: 1, 2: 2, 4: 7}
+
+
+VALUES: Mapping[str, tuple[hr.Loop, Mapping[int, Any]]] = {
+    "texts": (
+        hr.Loop(start=hr.concat("v", col("vertex").cast(str)), step=col("value"), combine="greatest", both_ways=True),
+        {1: "v3", 2: "v3", 3: "v3", 8: "v9", 9: "v9"},
+    ),
+    "bools": (
+        hr.Loop(start=col("vertex") == 2, step=col("value"), combine="greatest"),
+        {1: False, 2: True, 3: True, 8: False, 9: False},
+    ),
+    "decimals": (
+        hr.Loop(start=col("vertex").cast(hr.DataType.DECIMAL), step=col("value") + col("w"), combine="least"),
+        {1: 1, 2: 2, 3: 3, 8: 8, 9: 9},
+    ),
+    "narrowest": (
+        hr.Loop(
+            start=hr.if_else(col("vertex") == 1, 100, None),
+            step=hr.least(col("value"), col("w")),
+            combine="greatest",
+        ),
+        {1: 100, 2: 4, 3: 4},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_of_each_type(executor: Executed, kind: str, tmp_path: Path) -> None:
+    loop, wanted = VALUES[kind]
+    pipeline = replace(components(), loop=loop)
+    land(tmp_path, 0, [Dated((1, 2, 4), 0), Dated((2, 3, 9), 0)])
+    land(tmp_path, 1, [Dated((8, 9, 2), 60)])
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+    assert values(pipeline, tmp_path) == wanted
+
+
+def test_a_sum_that_leaves_64_bits_is_an_error(executor: Executed, tmp_path: Path) -> None:
+    most = 2**62
+    land(tmp_path, 0, [Dated((0, 1, most), 0), Dated((1, 2, most), 0)])
+    with pytest.raises(IntegerOverflowError, match="leaves 64 bits"):
+        executor.process(distances(), tmp_path.as_uri(), RunOptions("run"))
+
+
+def test_files_of_one_epoch_are_the_same_however_they_are_shared_out(
+    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = random_graph(random.Random(2), files=6, most=40)
+    pipeline = components()
+    for tasks in ("1", "4"):
+        root = tmp_path / tasks
+        monkeypatch.setenv("HEADRACE_TASKS", tasks)
+        land_all(root, graph)
+        executor.process(pipeline, root.as_uri(), RunOptions("run", files_per_epoch=3))
+    panes = [read(pipeline, (tmp_path / tasks).as_uri(), "panes", "main").to_pylist() for tasks in ("1", "4")]
+    assert sorted(map(str, panes[0])) == sorted(map(str, panes[1]))
+    assert digests(catalog_of(tmp_path / "1", "graph"), "late") == digests(catalog_of(tmp_path / "4", "graph"), "late")
+
+
+def test_a_window_with_something_in_flight_has_not_expired(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path, 0, path_graph(5)[0])
+    land(tmp_path, 1, [Dated((7, 8, 1), 600)])
+    pipeline = components(where=hr.FixedWindows("1h"), rounds=1, how=hr.retracting("0s"))
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("some", max_epochs=2))
+    head = line(catalog_of(tmp_path, "graph"))[-1]
+    stage = LastStage.of(head)
+    assert stage is not None
+    assert in_flight(head)
+    assert stage.expired_until(head) < instant(START + timedelta(hours=1)), "else a patch would replace what changes"
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("all"))
+    head = line(catalog_of(tmp_path, "graph"))[-1]
+    assert not in_flight(head)
+    assert stage.expired_until(head) >= instant(START + timedelta(hours=9))
+
+
+def held_windows(**more: Any) -> hr.Pipeline:
+    """One round an epoch: while edges of an hour are on their way, the hour takes further edges."""
+    return distances(where=hr.FixedWindows("1h"), how=hr.retracting("0s"), **more)
+
+
+def land_held(root: Path) -> Dated:
+    """A way of the first hour, something of the tenth, and an edge of the first hour when the source has passed it."""
+    land(root, 0, path_graph(5)[0])
+    land(root, 1, [Dated((0, 8, 1), 600)])
+    behind = Dated((0, 4, 0), 30)
+    land(root, 2, [behind])
+    return behind
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_a_backfill_takes_what_main_took_while_something_was_in_flight(
+    executor: Executed, files: int, tmp_path: Path
+) -> None:
+    main = held_windows(rounds=1)
+    land_held(tmp_path)
+    executor.process(main, tmp_path.as_uri(), RunOptions("main", files_per_epoch=1))
+    backfill = RunOptions("fill", branch="fill", files_per_epoch=files)
+    executor.backfill(held_windows(rounds=None), tmp_path.as_uri(), backfill)
+    late = [read(main, tmp_path.as_uri(), "late", ref).to_pylist() for ref in ("main", "fill")]
+    assert late == [[], []]
+    rows = [read(main, tmp_path.as_uri(), "current", ref).to_pylist() for ref in ("main", "fill")]
+    seen = [{(row["window_start"], row["vertex"]): row["value"] for row in own} for own in rows]
+    assert seen[0] == seen[1]
+    assert seen[0][START, 4] == 0
+    assert {row["timing"] for row in rows[1] if row["window_start"] == START} == {"ON_TIME"}
+
+
+def test_how_many_would_be_late_is_said_by_the_clock_of_the_loop(executor: Executed, tmp_path: Path) -> None:
+    main = held_windows(rounds=1)
+    land_held(tmp_path)
+    catalog = catalog_of(tmp_path, "graph")
+    info = catalog.store.stat("landing/links/0002.jsonl")
+    file = SourceSplit(info.path, info.size, info.etag)
+    executor.process(main, tmp_path.as_uri(), RunOptions("main", files_per_epoch=1, max_epochs=2))
+    assert in_flight(line(catalog)[-1])
+    assert late_behind(catalog, main, {OWN: [file]}) == 0
+    executor.process(main, tmp_path.as_uri(), RunOptions("rest"))
+    assert late_behind(catalog, main, {OWN: [file]}) == 1

@@ -1,0 +1,190 @@
+"""Output patches of one of several outputs: the others stay as they are, and know nothing of it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.runs.adopting.adopt import adopt
+from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.patching import patch as patching
+from headrace.runs.patching.plan import OtherDefinitionError, UnpatchableError, UnpublishedError
+from headrace_snapshots.errors import PublishConflictError
+from headrace_snapshots.format.manifest import Manifest, Patch
+from headrace_snapshots.format.output_view import UnknownOutputError, parked_in
+from headrace_snapshots.fsck import fsck
+from headrace_snapshots.testing import check_catalog
+from tests.process.executors import Executed
+from tests.process.late_clicks import Live, pipeline
+from tests.process.outputs import line
+
+ONE = pipeline()
+HOURS = hr.Output(key=ONE.key, what=ONE.what, where=ONE.where, when=ONE.when, how=ONE.how)
+PAIRS = replace(HOURS, where=hr.FixedWindows("2h"))
+BOTH = hr.Pipeline("clicks", ONE.input, outputs={"hours": HOURS, "pairs": PAIRS}, executor="local")
+BELOW = replace(PAIRS, of="hours", what={"spent": col("spent").sum()})
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Live:
+    """Two clicks of the first hour came too late for main; a backfill in one epoch, branch ``fix``, has them."""
+    live = Live(tmp_path / "live", BOTH)
+    live.land(("ann", 0.1, 1), ("bob", 0.2, 10))
+    live.land(("ann", 5.5, 1), ("bob", 5.6, 1))
+    live.land(("ann", 0.5, 100), ("cyd", 0.6, 1000))
+    live.process()
+    live.backfill()
+    return live
+
+
+def rows(live: Live, output: str, at: str = "published") -> list[tuple[Any, ...]]:
+    read = hr.open(live.root)["clicks"][output].current(at=at).to_arrow().to_pylist()
+    return sorted((row["user"], row["window_start"], row["clicks"], row["spent"]) for row in read)
+
+
+def of(manifest: Manifest, output: str) -> Mapping[str, Any]:
+    named = {**manifest.tables, **manifest.logs}
+    return {name: value for name, value in named.items() if name.startswith(f"{output}/")}
+
+
+def check(live: Live) -> None:
+    check_catalog(live.catalog.store, "clicks")
+    assert fsck(live.catalog, deep=True).damage == ()
+
+
+def test_rows_of_one_output_are_patched(live: Live) -> None:
+    before, refs = line(live.catalog)[-1], live.refs()
+    others = rows(live, "pairs")
+    assert rows(live, "hours") != rows(live, "hours", "fix")
+    rehearsal = live.history.promote("fix", output="hours", patch=True, dry_run=True)
+    assert (rehearsal.output.rows.added, rehearsal.output.rows.changed, rehearsal.refusals) == (1, 1, ())
+    result = live.history.promote("fix", output="hours", patch=True)
+    assert (result.action, result.epochs, result.counts["panes"]) == ("patch", (3,), 2)
+    head = line(live.catalog)[-1]
+    assert live.refs() == {**refs, "main": head.snapshot_id, "published/hours": head.snapshot_id}
+    assert (head.is_patch, head.patch.output if head.patch else None) == (True, "hours")
+    assert of(head, "pairs") == of(before, "pairs")
+    assert (head.counts["hours/panes"], head.counts["pairs/panes"]) == (2, 0)
+    assert rows(live, "hours") == rows(live, "hours", "fix")
+    assert rows(live, "pairs") == others
+    check(live)
+    assert live.history.promote("fix", output="hours", patch=True).epochs == (), "done again it changes nothing"
+    with pytest.raises(UnpublishedError, match="Run the pipeline"):
+        live.history.promote("fix", output="pairs", patch=True)
+    live.process()
+    live.history.promote("fix", output="pairs", patch=True)
+    assert rows(live, "pairs") == rows(live, "pairs", "fix")
+    live.land(("ann", 5.7, 5))
+    live.process()
+    assert {*live.refs().values()} == {live.refs()["main"], live.refs()["fix"]}
+    check(live)
+
+
+def test_one_that_was_stopped_is_published_by_the_next(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
+        raise PublishConflictError("stopped")
+
+    with monkeypatch.context() as patch, pytest.raises(PublishConflictError):
+        patch.setattr(patching, "publish_range", stopped)
+        live.history.promote("fix", output="hours", patch=True)
+    head = line(live.catalog)[-1]
+    assert (head.is_patch, live.refs()["published/hours"]) == (True, head.parent)
+    assert live.history.promote("fix", output="hours", patch=True).epochs == (3,)
+    assert live.refs()["published/hours"] == head.snapshot_id
+    check(live)
+
+
+def test_outputs_that_are_computed_again_pass_over_patches(live: Live) -> None:
+    live.history.promote("fix", output="hours", patch=True)
+    more = replace(BOTH, outputs={**BOTH.outputs, "more": HOURS})
+    live.pipeline = more
+    live.land(("ann", 6.5, 5))
+    live.process()
+    head = line(live.catalog)[-1]
+    assert parked_in(head) == {}
+    own = [record.epoch for record in live.catalog.files(head.logs["more/panes"])]
+    assert own == [0, 1, 4], "of the patch and of what came too late there is none"
+    check(live)
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_what_was_patched_stays_also_under_another_name(renamed: bool, live: Live, executor: Executed) -> None:
+    live.history.fork(line(live.catalog)[0].snapshot_id, "side")
+    live.history.promote("fix", output="hours", patch=True)
+    name, own = ("hourly", replace(HOURS, formerly="hours")) if renamed else ("hours", HOURS)
+    live.pipeline = replace(BOTH, outputs={name: own, "pairs": PAIRS})
+    live.land(("ann", 6.5, 5))
+    live.process()
+    executor.process(live.pipeline, live.root, RunOptions("side", branch="side"))
+    rehearsal = live.history.promote("side", output=name, patch=True, dry_run=True)
+    assert (rehearsal.output.rows.differing, rehearsal.left) == (0, {"patched since the branch was forked": 2})
+
+
+def test_an_adoption_says_which_patches_it_gives_up(live: Live, executor: Executed) -> None:
+    live.history.promote("fix", output="hours", patch=True)
+    changed = replace(BOTH, outputs={**BOTH.outputs, "hours": replace(HOURS, filter=col("price") < 900)})
+    executor.backfill(changed, live.root, RunOptions("again", branch="again", output="hours"))
+    (warning,) = adopt(live.catalog, "again", "hours", run_id="adopt").warnings
+    assert "the patch of epoch 3, by branch fix, is given up" in warning
+    assert "headrace promote clicks.hours" in warning
+    check(live)
+
+
+def test_a_rollback_says_which_patch_it_gives_up(live: Live) -> None:
+    before = live.refs()["main"]
+    live.history.promote("fix", output="hours", patch=True)
+    (told,) = live.history.rollback(to=before, dry_run=True).told
+    assert "`headrace promote clicks.hours fix --patch` makes it again" in told
+    live.history.rollback(to=before)
+    assert live.refs()["published/hours"] == before
+
+
+def test_which_outputs_are_not_patched(live: Live, executor: Executed) -> None:
+    with pytest.raises(UnpatchableError, match=r"outputs hours, pairs.*headrace promote clicks\.hours fix --patch"):
+        live.history.promote("fix", patch=True)
+    with pytest.raises(UnknownOutputError):
+        live.history.promote("fix", output="days", patch=True)
+    executor.process(BOTH, live.root, RunOptions("without", without=("pairs",)))
+    live.land(("ann", 6.5, 5))
+    executor.process(BOTH, live.root, RunOptions("left", without=("pairs",)))
+    with pytest.raises(UnpatchableError, match="output pairs of clicks is parked"):
+        live.history.promote("fix", output="pairs", patch=True)
+    live.pipeline = replace(BOTH, outputs={**BOTH.outputs, "below": BELOW})
+    live.process()
+    live.backfill("below")
+    with pytest.raises(UnpatchableError, match="is read by below, which would not hear of a patch"):
+        live.history.promote("below", output="hours", patch=True)
+
+
+def test_one_command_computes_an_output_and_patches_it(live: Live) -> None:
+    wanted, others = rows(live, "hours", "fix"), rows(live, "pairs")
+    clicks = hr.open(live.root)[BOTH]
+    result = clicks.backfill(output="hours", branch="again", patch=True)
+    assert (result.action, result.epochs, result.counts["panes"]) == ("patch", (3,), 2)
+    assert (rows(live, "hours"), rows(live, "pairs")) == (wanted, others)
+    assert parked_in(line(live.catalog, "again")[-1]) == {"pairs": -1}, "nobody needs it"
+    assert clicks.backfill(output="hours", branch="again", patch=True).epochs == (), "done again it changes nothing"
+    check(live)
+
+
+def test_what_is_against_a_patch_is_said_before_anything_is_computed(live: Live) -> None:
+    cheap = replace(BOTH, outputs={**BOTH.outputs, "hours": replace(HOURS, filter=col("price") < 900)})
+    said: list[tuple[hr.Pipeline, dict[str, Any], type[Exception], str]] = [
+        (BOTH, {}, UnpatchableError, r"headrace backfill clicks\.hours --patch"),
+        (BOTH, {"output": "hour"}, UnknownOutputError, "hour"),
+        (BOTH, {"output": "hours", "promote": True}, RunOptionsError, "choose one"),
+        (cheap, {"output": "hours"}, OtherDefinitionError, r"headrace backfill clicks\.hours --promote"),
+    ]
+    for shop, options, error, match in said:
+        with pytest.raises(error, match=match):
+            hr.open(live.root)[shop].backfill(branch="again", patch=True, **options)
+    assert "again" not in live.catalog.head().generations
+
+
+def test_a_patch_of_an_output_is_stored_with_its_name() -> None:
+    assert Patch(3, "fix", "s").to_json() == {"epoch": 3, "branch": "fix", "snapshot": "s"}
+    assert Patch.from_json(Patch(3, "fix", "s", "hours").to_json()).output == "hours"

@@ -1,0 +1,221 @@
+"""An output that fails is parked: others go on, and it catches up as if nothing had happened."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import Pipeline
+from headrace.errors import PipelineError
+from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.parking import catching_up
+from headrace.runs.parking.catching_up import OutputHeldError
+from headrace.sources.error_budgets import DeadLetterBudgetError
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import published_of
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from tests.process.executors import Executed, on_both
+from tests.process.fragile import breaking, land_with_ids
+from tests.process.outputs import catalog_of, digests, line
+
+FIRST, BEFORE, AFTER = 5, 8, 12
+"""The epoch in which the output fails, and how many files land before and after it is mended."""
+
+
+def stands(manifest: Manifest, output: str = "visits") -> Mapping[str, Any]:
+    """What a snapshot says of where an output stands."""
+    own: Mapping[str, Any] = manifest.progress["outputs"][output]
+    return own
+
+
+def assert_same(root: Path, whole: Path, shop: Pipeline) -> None:
+    """All outputs under ``root`` are byte for byte what they are under ``whole``, epoch by epoch."""
+    ours, theirs = catalog_of(root), catalog_of(whole)
+    for output in shop.outputs:
+        for log in ("panes", "late"):
+            assert digests(ours, f"{output}/{log}") == digests(theirs, f"{output}/{log}"), (output, log)
+        mine, own = (
+            hr.open(at.as_uri())["shop"][output].current(at="main").to_arrow().to_pylist() for at in (root, whole)
+        )
+        assert mine == own
+        keys = [n for n in line(theirs)[-1].counts if n.startswith(f"{output}/") and not n.endswith("/state_rows")]
+        totals = [{key: sum(m.counts[key] for m in line(at)) for key in keys} for at in (ours, theirs)]
+        assert totals[0] == totals[1]
+    letters = [
+        sorted(map(str, hr.open(at.as_uri())["shop"]["visits"].rejected(at="main").to_arrow().to_pylist()))
+        for at in (root, whole)
+    ]
+    assert letters[0] == letters[1]
+    check_catalog(open_store(root.as_uri()), "shop")
+
+
+@pytest.fixture
+def mended(tmp_path: Path) -> Path:
+    return tmp_path / "mended"
+
+
+def undisturbed(executor: Executed, shop: Pipeline, whole: Path, mended: Path) -> None:
+    mended.touch()
+    land_with_ids(whole, 0, AFTER)
+    executor.process(shop, whole.as_uri(), RunOptions("whole"))
+    mended.unlink()
+
+
+@on_both
+@pytest.mark.parametrize("telling", [False, True], ids=["all", "deduplicated"])
+def test_an_output_that_fails_catches_up_as_if_it_had_not(
+    executor: Executed, telling: bool, tmp_path: Path, mended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_TASKS", "1")  # files are cut by tasks
+    shop, root = breaking(mended, telling=telling), tmp_path / "root"
+    undisturbed(executor, shop, tmp_path / "whole", mended)
+    land_with_ids(root, 0, BEFORE)
+    result = executor.process(shop, root.as_uri(), RunOptions("broken"))
+    assert [*result.epochs] == [*range(BEFORE)]
+    catalog = catalog_of(root)
+    before, *_, head = line(catalog)[FIRST - 1 :]
+    assert (stands(head)["epoch"], stands(head)["snapshot"]) == (FIRST - 1, before.snapshot_id)
+    assert stands(head)["parked"]["code"] == "config.pipeline"
+    assert "is too much to add" in stands(head)["parked"]["message"]
+    assert head.tables["visits/state"] == before.tables["visits/state"]
+    assert head.tables["visits/current"] == before.tables["visits/current"]
+    assert "parked" not in stands(head, "hourly")
+    assert "parked" not in stands(before)
+
+    again = executor.process(shop, root.as_uri(), RunOptions("still-broken"))
+    assert again.epochs == ()
+    assert any("visits is parked since epoch 5" in warning for warning in again.warnings)
+
+    mended.touch()
+    land_with_ids(root, BEFORE, AFTER)
+    executor.process(shop, root.as_uri(), RunOptions("mended"))
+    assert "parked" not in stands(line(catalog)[-1])
+    assert_same(root, tmp_path / "whole", shop)
+
+
+def test_it_catches_up_though_nothing_new_has_landed(executor: Executed, tmp_path: Path, mended: Path) -> None:
+    shop = breaking(mended)
+    land_with_ids(tmp_path, 0, BEFORE)
+    executor.process(shop, tmp_path.as_uri(), RunOptions("broken"))
+    mended.touch()
+    result = executor.process(shop, tmp_path.as_uri(), RunOptions("mended"))
+    assert [*result.epochs] == [BEFORE]
+    (*_, head) = line(catalog_of(tmp_path))
+    assert "parked" not in stands(head)
+    assert (head.counts["input_files"], head.counts["visits/input_files"]) == (0, BEFORE - FIRST)
+    assert executor.process(shop, tmp_path.as_uri(), RunOptions("idle")).epochs == ()
+
+
+def test_it_fails_again_later(executor: Executed, tmp_path: Path, mended: Path) -> None:
+    shop, whole = breaking(mended), tmp_path / "whole"
+    undisturbed(executor, shop, whole, mended)
+    root = tmp_path / "root"
+    for last in (6, 7, 8):
+        land_with_ids(root, 0, last)
+        mended.unlink(missing_ok=True)
+        executor.process(shop, root.as_uri(), RunOptions(f"broken-{last}"))
+        assert stands(line(catalog_of(root))[-1])["epoch"] == last - 2 if last == 6 else True
+        mended.touch()
+        executor.process(shop, root.as_uri(), RunOptions(f"mended-{last}", max_epochs=1))
+    assert "parked" not in stands(line(catalog_of(root))[-1])
+
+
+def test_others_go_on_only_for_so_long(
+    executor: Executed, tmp_path: Path, mended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catching_up, "HOLD", 2)
+    shop = breaking(mended)
+    land_with_ids(tmp_path, 0, 9)
+    with pytest.raises(OutputHeldError, match=r"visits since epoch 5: .*too much to add.*--without visits") as held:
+        executor.process(shop, tmp_path.as_uri(), RunOptions("broken"))
+    assert held.value.code == "data.output_held"
+    catalog = catalog_of(tmp_path)
+    assert line(catalog)[-1].epoch == FIRST + 1, "what was computed is committed"
+    with pytest.raises(OutputHeldError):
+        executor.process(shop, tmp_path.as_uri(), RunOptions("still"))
+    with pytest.raises(RunOptionsError, match="hourly, visits, daily"):
+        executor.process(shop, tmp_path.as_uri(), RunOptions("wrong", without=("visit",)))
+    executor.process(shop, tmp_path.as_uri(), RunOptions("without", without=("visits",)))
+    assert line(catalog)[-1].epoch == 8
+    assert stands(line(catalog)[-1])["epoch"] == FIRST - 1
+    mended.touch()
+    executor.process(shop, tmp_path.as_uri(), RunOptions("mended"))
+    assert "parked" not in stands(line(catalog)[-1])
+
+
+def test_a_run_leaves_an_output_out_that_it_is_told_to(executor: Executed, tmp_path: Path, mended: Path) -> None:
+    shop, whole, root = breaking(mended), tmp_path / "whole", tmp_path / "root"
+    undisturbed(executor, shop, whole, mended)
+    mended.touch()
+    for last, without in ((3, ()), (5, ("daily",)), (AFTER, ())):
+        land_with_ids(root, 0, last)
+        executor.process(shop, root.as_uri(), RunOptions(f"until-{last}", without=without))
+        assert ("parked" in stands(line(catalog_of(root))[-1], "daily")) == bool(without)
+    assert_same(root, whole, shop)
+
+
+def test_the_first_run_may_leave_an_output_out(executor: Executed, tmp_path: Path, mended: Path) -> None:
+    shop, whole, root = breaking(mended), tmp_path / "whole", tmp_path / "root"
+    undisturbed(executor, shop, whole, mended)
+    mended.touch()
+    land_with_ids(root, 0, 3)
+    result = executor.process(shop, root.as_uri(), RunOptions("first", without=("daily",)))
+    assert {*result.parked} == {"daily"}
+    first = line(catalog_of(root))[0]
+    assert (stands(first, "daily")["epoch"], stands(first, "daily")["snapshot"]) == (-1, None)
+    assert first.tables["daily/state"] == ()
+    land_with_ids(root, 3, AFTER)
+    executor.process(shop, root.as_uri(), RunOptions("all"))
+    assert_same(root, whole, shop)
+
+
+def test_expiry_keeps_what_a_parked_output_needs(executor: Executed, tmp_path: Path, mended: Path) -> None:
+    shop, whole, root = breaking(mended, telling=True), tmp_path / "whole", tmp_path / "root"
+    undisturbed(executor, shop, whole, mended)
+    land_with_ids(root, 0, FIRST)
+    executor.process(shop, root.as_uri(), RunOptions("whole", publish=True))
+    land_with_ids(root, FIRST, BEFORE)
+    executor.process(shop, root.as_uri(), RunOptions("broken", publish=True))
+    published = published_of(catalog_of(root).head().refs)
+    assert published["visits"] == line(catalog_of(root))[FIRST - 1].snapshot_id, "nothing new of what is parked"
+    assert {published[name] for name in published.keys() - {"visits"}} == {line(catalog_of(root))[-1].snapshot_id}
+    for _ in range(2):
+        hr.open(root.as_uri())[shop].expire(keep_last=1)
+    assert line(catalog_of(root))[0].epoch == FIRST - 1
+    mended.touch()
+    land_with_ids(root, BEFORE, AFTER)
+    executor.process(shop, root.as_uri(), RunOptions("mended", publish=True))
+    for output in shop.outputs:
+        assert (
+            digests(catalog_of(root), f"{output}/panes") == digests(catalog_of(whole), f"{output}/panes")[FIRST - 1 :]
+        )
+    for _ in range(2):
+        hr.open(root.as_uri())[shop].expire(keep_last=1)
+    assert line(catalog_of(root))[0].epoch == AFTER - 1
+
+
+def test_an_error_of_all_outputs_ends_the_run(executor: Executed, tmp_path: Path, mended: Path) -> None:
+    shop = breaking(mended)
+    shop = replace(shop, input=replace(shop.input, source=replace(shop.input.source, max_rejected=0)))
+    land_with_ids(tmp_path, 0, BEFORE)
+    (tmp_path / "landing" / "clicks" / "part-00002.jsonl").write_text("no record\n")
+    with pytest.raises(DeadLetterBudgetError):
+        executor.process(shop, tmp_path.as_uri(), RunOptions("broken"))
+    assert line(catalog_of(tmp_path))[-1].epoch == 1
+
+
+def test_a_branch_computes_all_outputs_or_none(executor: Executed, tmp_path: Path, mended: Path) -> None:
+    shop = breaking(mended)
+    land_with_ids(tmp_path, 0, BEFORE)
+    for _ in range(2):  # the second time it forks from main, where an output is parked
+        with pytest.raises(PipelineError, match="too much to add"):
+            executor.backfill(shop, tmp_path.as_uri(), RunOptions("backfill", branch="again"))
+        executor.process(shop, tmp_path.as_uri(), RunOptions("broken"))
+    mended.touch()
+    result = executor.backfill(shop, tmp_path.as_uri(), RunOptions("mended", branch="mended"))
+    assert result.snapshot is not None
+    assert "parked" not in stands(catalog_of(tmp_path).manifest(result.snapshot))

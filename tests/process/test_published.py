@@ -1,0 +1,552 @@
+"""Pipelines that read pipelines, also where these go back: rows are those of one pipeline over all input."""
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.errors import PipelineError
+from headrace.model.time import MAX_INSTANT
+from headrace.read.upstream.planning import UpstreamExpiredError
+from headrace.read.upstream.position import UpstreamPosition, upstreams_of
+from headrace.read.upstream.read_pipeline import UpstreamCycleError, UpstreamPanesError
+from headrace.read.upstream.step import StepKind, UpstreamStep
+from headrace.runs.following.moves import UpstreamMovedError
+from headrace.runs.following.reading import UnknownReaderError
+from headrace_snapshots.format.output_view import UnknownOutputError
+from headrace_snapshots.gc.holds import holds
+from headrace_snapshots.refs import MAIN
+from headrace_snapshots.store import LocalStore
+from tests.process.chains import CLICKS, FINE, UPSTREAM, Chain, pipelines, rows
+from tests.process.executors import Executed, on_spark
+from tests.process.fragile import Fragile
+
+SEEDS = int(os.environ.get("HEADRACE_CHAINS", "0"))
+"""Random deployments of each kind: ``HEADRACE_CHAINS=200`` looks for what the few of every day do not find."""
+
+LATENESS = (None, "0s", "1h", "6h")
+MANY = [(kind, seed) for kind in UPSTREAM for seed in range(SEEDS)]
+FEW = [("retracting", 0), ("discarding", 1), ("accumulating", 2)]
+
+
+def deployed(folder: Path, kind: str, seed: int, *, lateness: str | None, executor: str = "local") -> Chain:
+    """A chain in one root, or in three."""
+    if seed % 2:
+        folders, roots = [folder / "root"] * 3, dict[str, str | None]()
+    else:
+        folders = [folder / f"root{number}" for number in range(3)]
+        roots = {"first": folders[0].as_uri(), "second": folders[1].as_uri()}
+    for one in folders:
+        one.mkdir(exist_ok=True)
+    return Chain(folders, pipelines(kind, lateness, executor, **roots), random.Random(f"{kind}{lateness}{seed}"))
+
+
+def check_equal(chain: Chain, folder: Path, kind: str, lateness: str | None) -> None:
+    chain.land()
+    chain.drain()
+    folder.mkdir()
+    handles = {pipeline.name: handle for pipeline, handle in zip(chain.made, chain.handles, strict=True)}
+    for name, wanted in chain.expected(folder, kind, lateness).items():
+        assert rows(handles[name]) == wanted, (name, chain.done)
+
+
+@pytest.mark.parametrize(("kind", "seed"), FEW + MANY)
+def test_rows_are_those_of_one_pipeline_whatever_was_taken_back(kind: str, seed: int, tmp_path: Path) -> None:
+    lateness = LATENESS[seed % len(LATENESS)] if seed >= len(FEW) else None
+    chain = deployed(tmp_path, kind, seed, lateness=lateness)
+    chain.run_all()
+    for _ in range(14 if SEEDS else 5):
+        chain.step()
+    check_equal(chain, tmp_path / "one", kind, lateness)
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("discarding", 11), *MANY])
+def test_a_reader_that_cannot_take_back_goes_back_as_it_says(kind: str, seed: int, tmp_path: Path) -> None:
+    lateness = LATENESS[1 + seed % 2]
+    (tmp_path / "root").mkdir()
+    chain = Chain([tmp_path / "root"] * 3, pipelines(kind, lateness), random.Random(f"x{kind}{seed}"))
+    chain.travel()
+    assert chain.moved or SEEDS
+    check_equal(chain, tmp_path / "one", kind, lateness)
+
+
+@on_spark
+def test_both_executors_read_the_same(executor: Executed, tmp_path: Path) -> None:
+    folder = tmp_path / "root"
+    chain = Chain([folder] * 3, pipelines("retracting", None), random.Random(3))
+    first, second, _ = chain.handles
+    chain.land()
+    first.run()
+    executor.process(chain.made[1], folder.as_uri(), options("a"))
+    chain.land()
+    first.run()
+    first.rollback(to=line(first)[1])
+    executor.process(chain.made[1], folder.as_uri(), options("b"))
+    on_spark_read = rows(second)
+    second.rollback(to="beginning")
+    second.run()
+    assert on_spark_read == rows(second) != []
+
+
+def options(run_id: str) -> Any:
+    from headrace.runs.options import RunOptions
+
+    return RunOptions(run_id, publish=True)
+
+
+def line(handle: Any) -> list[str]:
+    """The snapshots of main, newest first."""
+    catalog = handle._catalog
+    return [link.snapshot_id for link in catalog.lineage(catalog.head().refs[MAIN])]
+
+
+class Pair:
+    """An upstream and its reader in one root."""
+
+    def __init__(self, folder: Path, upstream: hr.Pipeline, reader: hr.Pipeline) -> None:
+        self.folder = folder
+        root = hr.open(folder.as_uri(), create=True)
+        self.upstream, self.reader = root[upstream], root[reader]
+        self.landed = 0
+
+    def land(self, *records: tuple[str, int, str]) -> None:
+        self.landed += 1
+        folder = self.folder / "landing" / "clicks"
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = (f'{{"k": "{k}", "v": {v}, "at": "2026-01-01T{at}:00Z"}}\n' for k, v, at in records)
+        (folder / f"{self.landed:03}.jsonl").write_text("".join(lines))
+        self.upstream.run()
+
+    def read(self) -> list[tuple[Any, ...]]:
+        """What the reader has after another run: sum and number by the hour."""
+        self.reader.run()
+        return sorted((row[-2].hour, *row[:-2]) for row in rows(self.reader))
+
+    @property
+    def at(self) -> UpstreamPosition:
+        catalog = self.reader._catalog
+        return upstreams_of(catalog.manifest(catalog.head().refs[MAIN]))["source"]
+
+    @property
+    def read_as(self) -> list[StepKind]:
+        """The kinds of the steps that the newest snapshot of the reader has read, in order."""
+        catalog = self.reader._catalog
+        log = catalog.manifest(catalog.head().refs[MAIN]).logs["inputs"]
+        return [UpstreamStep.of(file).kind for record in catalog.files(log) for file in record.files]
+
+
+HOURLY: dict[str, Any] = {
+    "what": {"sum": col("s").sum(), "n": hr.count()},
+    "where": hr.FixedWindows("1h"),
+    "when": FINE,
+    "executor": "local",
+}
+
+
+def upstream_of(kind: str = "retracting") -> hr.Pipeline:
+    return pipelines(kind, None)[0]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    reader = hr.Pipeline("reader", hr.published("first", {"s": int}), how=hr.retracting("1h"), **HOURLY)
+    return Pair(tmp_path, upstream_of(), reader)
+
+
+def test_a_reader_begins_with_rows_and_goes_on_with_panes(pair: Pair) -> None:
+    pair.land(("a", 1, "00:01"))
+    pair.land(("a", 2, "00:02"), ("b", 4, "00:12"))
+    assert pair.read() == [(0, 7, 2)]
+    pair.land(("a", 8, "00:03"))
+    pair.land(("a", 16, "01:03"))
+    assert pair.read() == [(0, 15, 2), (1, 16, 1)]
+    assert pair.read_as == [StepKind.ROWS, StepKind.PANES, StepKind.PANES]
+    newest = line(pair.upstream)[0]
+    assert (pair.at.snapshot, pair.at.epoch, pair.at.name) == (newest, 3, "first")
+    assert pair.at.watermark == pair.at.reached == hr_instant("2026-01-01T00:43:00Z")
+    before = line(pair.reader)
+    pair.read()  # nothing is new
+    assert line(pair.reader) == before
+
+
+def hr_instant(text: str) -> int:
+    from headrace.model.time import parse
+
+    return parse(text)
+
+
+def test_what_is_rolled_back_is_taken_back_and_counts_again(pair: Pair) -> None:
+    pair.land(("a", 1, "00:01"))
+    pair.land(("a", 2, "00:12"))
+    assert pair.read() == [(0, 3, 2)]
+    reached = pair.at.reached
+    pair.upstream.rollback(to=line(pair.upstream)[1])
+    assert pair.read() == [(0, 1, 1)]
+    assert (pair.read_as[-1], pair.at.reached, pair.at.is_behind) == (StepKind.DIFFERENCE, reached, True)
+    pair.upstream.run()
+    assert pair.read() == [(0, 3, 2)]
+    assert (pair.read_as[-1], pair.at.is_behind) == (StepKind.AGAIN, False)
+    pair.land(("a", 4, "00:22"))
+    pair.read()
+    assert pair.read_as[-1] is StepKind.PANES
+    pair.upstream.rollback(to="beginning")
+    assert pair.read() == []
+    assert (pair.at.snapshot, pair.at.epoch) == (None, -1)
+    pair.upstream.run()
+    assert pair.read() == [(0, 7, 3)]
+
+
+def test_a_replay_of_a_reader_reads_what_it_has_read(pair: Pair) -> None:
+    pair.land(("a", 1, "00:01"))
+    pair.land(("a", 2, "00:12"))
+    pair.read()
+    pair.upstream.rollback(to=line(pair.upstream)[1])
+    pair.read()
+    pair.upstream.run()
+    pair.read()
+    pair.reader.run(mode="replay", branch="again", from_branch="main", publish=False)
+    compared = pair.reader.diff(MAIN, "again").output.rows
+    assert (compared.after, compared.differing + compared.reissued) == (1, 0)
+
+
+def test_a_window_that_has_expired_stops_the_reader_which_says_how_to_go_on(pair: Pair) -> None:
+    pair.land(("a", 1, "00:01"))
+    pair.read()
+    first = line(pair.reader)[0]
+    pair.land(("a", 2, "00:12"))
+    pair.land(("a", 4, "05:00"))
+    assert pair.read() == [(0, 3, 2), (5, 4, 1)]
+    pair.upstream.rollback(to=line(pair.upstream)[2])
+    before = line(pair.reader)
+    with pytest.raises(UpstreamMovedError, match=rf"1 element of .* `headrace recover reader {first}`; or compute"):
+        pair.reader.run()
+    assert line(pair.reader) == before
+    pair.reader.recover(first)
+    assert pair.read() == [(0, 1, 1)]
+    pair.upstream.run()
+    assert pair.read() == [(0, 3, 2), (5, 4, 1)]
+
+
+@pytest.mark.parametrize("lateness", ["9h", "1h"])
+def test_a_patch_upstream_counts_unless_its_windows_have_expired_here_too(lateness: str, tmp_path: Path) -> None:
+    source = hr.published("first", {"s": int})
+    pair = Pair(tmp_path, upstream_of(), hr.Pipeline("reader", source, how=hr.retracting(lateness), **HOURLY))
+    pair.land(("a", 1, "00:01"))
+    pair.land(("a", 2, "05:00"))
+    pair.land(("a", 4, "00:02"))  # dropped as late
+    assert pair.read() == [(0, 1, 1), (5, 2, 1)]
+    pair.upstream.backfill(branch="all")
+    pair.upstream.promote("all", patch=True)
+    if lateness == "1h":
+        with pytest.raises(UpstreamMovedError, match="No snapshot of reader is from before: compute reader again"):
+            pair.reader.run()
+        pair.reader.backfill(promote=True)
+    assert pair.read() == [(0, 5, 1), (5, 2, 1)]
+    assert pair.read_as[-1] is (StepKind.ROWS if lateness == "1h" else StepKind.AGAIN)
+
+
+def test_a_backfill_of_a_reader_begins_with_what_is_published(pair: Pair) -> None:
+    pair.land(("a", 1, "00:01"))
+    pair.read()
+    pair.land(("a", 2, "05:00"))
+    pair.read()
+    pair.upstream.rollback(to="beginning")
+    pair.upstream.run()
+    pair.reader.backfill(promote=True)
+    assert pair.read() == [(0, 1, 1), (5, 2, 1)]
+    assert pair.at.snapshot == line(pair.upstream)[0]
+
+
+def test_the_end_of_an_upstream_is_the_end_of_its_watermark(pair: Pair) -> None:
+    pair.land(("a", 1, "00:01"))
+    pair.upstream.rollback(to="beginning")
+    pair.upstream.run(mode="batch")
+    assert pair.read() == [(0, 1, 1)]
+    assert pair.at.watermark == MAX_INSTANT
+    (pane,) = pair.reader.current().to_json()
+    assert (pane["timing"], pane["is_last"]) == ("ON_TIME", True)
+
+
+def test_panes_of_a_global_window_are_at_the_end_of_time(tmp_path: Path) -> None:
+    upstream = hr.Pipeline("all", CLICKS, what={"s": col("v").sum()}, where=hr.GlobalWindows(), when=hr.on_update(),
+                           how=hr.retracting(None), executor="local")  # fmt: skip
+    reader = hr.Pipeline("reader", hr.published("all", upstream), what={"s": col("s").sum()}, when=hr.on_update(),
+                         where=hr.GlobalWindows(), how=hr.retracting(None), executor="local")  # fmt: skip
+    pair = Pair(tmp_path, upstream, reader)
+    pair.land(("a", 1, "00:01"))
+    pair.land(("a", 2, "00:01"))
+    pair.reader.run()
+    pair.land(("a", 4, "00:01"))
+    pair.reader.run()
+    assert [row["s"] for row in pair.reader.current().to_json()] == [7]
+
+
+def test_an_expiry_upstream_keeps_what_readers_may_read_again(pair: Pair) -> None:
+    for number in range(4):
+        pair.land(("a", 1 << number, f"00:{number:02}"))
+        if number == 1:
+            pair.read()
+    consumed = pair.at.snapshot
+    expired = [pair.upstream.expire(keep_last=1) for _ in range(2)]
+    assert (expired[-1].kept, expired[-1].readers) == (3, ("reader.source",))
+    assert pair.read() == [(0, 15, 1)]
+    pair.reader.expire(keep_last=1)  # lets go of what its older snapshot had consumed
+    [pair.upstream.expire(keep_last=1) for _ in range(2)]
+    assert consumed not in line(pair.upstream)
+    (held,) = holds(LocalStore(pair.folder), "first")
+    assert held.snapshots == (pair.at.snapshot,)
+
+
+def test_what_was_rolled_back_is_kept_until_the_reader_has_taken_it_back(pair: Pair) -> None:
+    pair.land(("a", 1, "00:01"))
+    pair.land(("a", 2, "00:12"))
+    pair.read()
+    pair.upstream.rollback(to=line(pair.upstream)[1])
+    pair.upstream.expire(keep_last=1)
+    pair.land(("a", 4, "00:22"))
+    [pair.upstream.expire(keep_last=1) for _ in range(2)]
+    assert pair.read() == [(0, 7, 3)]
+    assert pair.read_as[-1] is StepKind.DIFFERENCE
+
+
+def test_without_a_hold_what_was_read_may_expire_and_a_backfill_mends_that(pair: Pair) -> None:
+    pair.land(("a", 1, "00:01"))
+    pair.land(("a", 2, "00:12"))
+    pair.read()
+    assert pair.upstream.drop_reader("reader") == ["reader.source"]
+    with pytest.raises(UnknownReaderError, match=r"reader holds nothing of first; nobody does"):
+        pair.upstream.drop_reader("reader")
+    pair.upstream.rollback(to=line(pair.upstream)[1])
+    pair.upstream.expire(keep_last=1)
+    pair.land(("a", 4, "00:22"))
+    [pair.upstream.expire(keep_last=1) for _ in range(2)]
+    with pytest.raises(UpstreamExpiredError, match=r"was read last, is gone.*headrace backfill READER --promote"):
+        pair.reader.run()
+    pair.reader.backfill(promote=True)
+    assert pair.read() == [(0, 7, 3)]
+
+
+def test_a_column_that_has_come_is_null_in_rows_from_before(pair: Pair) -> None:
+    own: dict[str, Any] = {"key": "k", "where": hr.FixedWindows("10m"), "when": FINE, "how": hr.retracting("1h")}
+    less, more = (
+        hr.Pipeline("first", CLICKS, what=what, executor="local", **own)
+        for what in ({"s": col("v").sum()}, {"s": col("v").sum(), "n": hr.count()})
+    )
+    root = hr.open(pair.folder.as_uri())
+    pair.upstream = root[less]
+    pair.land(("a", 1, "00:01"))
+    pair.read()
+    pair.upstream = root[more]
+    (pair.folder / "landing/clicks/002.jsonl").write_text('{"k": "b", "v": 2, "at": "2026-01-01T00:12:00Z"}\n')
+    pair.upstream.run(allow_new_aggregates=True)
+    pair.reader = root[hr.Pipeline("reader", hr.published("first", more), how=hr.retracting("1h"), **HOURLY)]
+    assert pair.read() == [(0, 3, 2)]
+
+
+def many(pair: Pair, count: int) -> None:
+    """So many epochs of the upstream, each with a record of 1."""
+    for _ in range(count):
+        pair.land(("a", 1, "00:01"))
+
+
+def expired(pair: Pair, keep_last: int) -> None:
+    """An upstream whose newest snapshots do not name old panes any more."""
+    for _ in range(2):
+        pair.upstream.expire(keep_last=keep_last)
+    many(pair, 6)
+
+
+@pytest.fixture
+def short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs of files whose leaves are small, so that few epochs are enough for some to be left out."""
+    monkeypatch.setattr("headrace_snapshots.format.filelog.RADIX", 4)
+
+
+def discarding(pair: Pair) -> None:
+    root = hr.open(pair.folder.as_uri())
+    reader = hr.Pipeline("reader", hr.published("first", {"s": int}), how=hr.retracting(None), **HOURLY)
+    pair.upstream, pair.reader = root[upstream_of("discarding")], root[reader]
+
+
+@pytest.mark.usefixtures("short_logs")
+def test_panes_that_have_expired_are_missed_also_after_a_rollback(pair: Pair) -> None:
+    discarding(pair)
+    many(pair, 6)
+    expired(pair, 1)
+    pair.upstream.rollback(to=line(pair.upstream)[1])
+    with pytest.raises(UpstreamExpiredError, match=r"panes after epoch -1 .* have expired"):
+        pair.reader.run()
+
+
+@pytest.mark.usefixtures("short_logs")
+def test_panes_are_taken_back_though_others_have_expired(pair: Pair) -> None:
+    discarding(pair)
+    many(pair, 6)
+    pair.read()
+    many(pair, 2)
+    assert pair.read() == [(0, 8, 8)]
+    pair.reader.expire(keep_last=1)
+    expired(pair, 1)
+    assert pair.read() == [(0, 14, 14)]
+    pair.upstream.rollback(to=line(pair.upstream)[2])
+    many(pair, 1)
+    pair.upstream.expire(keep_last=2)
+    assert pair.read() == [(0, 15, 13)]  # of the last three one pane
+    assert pair.read_as[-1] is StepKind.DIFFERENCE
+
+
+@pytest.mark.usefixtures("short_logs")
+def test_rows_are_compared_where_panes_between_have_expired(pair: Pair) -> None:
+    many(pair, 2)
+    pair.read()
+    pair.upstream.tag("kept")
+    pair.upstream.drop_reader("reader")
+    many(pair, 6)
+    expired(pair, 1)
+    expired(pair, 1)
+    assert pair.read() == [(0, 20, 1)]
+    assert StepKind.DIFFERENCE in pair.read_as
+
+
+def test_an_output_that_catches_up_drops_nothing_of_what_was_taken_back(pair: Pair) -> None:
+    own: dict[str, Any] = {"where": hr.FixedWindows("1h"), "when": FINE}
+    mended = pair.folder / "mended"
+    broken = col("s").combine(Fragile(str(mended), least=16, most=16))
+    outputs = {
+        "long": hr.Output(what={"sum": col("s").sum()}, how=hr.retracting(None), **own),
+        "short": hr.Output(what={"sum": broken}, how=hr.retracting("0s"), **own),
+    }
+    source = hr.published("first", {"s": int})
+    pair.reader = hr.open(pair.folder.as_uri())[hr.Pipeline("reader", source, outputs=outputs, executor="local")]
+    pair.land(("a", 1, "00:01"))
+    pair.reader.run()
+    for value, at in ((16, "00:12"), (4, "05:00")):
+        pair.land(("a", value, at))
+        pair.reader.run()
+    pair.upstream.rollback(to=line(pair.upstream)[2])
+    pair.reader.run()
+    mended.touch()
+    result = pair.reader.run()
+    assert [row[0] for row in rows(pair.reader["long"])] == [1]
+    assert [row[0] for row in rows(pair.reader["short"])] == [1]
+    assert any(
+        "short is parked" in warning and "has changed what was read of it" in warning for warning in result.warnings
+    )
+
+
+def test_a_recovery_follows_the_upstream_where_it_is_now(pair: Pair) -> None:
+    pair.land(("a", 1, "00:01"))
+    pair.read()
+    (first,) = line(pair.reader)
+    pair.land(("b", 2, "00:12"))
+    pair.read()
+    pair.upstream.rollback(to=line(pair.upstream)[1])
+    pair.upstream.run()
+    pair.read()
+    pair.land(("c", 4, "00:22"))
+    assert pair.read() == [(0, 7, 3)]
+    pair.reader.recover(first)  # whose next step is none that was ever read; the one after it was
+    assert pair.read() == [(0, 7, 3)]
+    assert pair.at.snapshot == line(pair.upstream)[0]
+
+
+def test_one_of_several_outputs_is_read(tmp_path: Path) -> None:
+    own: dict[str, Any] = {"where": hr.FixedWindows("10m"), "when": FINE, "how": hr.retracting("1h")}
+    sums, counts = {"s": col("v").sum()}, {"n": hr.count()}
+    outputs = {"sums": hr.Output(key="k", what=sums, **own), "counts": hr.Output(what=counts, **own)}
+    upstream = hr.Pipeline("first", CLICKS, outputs=outputs, executor="local")
+    reader = hr.Pipeline("reader", hr.published("first.sums", upstream), how=hr.retracting("1h"), **HOURLY)
+    pair = Pair(tmp_path, upstream, reader)
+    pair.land(("a", 1, "00:01"), ("b", 2, "00:12"))
+    assert pair.read() == [(0, 3, 2)]
+    pair.land(("a", 4, "00:02"))
+    assert pair.read() == [(0, 7, 2)]
+    assert (pair.at.name, pair.at.epoch) == ("first.sums", 1)
+    pair.upstream.rollback(to=line(pair.upstream)[1])
+    assert pair.read() == [(0, 3, 2)]
+    pair.upstream.backfill(output="sums", promote=True)
+    pair.upstream.run()
+    assert pair.read() == [(0, 7, 2)]
+    alone = hr.Pipeline("alone", hr.published("first", {"s": int}), how=hr.retracting("1h"), **HOURLY)
+    with pytest.raises(UnknownOutputError, match="has the outputs counts, sums"):
+        hr.open(tmp_path.as_uri())[alone].run()
+
+
+def test_several_pipelines_are_united(pair: Pair) -> None:
+    root = hr.open(pair.folder.as_uri())
+    less = hr.published("second", {"s": int}).named("less", columns={"s": -col("s")})
+    source = hr.published("first", {"s": int})
+    net = hr.Pipeline("net", source, union=[less], how=hr.retracting(None), **HOURLY)
+    pair.land(("a", 1, "00:01"), ("b", 2, "00:12"))
+    second = root[pipelines("retracting", None)[1]]
+    second.run()
+    root[net].run()
+    assert [row["sum"] for row in root[net].current().to_json()] == [0]
+    pair.upstream.rollback(to="beginning")
+    root[net].run()
+    assert [row["sum"] for row in root[net].current().to_json()] == [-3]
+    second.run()
+    root[net].run()
+    assert root[net].current().to_json() == []
+
+
+def test_a_reader_that_may_not_write_there_says_what_may_happen(pair: Pair) -> None:
+    pair.land(("a", 1, "00:01"))
+    (pair.folder / "first" / "readers").write_text("in the way")
+    result = pair.reader.run()
+    assert any("first cannot be told what is still needed of it" in warning for warning in result.warnings)
+    assert pair.at.snapshot == line(pair.upstream)[0]
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [({"x": int}, "has no column x; it has k"), ({"s": str}, "has column s as int, and it is declared as str")],
+)
+def test_columns_are_those_that_are_published(pair: Pair, schema: dict[str, Any], problem: str) -> None:
+    pair.land(("a", 1, "00:01"))
+    made = hr.Pipeline("other", hr.published("first", schema), what={"n": hr.count()}, where=hr.FixedWindows("1h"),
+                       executor="local")  # fmt: skip
+    with pytest.raises(UpstreamPanesError, match=problem):
+        hr.open(pair.folder.as_uri())[made].run()
+
+
+@pytest.mark.parametrize("having", [None, col("s") < 100])
+def test_panes_that_would_count_twice_are_refused(having: Any, pair: Pair) -> None:
+    own: dict[str, Any] = {"where": hr.FixedWindows("10m"), "when": FINE, "how": hr.accumulating("1h")}
+    refined = hr.Pipeline("first", CLICKS, key="k", what={"s": col("v").sum()}, having=having, executor="local", **own)
+    pair.upstream = hr.open(pair.folder.as_uri(), create=True)[refined]
+    pair.land(("a", 1, "00:01"))
+    with pytest.raises(UpstreamPanesError, match=r"accumulates, and a window may have several panes"):
+        pair.reader.run()
+
+
+def test_a_circle_of_pipelines_is_named_when_it_runs(pair: Pair) -> None:
+    pair.land(("a", 1, "00:01"))
+    pair.read()
+    circle = hr.Pipeline("first", hr.published("reader", {"n": int}), what={"s": col("n").sum()},
+                         where=hr.FixedWindows("1h"), executor="local")  # fmt: skip
+    with pytest.raises(UpstreamCycleError, match="first reads reader reads first"):
+        hr.open(pair.folder.as_uri())[circle].run(branch="other", publish=False)
+
+
+def test_mistakes_are_found_when_it_is_built() -> None:
+    first = upstream_of()
+    for name, schema, problem in (
+        ("a.b.c", {"s": int}, "write the name of a pipeline"),
+        ("first", {"s": int, "pane_time": str}, "'pane_time' of a pane is a timestamp"),
+        ("second", first, "has first"),
+        ("first.hourly", first, "has first"),
+    ):
+        with pytest.raises(PipelineError, match=problem):
+            hr.published(name, schema)
+    assert set(hr.published("first", first).source.schema) >= {"k", "s", "n", "window_start", "is_retraction"}
+    once = {"deduplicate": hr.Deduplicate("s", "1d"), "how": hr.retracting(None), **HOURLY}
+    with pytest.raises(PipelineError, match="deduplicate: what input source reads can be taken back and come again"):
+        hr.Pipeline("reader", hr.published("first", first), **once)
+    sessions = hr.Sessions("10m")
+    with pytest.raises(PipelineError, match="windows that"):
+        hr.Pipeline("reader", hr.published("first", first), what={"n": hr.count()}, where=sessions, executor="local")

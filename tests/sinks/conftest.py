@@ -1,0 +1,44 @@
+"""Servers for the tests of a process: PostgreSQL, with a schema of its own for each, a catalog of Iceberg."""
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from scripts.iceberg_rest import IcebergRest, jars
+from tests.needed import lacks
+from tests.postgres import Postgres, binaries
+from tests.sinks.warehouse import Warehouse
+
+_SERVERS = {"server", "iceberg_rest", "minio"}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What needs a server is a test of ``make test-connectors``."""
+    if not _SERVERS.isdisjoint(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.connectors)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Postgres]:
+    if binaries() is None:
+        lacks("no PostgreSQL (on Debian: apt install postgresql)")
+    with Postgres(secrets.token_hex(16)) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def iceberg_rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
+    if not jars().is_dir():
+        lacks("no jars of Iceberg's REST catalog (python -m scripts.iceberg_rest path)")
+    with IcebergRest(tmp_path_factory.mktemp("iceberg")) as started:
+        yield started
+
+
+@pytest.fixture
+def warehouse(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warehouse]:
+    made = Warehouse(server, f"s{secrets.token_hex(4)}")
+    monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", made.uri)
+    server.rows(f"create schema {made.schema}")
+    yield made
+    server.rows(f"drop schema {made.schema} cascade")

@@ -1,0 +1,116 @@
+"""The sink through Spark that the documentation shows, on a real PostgreSQL, by JDBC: a process of its own, since the
+session has to know the driver. Its arguments are a folder and the URI of the server.
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.diff.changes import ChangeSource
+from headrace.runs.client.deployment import open as open_root
+from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.delivering.deliver import Delivery
+from headrace.sinks.open_sink import SinkMovedError, SinkRefusedError
+from headrace.testing.connectors.values import plain
+from tests.docs.pages import DOCS, blocks
+
+SHOWN = "shop, window_start, window_end, orders, amount"
+
+
+class Shop:
+    """The pipeline of the page in a folder, and the table that it delivers to."""
+
+    def __init__(self, folder: Path, uri: str) -> None:
+        from headrace.pipeline.loading.registry import resolve
+
+        self.folder, self.uri = folder, uri
+        for block in blocks(DOCS / "how-to" / "spark-sink.md"):
+            if block.directive[:1] == ("file",):
+                (folder / block.directive[1]).write_text(block.text)
+        self.pipeline: Pipeline = replace(resolve(str(folder / "sales.py")), executor="local")
+        self.handle: PipelineHandle = open_root(folder.as_uri(), create=True)[self.pipeline]
+
+    def land(self, name: str, *orders: tuple[str, str, int]) -> None:
+        landing = self.folder / "landing" / "sales"
+        landing.mkdir(parents=True, exist_ok=True)
+        lines = [
+            f'{{"shop": "{shop}", "at": "2026-05-01T{at}:00Z", "amount": {amount}}}\n' for shop, at, amount in orders
+        ]
+        (landing / f"{name}.json").write_text("".join(lines))
+
+    def deliver(self) -> Delivery:
+        (delivery,) = self.handle.deliver()
+        return delivery
+
+    def held(self) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.uri) as database:
+            rows = database.execute(f"select {SHOWN} from report").fetchall()
+        return sorted(tuple(map(plain, row)) for row in rows)
+
+    def published(self) -> list[tuple[Any, ...]]:
+        rows = self.handle.current(columns=SHOWN.split(", ")).to_json()
+        return sorted(tuple(map(plain, row.values())) for row in rows)
+
+
+def follows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publishes, a rollback, and a delivery that is overtaken."""
+    from headrace.distribute.spark.session import spark_session
+
+    shop.land("1", ("Oslo", "09:05", 20), ("Rome", "09:10", 12))
+    first = shop.handle.run()
+    with_one_session = spark_session("a test")  # a delivery leaves the application of its process alone
+    try:
+        delivery = shop.deliver()
+        assert (delivery.source, delivery.written, delivery.after) == (ChangeSource.ALL_ROWS, 2, first.snapshot)
+        assert shop.held() == shop.published()
+        assert shop.deliver().source is None
+
+        shop.land("2", ("Oslo", "09:15", 5), ("Riga", "10:30", 1))
+        shop.handle.run()
+        assert shop.deliver().source is ChangeSource.PANES
+        assert shop.held() == shop.published()
+        assert len(shop.held()) == 3
+
+        shop.handle.rollback(to=str(first.snapshot), message="a wrong file")
+        delivery = shop.deliver()
+        assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.DIFFERENCE, 1, 1)
+        assert shop.held() == shop.published()
+
+        target = with_one_session.sparkContext
+        assert target._jsc is not None, "the session is still there"
+        overtaken_by_another(shop, monkeypatch)
+    finally:
+        with_one_session.stop()
+    with psycopg.connect(shop.uri) as database:
+        database.execute("update held set said = 'of somebody else'")
+    with pytest.raises(SinkRefusedError, match="is no text that apply"):
+        shop.deliver()
+
+
+def overtaken_by_another(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delivery that another one overtakes changes nothing."""
+    from headrace.sinks.spark_target import _OpenTarget
+
+    shop.handle.run()
+    apply = _OpenTarget.apply
+
+    def overtaken(target: _OpenTarget, *given: Any) -> Any:
+        monkeypatch.setattr(_OpenTarget, "apply", apply)
+        shop.deliver()
+        return apply(target, *given)
+
+    monkeypatch.setattr(_OpenTarget, "apply", overtaken)
+    with pytest.raises(SinkMovedError):
+        shop.deliver()
+    assert shop.held() == shop.published()
+    assert shop.deliver().source is None
+
+
+if __name__ == "__main__":
+    with pytest.MonkeyPatch.context() as patch:
+        follows(Shop(Path(sys.argv[1]), sys.argv[2]), patch)

@@ -1,0 +1,61 @@
+"""Sinks are delivered one by one: what goes wrong with one, also in a way that nobody foresaw, stays with that one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.errors import HeadraceError
+from headrace.runs.delivering.delivery_notes import notes
+from headrace.sinks.delta.table import DeltaTarget
+from headrace.sinks.open_sink import SinkFailedError
+from headrace.testing.connectors.deployment import SinkDeployment, order
+from headrace_snapshots.store import open_store
+from tests.sinks.worlds import DeltaWorld
+
+
+@pytest.mark.parametrize("method", ["held", "apply"])
+def test_an_exception_of_a_client_stops_no_other_sink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setenv("HEADRACE_CONN_LAKE", (tmp_path / "lake").as_uri())
+    monkeypatch.setenv("HEADRACE_CONN_OTHER", f"{(tmp_path / 'other').as_uri()}?token=planted-secret")
+    deployment = SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
+    broken = hr.delta("broken", connection="other")
+    sales = deployment.sales(sinks=(broken, deployment.world.sink))
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    works = getattr(DeltaTarget, method)
+
+    def fails(target: DeltaTarget, *given: Any) -> Any:
+        if "broken" in target._location:
+            raise KeyError("planted-secret is no column")
+        return works(target, *given)
+
+    monkeypatch.setattr(DeltaTarget, method, fails)
+    with pytest.raises(SinkFailedError) as raised:
+        deployment.handle(sales).deliver()
+    text = str(raised.value)
+    assert "sink broken (delta of connection other" in text
+    assert "KeyError" in text
+    assert "test_deliver_all.py, line" in text
+    assert "planted-secret" not in text
+    assert raised.value.__cause__ is None
+    assert deployment.held(sales) == deployment.published(sales)
+    noted = {
+        note.sink: (note.error_code, note.snapshot is not None)
+        for note in notes(open_store(tmp_path.as_uri()), "sales")
+    }
+    assert noted == {"broken": ("config.sink_failed", False), "reports.sales": (None, True)}
+
+
+def test_every_sink_that_failed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment = SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
+    sales = deployment.sales(sinks=(hr.delta("one", connection="gone"), hr.delta("two", connection="gone")))
+    monkeypatch.delenv("HEADRACE_CONN_GONE", raising=False)
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    with pytest.raises(HeadraceError) as raised:
+        deployment.handle(sales).deliver()
+    assert [note for note in raised.value.__notes__ if "another sink failed" in note]

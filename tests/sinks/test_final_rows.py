@@ -1,0 +1,215 @@
+"""Final rows go to a function that cannot take them back: each at least once, and nothing goes back below them."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.errors import PipelineError, RetryError
+from headrace.read.diff.changes import ChangeSource
+from headrace.read.diff.final_rows import FinalRows, NeverFinalError
+from headrace.runs.delivering.deliver import Delivery
+from headrace.runs.publishing.promotion import DeliveredError
+from headrace.sinks.open_sink import SinkFailedError, SinkRefusedError
+from headrace.testing.connectors.deployment import SinkDeployment, order
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import RefusedError
+from headrace_snapshots.store import open_store
+from tests.sinks.worlds import DeltaWorld
+
+Sent = list[tuple[str, str, int, int]]
+
+
+class Mailing(ModuleType):
+    """A module of the user's that keeps what it got. ``fails_at``: the row at which it raises."""
+
+    def __init__(self) -> None:
+        super().__init__("mailing")
+        self.sent: Sent = []
+        self.fails_at: int | None = None
+        self.error: BaseException = OSError("the mail server is down")
+
+    def send(self, rows: FinalRows) -> None:
+        """Send each row."""
+        assert len(rows) == rows.number
+        for number, row in enumerate(rows):
+            if number == self.fails_at:
+                raise self.error
+            self.sent.append((row["_id"], row["user"], row["window_end"].hour, row["spent"]))
+
+
+@pytest.fixture
+def mailing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mailing]:
+    module = Mailing()
+    monkeypatch.setitem(sys.modules, "mailing", module)
+    yield module
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> SinkDeployment:
+    return SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
+
+
+def billed(deployment: SinkDeployment, **changed: Any) -> hr.Pipeline:
+    """Sales by user and hour, which are final as soon as the watermark has passed the hour."""
+    return deployment.sales(sinks=(hr.final_rows("mailing:send"),), how=hr.retracting(), **changed)
+
+
+def run(deployment: SinkDeployment, made: hr.Pipeline, name: str, *records: dict[str, Any]) -> str:
+    deployment.land(name, *records)
+    return str(deployment.handle(made).run().snapshot)
+
+
+def refs(deployment: SinkDeployment) -> dict[str, str]:
+    head = Catalog(open_store(deployment.folder.as_uri()), "sales").head()
+    return {ref: snapshot for ref, snapshot in head.refs.items() if "deliver" in ref}
+
+
+def test_each_row_comes_once_it_is_final(deployment: SinkDeployment, mailing: Mailing) -> None:
+    sales = billed(deployment)
+    assert deployment.deliver(sales).source is None
+    run(deployment, sales, "1", order("ann", 5, 10), order("bob", 10, 20), order("ann", 65, 30))
+    assert deployment.deliver(sales).written == 0  # the watermark stands at 00:55
+    assert refs(deployment) == {}
+    second = run(deployment, sales, "2", order("ann", 6, 1), order("ann", 75, 1))
+    delivery = deployment.deliver(sales)
+    assert (delivery.source, delivery.written, delivery.after) == (ChangeSource.FINAL_ROWS, 2, second)
+    assert "cannot take back" in delivery.describe()
+    assert [row[1:] for row in mailing.sent] == [("ann", 1, 11), ("bob", 1, 20)]
+    assert deployment.deliver(sales).source is None
+    third = run(deployment, sales, "3", order("bob", 140, 5))
+    assert deployment.deliver(sales).written == 1
+    assert [row[1:] for row in mailing.sent[2:]] == [("ann", 2, 31)]
+    assert len({row[0] for row in mailing.sent}) == 3
+    assert refs(deployment) == {"delivering/send": third, "delivered/send": third}
+
+
+@pytest.mark.parametrize("error", [OSError("the mail server is down"), KeyboardInterrupt()])
+def test_a_delivery_that_breaks_off_comes_again_with_the_same_ids(
+    deployment: SinkDeployment, mailing: Mailing, error: BaseException
+) -> None:
+    sales = billed(deployment)
+    first = run(deployment, sales, "1", order("ann", 5), order("bob", 10), order("ann", 75))
+    mailing.fails_at, mailing.error = 1, error
+    with pytest.raises((SinkFailedError, KeyboardInterrupt)):
+        deployment.deliver(sales)
+    assert refs(deployment) == {"delivering/send": first}
+    with pytest.raises(RefusedError, match=r"sink send, which cannot take them back.*--give-up-delivered"):
+        deployment.handle(sales).rollback(to="beginning", message="all of it")
+    mailing.fails_at = None
+    run(deployment, sales, "2", order("bob", 140))
+    assert deployment.deliver(sales).written == 3
+    assert mailing.sent[0] == mailing.sent[1]
+    assert [row[1] for row in mailing.sent] == ["ann", "ann", "bob", "ann"]
+
+
+def test_nothing_goes_below_what_was_handed_over_unless_it_is_given_up(
+    deployment: SinkDeployment, mailing: Mailing
+) -> None:
+    sales = billed(deployment)
+    handle = deployment.handle(sales)
+    first = run(deployment, sales, "1", order("ann", 5, 10), order("ann", 75))
+    second = run(deployment, sales, "2", order("bob", 76), order("ann", 140))
+    deployment.deliver(sales)
+    run(deployment, sales, "3", order("bob", 141))
+    handle.rollback(to=second, message="not below")
+    for refused in (
+        lambda: handle.rollback(to=first, message="below"),
+        lambda: handle.rollback(to="beginning", dry_run=True),
+        lambda: handle.recover(first),
+    ):
+        with pytest.raises(RefusedError, match="--give-up-delivered"):
+            refused()
+    with pytest.raises(DeliveredError, match="--give-up-delivered"):
+        handle.backfill(promote=True)
+    assert handle.show("main").snapshot_id == second
+
+    told = handle.rollback(to=first, give_up_delivered=True, dry_run=True).told
+    assert [line for line in told if "sink send" in line]
+    handle.rollback(to=first, message="below", give_up_delivered=True)
+    assert refs(deployment) == {"delivered/send": first, "delivering/send": first}
+    handle.run()
+    assert deployment.deliver(sales).written == 2  # those that are final again; the one of first stays delivered
+    assert mailing.sent[1:3] == mailing.sent[3:5]
+
+    handle.backfill(branch="again")
+    with pytest.raises(RefusedError, match="--give-up-delivered"):
+        handle.promote("again")
+    handle.promote("again", give_up_delivered=True)
+    assert refs(deployment) == {}
+    assert deployment.deliver(sales).written == 3
+    assert {row[0] for row in mailing.sent[5:]} == {row[0] for row in mailing.sent[:5]}
+
+
+def test_expiry_keeps_what_the_next_delivery_goes_out_from(deployment: SinkDeployment, mailing: Mailing) -> None:
+    sales = billed(deployment)
+    handle = deployment.handle(sales)
+    run(deployment, sales, "1", order("ann", 5), order("ann", 75))
+    deployment.deliver(sales)
+    for number in range(2, 5):
+        run(deployment, sales, str(number), order("ann", 60 * number + 20))
+        handle.expire(keep_last=1)
+        handle.expire(keep_last=1)
+    assert deployment.deliver(sales).written == 3
+    assert [row[2] for row in mailing.sent] == [1, 2, 3, 4]
+
+
+def test_a_row_that_is_patched_comes_with_the_id_that_it_had(deployment: SinkDeployment, mailing: Mailing) -> None:
+    sales = billed(deployment)
+    handle = deployment.handle(sales)
+    run(deployment, sales, "1", order("ann", 5, 10), order("bob", 6, 20), order("ann", 75))
+    deployment.deliver(sales)
+    run(deployment, sales, "2", order("ann", 7, 1), order("ann", 76))  # the first one is late
+    assert deployment.deliver(sales).source is None
+    handle.run(mode="batch", branch="whole")
+    handle.promote("whole", patch=True)
+    assert deployment.deliver(sales).written == 1
+    ann, bob, patched = mailing.sent
+    assert (ann[1:], bob[1:], patched[1:]) == (("ann", 1, 10), ("bob", 1, 20), ("ann", 1, 11))
+    assert patched[0] == ann[0] != bob[0]
+
+
+def test_a_sink_that_is_gone_is_dropped(deployment: SinkDeployment, mailing: Mailing) -> None:
+    sales = billed(deployment)
+    handle = deployment.handle(sales)
+    run(deployment, sales, "1", order("ann", 5), order("ann", 75))
+    deployment.deliver(sales)
+    for ref in ("delivering/send", "delivered/send"):
+        assert handle.drop(ref).branch is None
+    handle.rollback(to="beginning", message="nobody has it any more")
+    assert refs(deployment) == {}
+
+
+def test_what_is_never_final_and_what_cannot_be_imported(deployment: SinkDeployment, mailing: Mailing) -> None:
+    sales = deployment.sales(sinks=(hr.final_rows("mailing:send"),), how=hr.retracting(allowed_lateness=None))
+    run(deployment, sales, "1", order("ann", 5))
+    with pytest.raises(NeverFinalError, match="allowed_lateness"):
+        deployment.deliver(sales)
+    for function in ("mailing:nothing", "nowhere:send"):
+        with pytest.raises(SinkRefusedError, match="cannot be imported"):
+            deployment.deliver(deployment.sales(sinks=(hr.final_rows(function),)))
+    with pytest.raises(PipelineError, match="module:function"):
+        hr.final_rows("send")
+
+
+def test_a_delivery_that_another_one_overtook_says_so(deployment: SinkDeployment, mailing: Mailing) -> None:
+    sales = billed(deployment)
+    run(deployment, sales, "1", order("ann", 5), order("ann", 75))
+    inner: list[Delivery] = []
+    send = mailing.send
+
+    def overtaken(rows: FinalRows) -> None:
+        mailing.send = send  # type: ignore[method-assign]
+        run(deployment, sales, "2", order("ann", 140))
+        inner.append(deployment.deliver(sales))
+        send(rows)
+
+    mailing.send = overtaken  # type: ignore[method-assign]
+    with pytest.raises(RetryError):
+        deployment.deliver(sales)
+    assert inner[0].written == 2
+    assert deployment.deliver(sales).source is None

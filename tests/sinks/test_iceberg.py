@@ -1,0 +1,346 @@
+"""What is about Iceberg alone; that a table holds what readers see says the kit."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+import headrace as hr
+from headrace.read.diff.changes import ChangeSource
+from headrace.sinks.open_sink import SinkMovedError, SinkRefusedError, SinkUnreachableError
+from headrace.testing.connectors.deployment import SinkDeployment, order
+from tests.sinks.test_delta import pairs
+from tests.sinks.worlds import IcebergWorld
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> IcebergWorld:
+    (tmp_path / "lake").mkdir()
+    return IcebergWorld(f"sqlite://{tmp_path}/catalog.db?warehouse={(tmp_path / 'lake').as_uri()}")
+
+
+@pytest.fixture
+def deployment(world: IcebergWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkDeployment:
+    monkeypatch.setenv("HEADRACE_CONN_LAKE", world.uri)
+    return SinkDeployment(world, tmp_path)
+
+
+def delivered(deployment: SinkDeployment, *more: int) -> hr.Pipeline:
+    """Sales of two days that are delivered, and some ``more`` that are not."""
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5), order("bob", 10), order("ann", 1500))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    for minute in more:
+        deployment.land(f"more-{minute}", order("ann", minute))
+        deployment.handle(sales).run()
+    return sales
+
+
+def paths(table: Table) -> set[str]:
+    return {task.file.file_path for task in table.scan().plan_files()}
+
+
+def test_files_of_other_days_stay(deployment: SinkDeployment, world: IcebergWorld) -> None:
+    sales = delivered(deployment, 1510)
+    with world.catalog() as catalog:
+        table = catalog.load_table("reports.sales")
+        before = paths(table)
+        deployment.deliver(sales)
+        after = paths(table.refresh())
+        assert len(before & after) == 1
+        assert "window_start_day=2026-05-01" in next(iter(before & after))
+        assert deployment.held(sales) == deployment.published(sales)
+
+
+def test_a_file_without_a_row_that_changes_stays(deployment: SinkDeployment, world: IcebergWorld) -> None:
+    sales = delivered(deployment, 70)  # a new hour of a day that is there
+    with world.catalog() as catalog:
+        table = catalog.load_table("reports.sales")
+        before = paths(table)
+        deployment.deliver(sales)
+        assert before < paths(table.refresh())
+
+
+def test_each_version_has_a_tag(deployment: SinkDeployment, world: IcebergWorld) -> None:
+    sales = delivered(deployment)
+    first = deployment.published(sales)
+    snapshot = deployment.handle(sales).show("published").snapshot_id
+    deployment.land("2", order("ann", 6), order("cyd", 70))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    with world.catalog() as catalog:
+        table = catalog.load_table("reports.sales")
+        tagged = table.snapshot_by_name(f"headrace-{snapshot}")
+        assert tagged is not None
+        assert table.scan(snapshot_id=tagged.snapshot_id).to_arrow().num_rows == len(first)
+        assert len([name for name in table.refs() if name.startswith("headrace-")]) == 2
+        assert len(table.snapshots()) == 2  # one for each delivery
+    deployment.handle(sales).rollback(to=str(snapshot), message="back")
+    deployment.deliver(sales)
+    assert deployment.held(sales) == first
+
+
+def test_a_table_that_was_taken_back_goes_forward_again(deployment: SinkDeployment, world: IcebergWorld) -> None:
+    sales = delivered(deployment, 70)
+    with world.catalog() as catalog:
+        first = catalog.load_table("reports.sales").current_snapshot()
+        assert first is not None
+        deployment.deliver(sales)
+        table = catalog.load_table("reports.sales")
+        table.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    assert len(deployment.world.rows()) == 3
+    assert deployment.deliver(sales).source is ChangeSource.PANES
+    assert deployment.held(sales) == deployment.published(sales)
+
+
+def test_what_others_append_or_forget_does_not_confuse_it(deployment: SinkDeployment, world: IcebergWorld) -> None:
+    sales = delivered(deployment, 70)
+    with world.catalog() as catalog:
+        table = catalog.load_table("reports.sales")
+        table.append(table.schema().as_arrow().empty_table())  # a snapshot that is none of ours
+    assert deployment.deliver(sales).source is ChangeSource.PANES
+    with world.catalog() as catalog:
+        table = catalog.load_table("reports.sales")
+        with table.manage_snapshots() as references:
+            for name in [name for name in table.refs() if name.startswith("headrace-")]:
+                references.remove_tag(name)
+        table.append(table.schema().as_arrow().empty_table())
+        current = table.refresh().current_snapshot()
+        assert current is not None
+        ours = [snapshot.snapshot_id for snapshot in table.snapshots() if snapshot.snapshot_id != current.snapshot_id]
+        table.maintenance.expire_snapshots().by_ids(ours).commit()
+    delivery = deployment.deliver(sales)
+    assert (delivery.source, delivery.before) == (ChangeSource.ALL_ROWS, None)
+    assert deployment.held(sales) == deployment.published(sales)
+
+
+def test_a_commit_that_comes_between_is_not_gone_over(
+    deployment: SinkDeployment, world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyiceberg would try again from there; what was looked at would be another table."""
+    from headrace.sinks.iceberg.table import IcebergTarget
+
+    sales = delivered(deployment, 70)
+    apply = IcebergTarget.apply
+    files: set[str] = set()
+
+    def late(target: IcebergTarget, *given: Any) -> Any:
+        with world.catalog() as catalog:
+            table = catalog.load_table("reports.sales")
+            table.append(table.schema().as_arrow().empty_table())
+        files.update(map(str, (deployment.folder / "lake").rglob("*.parquet")))
+        return apply(target, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IcebergTarget, "apply", late)
+        with pytest.raises(SinkMovedError):
+            deployment.deliver(sales)
+    # what was written for it is gone
+    assert set(map(str, (deployment.folder / "lake").rglob("*.parquet"))) == files
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales)
+
+
+def test_columns_of_others_stay(deployment: SinkDeployment, world: IcebergWorld) -> None:
+    from pyiceberg.types import StringType
+
+    sales = delivered(deployment, 80)
+    with world.catalog() as catalog, catalog.load_table("reports.sales").update_schema() as update:
+        update.add_column("note", StringType())
+    for _ in range(2):
+        deployment.deliver(sales)
+        assert deployment.held(sales) == deployment.published(sales)
+        assert {row["note"] for row in deployment.world.rows()} == {None}
+        deployment.handle(sales).backfill(promote=True)
+
+
+def test_values_of_others_stay_in_rows_that_do_not_change(deployment: SinkDeployment, world: IcebergWorld) -> None:
+    """Also those of types that Headrace does not have."""
+    from pyiceberg.types import UUIDType
+
+    sales = delivered(deployment, 6)
+    noted = UUID(int=5)
+    with world.catalog() as catalog:
+        with catalog.load_table("reports.sales").update_schema() as update:
+            update.add_column("note", UUIDType())
+        table = catalog.load_table("reports.sales")
+        rows = table.scan().to_arrow()
+        notes = pa.array([noted.bytes] * len(rows), pa.binary(16))
+        table.overwrite(rows.set_column(rows.schema.get_field_index("note"), "note", notes.cast(pa.uuid())))
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales)
+    notes_of = {(row["user"], row["orders"]): row["note"] for row in deployment.world.rows()}
+    assert notes_of == {("ann", 2): None, ("bob", 1): noted, ("ann", 1): noted}
+
+
+def test_a_column_that_somebody_changed_is_named(deployment: SinkDeployment, world: IcebergWorld) -> None:
+    sales = delivered(deployment, 80)
+    with world.catalog() as catalog, catalog.load_table("reports.sales").update_schema() as update:
+        update.rename_column("spent", "paid")
+    with pytest.raises(SinkRefusedError, match=r"column spent of table reports\.sales .* is there no more"):
+        deployment.deliver(sales)
+
+
+def test_a_column_of_another_type(deployment: SinkDeployment) -> None:
+    sales = delivered(deployment)
+    before = deployment.held(sales)
+    changed = deployment.sales(what={"orders": hr.count(), "spent": hr.col("price").mean()})
+    deployment.handle(changed).backfill(promote=True)
+    deployment.deliver(changed)
+    assert deployment.held(changed) == deployment.published(changed) != before
+
+
+def test_a_table_that_was_taken_back_to_before_its_columns_changed(
+    deployment: SinkDeployment, world: IcebergWorld
+) -> None:
+    """Its rows are old then, and its columns are not."""
+    delivered(deployment)
+    with world.catalog() as catalog:
+        old = catalog.load_table("reports.sales").metadata.current_snapshot_id
+    changed = deployment.sales(what={"orders": hr.count(), "mean": hr.col("price").mean()})
+    deployment.handle(changed).backfill(promote=True)
+    deployment.deliver(changed)
+    assert old is not None
+    with world.catalog() as catalog:
+        catalog.load_table("reports.sales").manage_snapshots().rollback_to_snapshot(old).commit()
+    deployment.deliver(changed)
+    assert deployment.held(changed) == deployment.published(changed)
+    assert [*deployment.world.rows()[0]] == ["user", "window_start", "window_end", "orders", "mean"]
+
+
+def test_a_column_that_somebody_took_away_comes_again_with_all_rows(
+    deployment: SinkDeployment, world: IcebergWorld
+) -> None:
+    sales = delivered(deployment)
+    with world.catalog() as catalog, catalog.load_table("reports.sales").update_schema() as update:
+        update.delete_column("spent")
+    deployment.handle(sales).rollback(to="beginning", message="all")
+    deployment.deliver(sales)
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales)
+
+
+def test_a_table_that_no_delivery_made(deployment: SinkDeployment, world: IcebergWorld) -> None:
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    with world.catalog() as catalog:
+        catalog.create_namespace("reports")
+        catalog.create_table("reports.sales", pa.schema([("theirs", pa.int64())]))
+    with pytest.raises(SinkRefusedError, match="no delivery made it"):
+        deployment.deliver(sales)
+
+
+@pytest.mark.parametrize("by", ["year", "month", "hour", None])
+def test_other_partitions(deployment: SinkDeployment, world: IcebergWorld, by: str | None) -> None:
+    sales = deployment.sales(sinks=[hr.iceberg("reports.sales", connection="lake", partition_by=by)])
+    deployment.land("1", order("ann", 5), order("bob", 10), order("ann", 1500))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    deployment.land("2", order("ann", 6))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales)
+    with world.catalog() as catalog:
+        names = [field.name for field in catalog.load_table("reports.sales").spec().fields]
+    assert names == ([f"window_start_{by}"] if by else [])
+
+
+def test_pairs_are_structs(deployment: SinkDeployment) -> None:
+    pairs(deployment)
+
+
+def test_an_answer_that_was_lost_removes_no_file(
+    deployment: SinkDeployment, world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.exceptions import CommitStateUnknownException
+
+    sales = delivered(deployment, 70)
+    commit = SqlCatalog.commit_table
+
+    def lost(*given: Any) -> Any:
+        commit(*given)
+        raise CommitStateUnknownException("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "commit_table", lost)
+        with pytest.raises(SinkUnreachableError):
+            deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales)
+    assert deployment.deliver(sales).source is None
+
+
+def test_errors_say_what_to_do_and_no_secret(deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    for uri, error in (
+        ("http://nobody:planted-secret@127.0.0.1:1/catalog", SinkUnreachableError),
+        ("http://127.0.0.1:1/catalog?token=planted-secret", SinkUnreachableError),
+        ("postgresql://nobody:planted-secret@127.0.0.1:1/x?warehouse=file:///tmp", SinkUnreachableError),
+        ("s3://nobody:planted-secret@bucket", SinkRefusedError),
+    ):
+        monkeypatch.setenv("HEADRACE_CONN_LAKE", uri)
+        with pytest.raises(error) as raised:
+            deployment.deliver(sales)
+        assert "planted-secret" not in str(raised.value)
+        assert "LAKE" in str(raised.value).upper()
+
+
+@pytest.mark.s3
+def test_a_table_in_a_bucket(tmp_path: Path, minio: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {
+        "warehouse": f"s3://tests/{secrets.token_hex(4)}",
+        "s3.endpoint": minio,
+        "s3.region": "us-east-1",
+        "s3.access-key-id": os.environ["AWS_ACCESS_KEY_ID"],
+        "s3.secret-access-key": os.environ["AWS_SECRET_ACCESS_KEY"],
+    }
+    world = IcebergWorld(f"sqlite://{tmp_path}/catalog.db?{urlencode(options)}")
+    monkeypatch.setenv("HEADRACE_CONN_LAKE", world.uri)
+    deployment = SinkDeployment(world, tmp_path)
+    sales = delivered(deployment, 20)
+    assert deployment.deliver(sales).source is ChangeSource.PANES
+    assert deployment.held(sales) == deployment.published(sales)
+    handle = deployment.handle(sales)
+    assert handle.compare_with("iceberg:reports.sales", connection="lake").is_equal
+    handle.rollback(to="beginning", message="all of it")
+    deployment.deliver(sales)
+    assert deployment.held(sales) == []
+    for wrong in ({"s3.secret-access-key": "planted-secret"}, {"s3.endpoint": "http://127.0.0.1:1"}):
+        uri = f"sqlite://{tmp_path}/catalog.db?{urlencode({**options, **wrong})}"
+        monkeypatch.setenv("HEADRACE_CONN_LAKE", uri)
+        handle.run()
+        with pytest.raises((SinkRefusedError, SinkUnreachableError)) as raised:
+            deployment.deliver(sales)
+        assert "planted-secret" not in str(raised.value)
+
+
+def test_a_namespace_that_somebody_makes_meanwhile(deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two first deliveries, the second one makes it after the first one has looked."""
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    looked = SqlCatalog.namespace_exists
+
+    def overtaken(catalog: SqlCatalog, namespace: Any) -> bool:
+        monkeypatch.setattr(SqlCatalog, "namespace_exists", looked)
+        there = looked(catalog, namespace)
+        catalog.create_namespace(namespace)
+        return there
+
+    monkeypatch.setattr(SqlCatalog, "namespace_exists", overtaken)
+    assert deployment.deliver(sales).written == 1
+    assert deployment.held(sales) == deployment.published(sales)

@@ -1,0 +1,147 @@
+"""What is about PostgreSQL alone; that a table holds what readers see says the kit."""
+
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace import DataType
+from headrace.connections import MissingConnectionError
+from headrace.read.diff.changes import ChangeSource
+from headrace.runs.delivering.deliver import UnknownSinkError
+from headrace.sinks.open_sink import SinkRefusedError, SinkUnreachableError, UndeliverableError
+from headrace.sinks.postgres.table import PostgresTable
+from headrace.testing.connectors.deployment import SinkDeployment, order
+from tests.sinks.warehouse import Warehouse
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def deployment(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkDeployment:
+    monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", warehouse.uri)
+    return SinkDeployment(warehouse.world, tmp_path)
+
+
+def test_rows_whose_values_stay_are_not_touched(warehouse: Warehouse, deployment: SinkDeployment) -> None:
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5), order("bob", 10))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    before = dict(warehouse.rows('"user", xmin'))
+    deployment.land("2", order("bob", 15))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    after = dict(warehouse.rows('"user", xmin'))
+    assert after["ann"] == before["ann"]
+    assert after["bob"] != before["bob"]
+
+
+def test_columns_of_others_stay_where_ours_change(warehouse: Warehouse, deployment: SinkDeployment) -> None:
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5, 10), order("bob", 10, 20))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    warehouse.server.rows(f"alter table {warehouse.schema}.sales add column note text default 'theirs'")
+    changed = deployment.sales(what={"spent": hr.col("price").sum(), "most": hr.col("price").max()})
+    deployment.handle(changed).backfill(promote=True)
+    assert deployment.deliver(changed).source is ChangeSource.ALL_ROWS
+    assert deployment.held(changed) == deployment.published(changed)
+    assert warehouse.rows("note") == [("theirs",), ("theirs",)]
+
+
+def test_a_table_that_no_delivery_made(warehouse: Warehouse, deployment: SinkDeployment) -> None:
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    warehouse.server.rows(f"create table {warehouse.schema}.sales (theirs int)")
+    with pytest.raises(SinkRefusedError, match="no delivery made it"):
+        deployment.deliver(sales)
+    warehouse.server.rows(f"drop table {warehouse.schema}.sales")
+    deployment.deliver(sales)
+
+
+def test_what_postgresql_cannot_hold_is_refused_and_nothing_changes(deployment: SinkDeployment) -> None:
+    made = deployment.values(DataType.STRING)
+    deployment.land_values(DataType.STRING, ["a", "b"])
+    deployment.handle(made).run()
+    deployment.deliver(made)
+    before = deployment.held(made)
+    deployment.land_values(DataType.STRING, ["z\x00", "y"], "2")
+    deployment.handle(made).run()
+    with pytest.raises(UndeliverableError, match="0x00"):
+        deployment.deliver(made)
+    assert deployment.held(made) == before
+
+
+def test_a_server_that_breaks_off_in_the_middle(
+    warehouse: Warehouse, deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sales = deployment.sales()
+    handle = deployment.handle(sales)
+    deployment.land("1", order("ann", 5))
+    handle.run()
+    deployment.deliver(sales)
+    before = deployment.held(sales)
+    deployment.land("2", order("ann", 6), order("cyd", 70))
+    handle.run()
+    query = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'headrace'"
+    change = PostgresTable._change
+
+    def broken_off(table: PostgresTable, *given: object) -> object:
+        change(table, *given)  # type: ignore[arg-type]
+        warehouse.server.rows(query)
+        return table._held()
+
+    monkeypatch.setattr(PostgresTable, "_change", broken_off)
+    with pytest.raises(SinkUnreachableError, match="the next delivery tries again"):
+        deployment.deliver(sales)
+    monkeypatch.undo()
+    monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", warehouse.uri)
+    assert deployment.held(sales) == before
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales)
+
+
+def test_errors_say_what_to_do_and_no_secret(
+    warehouse: Warehouse, deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    with pytest.raises(UnknownSinkError, match="it has"):
+        deployment.deliver(sales, sinks=["sails"])
+    monkeypatch.delenv("HEADRACE_CONN_WAREHOUSE")
+    with pytest.raises(MissingConnectionError, match="HEADRACE_CONN_WAREHOUSE"):
+        deployment.deliver(sales)
+    refused = warehouse.uri.replace("airflow:", "airflow:planted-secret")
+    for uri, error in (
+        ("postgresql//planted-secret", MissingConnectionError),
+        ("file:planted-secret", MissingConnectionError),
+        ("postgresql://ann:planted-secret@127.0.0.1:1/reports", SinkUnreachableError),
+        (refused, SinkRefusedError),
+        (f"{warehouse.uri}?nonsense=planted-secret", SinkRefusedError),
+        ("s3://ann:planted-secret@bucket", SinkRefusedError),
+    ):
+        monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", uri)
+        with pytest.raises(error) as raised:
+            deployment.deliver(sales)
+        assert "planted-secret" not in str(raised.value)
+
+
+def test_deliveries_that_an_older_version_noted(warehouse: Warehouse, deployment: SinkDeployment) -> None:
+    """Its table has no column for numbers of changes."""
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    warehouse.server.rows(f"alter table {warehouse.schema}.headrace_deliveries drop column number")
+    assert deployment.deliver(sales).source is None
+    changes = hr.postgres(f"{warehouse.schema}.happened", connection="warehouse", changes=True)
+    both = deployment.sales(sinks=(*sales.sinks, changes))
+    deployment.land("2", order("ann", 6))
+    deployment.handle(both).run()
+    assert [delivery.written for delivery in deployment.handle(both).deliver()] == [1, 1]
+    with pytest.raises(SinkRefusedError, match="holds changes, and is to hold rows"):
+        deployment.deliver(deployment.sales(sinks=(hr.postgres(changes.table, connection="warehouse"),)))
+    assert warehouse.rows("_change, _sign, orders", "happened") == [(1, 1, 2)]

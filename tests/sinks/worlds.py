@@ -1,0 +1,188 @@
+"""Targets of Headrace's own sinks, for the conformance kit and the tests of each. Clients are imported here, once for
+all deliveries that are killed.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import psycopg
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.io.pyarrow import PyArrowFile
+
+import headrace as hr
+from headrace.connections import connection
+from headrace.pipeline.sinks import Sink
+from headrace.read.views.arrow_types import zoneless_rows
+from headrace.sinks.iceberg.kind import catalog_properties
+from headrace.sinks.postgres.target import PostgresTarget
+from headrace.testing.connectors import ChangeLogWorld, SinkWorld
+from tests.s3_proxy import Proxy
+
+
+@dataclass(frozen=True)
+class PostgresWorld(SinkWorld):
+    """A schema of a server."""
+
+    uri: str
+    schema: str
+
+    @property
+    def sink(self) -> Sink:
+        return hr.postgres(f"{self.schema}.sales", connection="warehouse")
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {"HEADRACE_CONN_WAREHOUSE": self.uri}
+
+    def rows(self) -> list[dict[str, Any]]:
+        with psycopg.connect(self.uri, row_factory=psycopg.rows.dict_row) as connection:
+            if connection.execute("select to_regclass(%s)", [f"{self.schema}.sales"]).fetchone() == {
+                "to_regclass": None
+            }:
+                return []
+            return connection.execute(f"select * from {self.schema}.sales").fetchall()
+
+    def before_each_request(self, act: Callable[[], None]) -> None:
+        for name in ("_execute", "_copy"):
+            setattr(PostgresTarget, name, _after(act, getattr(PostgresTarget, name)))
+
+
+@dataclass(frozen=True)
+class PostgresChangesWorld(ChangeLogWorld):
+    """A table of changes in a schema of a server."""
+
+    uri: str
+    schema: str
+
+    @property
+    def sink(self) -> Sink:
+        return hr.postgres(f"{self.schema}.sales", connection="warehouse", changes=True)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {"HEADRACE_CONN_WAREHOUSE": self.uri}
+
+    def records(self) -> list[dict[str, Any]]:
+        return sorted(self._rows_world.rows(), key=lambda record: record["_change"])
+
+    def before_each_request(self, act: Callable[[], None]) -> None:
+        self._rows_world.before_each_request(act)
+
+    @property
+    def _rows_world(self) -> PostgresWorld:
+        return PostgresWorld(self.uri, self.schema)
+
+
+class _ProxyOfAProcess(Proxy):
+    """Ends with the process that started it."""
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(upstream)
+        self._of = os.getpid()
+
+    def service_actions(self) -> None:
+        if os.getppid() != self._of:
+            os._exit(0)
+
+
+@dataclass(frozen=True)
+class DeltaWorld(SinkWorld):
+    """A table in a folder, or below a bucket of a MinIO at ``endpoint``."""
+
+    place: str
+    endpoint: str | None = None
+
+    @property
+    def sink(self) -> Sink:
+        return hr.delta("reports/sales", connection="lake")
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {"HEADRACE_CONN_LAKE": self.uri(self.endpoint)}
+
+    def uri(self, endpoint: str | None) -> str:
+        if endpoint is None:
+            return Path(self.place).as_uri()
+        key, secret = (quote(os.environ[name], safe="") for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
+        options = urlencode({"endpoint_url": endpoint, "region": "us-east-1"})
+        return f"s3://{key}:{secret}@{self.place}?{options}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        options = (
+            {}
+            if self.endpoint is None
+            else {"aws_endpoint": self.endpoint, "aws_allow_http": "true", "aws_region": "us-east-1"}
+        )
+        prefix = self.place if self.endpoint is None else f"s3://{self.place}"
+        try:
+            table = DeltaTable(f"{prefix}/reports/sales", storage_options=options)
+        except TableNotFoundError:
+            return []
+        return zoneless_rows(table.to_pyarrow_table())
+
+    def before_each_request(self, act: Callable[[], None]) -> None:
+        """Requests go through another process: the client holds the interpreter's lock while some of them last."""
+        if self.endpoint is None:
+            return
+        server = _ProxyOfAProcess(self.endpoint)
+        server.before_each = act
+        os.environ["HEADRACE_CONN_LAKE"] = self.uri(server.endpoint)
+        if os.fork() == 0:
+            server.serve_forever(poll_interval=0.05)
+
+
+@dataclass(frozen=True)
+class IcebergWorld(SinkWorld):
+    """A table of the catalog that ``uri`` names."""
+
+    uri: str
+    namespace: str = "reports"
+
+    @property
+    def sink(self) -> Sink:
+        return hr.iceberg(f"{self.namespace}.sales", connection="lake")
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {"HEADRACE_CONN_LAKE": self.uri}
+
+    @contextmanager
+    def catalog(self) -> Iterator[Catalog]:
+        """A client of our own."""
+        with closing(load_catalog("lake", **catalog_properties(connection("lake", self.environment)))) as catalog:
+            yield catalog
+
+    def rows(self) -> list[dict[str, Any]]:
+        with self.catalog() as catalog:
+            try:
+                table = catalog.load_table(f"{self.namespace}.sales")
+            except (NoSuchTableError, NoSuchNamespaceError):
+                return []
+            return zoneless_rows(table.scan().to_arrow())
+
+    def before_each_request(self, act: Callable[[], None]) -> None:
+        for owner, names in (
+            (SqlCatalog, ("load_table", "commit_table")),
+            (RestCatalog, ("load_table", "commit_table")),
+            (PyArrowFile, ("open", "create")),
+        ):
+            for name in names:
+                setattr(owner, name, _after(act, getattr(owner, name)))
+
+
+def _after(act: Callable[[], None], step: Callable[..., Any]) -> Callable[..., Any]:
+    def stepped(*given: Any, **named: Any) -> Any:
+        act()
+        return step(*given, **named)
+
+    return stepped

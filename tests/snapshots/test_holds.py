@@ -1,0 +1,126 @@
+"""What readers in other pipelines hold is kept, on main without gaps, and where main has gone back, too."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from catalog_helpers import commit_some
+
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.fsck import fsck
+from headrace_snapshots.gc.expiry import Expired, expire
+from headrace_snapshots.gc.gc_roots import Keep
+from headrace_snapshots.gc.holds import ReaderHold, dropped, holds
+from headrace_snapshots.layout import ObjectKind, kind_of
+from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.testing import check_catalog
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+READER = ReaderHold("file:///elsewhere", "daily", "source", "", ())
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def catalog(store: MemoryStore) -> Catalog:
+    return Catalog(store, "p")
+
+
+@pytest.fixture
+def ids(catalog: Catalog) -> list[str]:
+    """Six epochs of main, of which the last is published."""
+    ids = commit_some(catalog, catalog.claim("main", "test"), 6)
+    catalog.publish(ids[-1], None)
+    return ids
+
+
+def held(store: MemoryStore, *snapshots: str, reader: str = "daily") -> None:
+    ReaderHold("file:///elsewhere", reader, "source", "", snapshots).put(store, "p")
+
+
+def swept(catalog: Catalog) -> Expired:
+    """Three expiries that keep the newest, each after a run, so that nothing waits for a writer."""
+    for _ in range(3):
+        catalog.claim("main", "test")
+        expired = expire(catalog, Keep(1), NOW)
+    return expired
+
+
+def there(catalog: Catalog) -> set[str]:
+    return {info.path.rpartition("/")[2].removesuffix(".json") for info in catalog.store.list("p/manifests/")}
+
+
+def test_main_is_kept_from_the_oldest_that_is_held(store: MemoryStore, catalog: Catalog, ids: list[str]) -> None:
+    held(store, ids[2], ids[4])
+    held(store, ids[5], reader="other")
+    expired = swept(catalog)
+    assert there(catalog) == {*ids[2:]}
+    assert (expired.kept, expired.first_epoch, expired.readers) == (4, 2, ("daily.source",))
+    assert not fsck(catalog).problems
+    check_catalog(store, "p")
+    held(store, ids[4])
+    assert swept(catalog).readers == ("daily.source",)
+    assert there(catalog) == {*ids[4:]}
+    assert [hold.name for hold in dropped(store, "p", "daily")] == ["daily.source"]
+    assert (swept(catalog).readers, there(catalog)) == ((), {ids[5]})
+
+
+def test_what_main_has_left_is_kept_as_long_as_it_is_held(store: MemoryStore, catalog: Catalog, ids: list[str]) -> None:
+    held(store, ids[4])
+    catalog.rollback("main", ids[1], "test")
+    more = commit_some(catalog, catalog.claim("main", "test"), 1)
+    catalog.publish(more[0], ids[1])
+    assert swept(catalog).readers == ("daily.source",)
+    assert there(catalog) == {ids[4], *more}
+    assert (catalog.is_kept(ids[4]), catalog.is_ancestor(ids[4], more[0])) == (True, False)
+    check_catalog(store, "p")
+    dropped(store, "p", "daily.source")
+    swept(catalog)
+    assert there(catalog) == {*more}
+
+
+def test_a_hold_that_comes_after_the_mark_is_seen_by_the_sweep(
+    store: MemoryStore, catalog: Catalog, ids: list[str]
+) -> None:
+    expire(catalog, Keep(1), NOW)
+    held(store, ids[3])
+    catalog.claim("main", "test")
+    expire(catalog, Keep(1), NOW)
+    assert ids[3] in there(catalog)
+    assert ids[2] not in there(catalog)
+
+
+def test_what_is_gone_is_held_for_nothing(store: MemoryStore, catalog: Catalog, ids: list[str]) -> None:
+    swept(catalog)
+    held(store, ids[0], "0123456789abcdef")
+    assert swept(catalog).kept == 1
+
+
+@pytest.mark.parametrize("damage", [b"{", b"{}", b'{"format": 1, "sha256": "x"}'])
+def test_nothing_expires_while_nobody_knows_what_is_held(
+    store: MemoryStore, catalog: Catalog, ids: list[str], damage: bytes
+) -> None:
+    held(store, ids[0])
+    (path,) = (info.path for info in store.list("p/readers/"))
+    assert kind_of("p", path) is ObjectKind.READERS
+    store.write(path, damage)
+    with pytest.raises(BrokenObjectError, match=r"p/readers/daily-.*in which a reader says what it needs, cannot be"):
+        expire(catalog, Keep(1), NOW)
+    assert there(catalog) == {*ids}
+
+
+def test_a_hold_says_who_needs_what(store: MemoryStore, ids: list[str]) -> None:
+    held(store, ids[1])
+    (path,) = (info.path for info in store.list("p/readers/"))
+    document = json.loads(store.read(path))
+    assert {name: document[name] for name in document if name != "sha256"} == {
+        "format": 1, "kind": "reader", "root": "file:///elsewhere", "pipeline": "daily", "input": "source",
+        "output": "", "snapshots": [ids[1]],
+    }  # fmt: skip
+    assert holds(store, "p") == [ReaderHold("file:///elsewhere", "daily", "source", "", (ids[1],))]
+    held(store, ids[2], reader="other")
+    assert [hold.pipeline for hold in holds(store, "p")] == ["daily", "other"]

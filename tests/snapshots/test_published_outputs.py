@@ -1,0 +1,212 @@
+"""What readers see of each output, where outputs have names: a ref of its own, moved by one entry for all that move."""
+
+from datetime import UTC, datetime
+
+import pytest
+from catalog_helpers import commit_some
+
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import PublishConflictError, RefusedError
+from headrace_snapshots.format import codec
+from headrace_snapshots.format.codec import NewerFormatError
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.gc.expiry import expire
+from headrace_snapshots.gc.gc_roots import Keep
+from headrace_snapshots.output_catalog import OutputCatalog
+from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.testing import check_catalog
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+BOTH = ("x", "y")
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def catalog(store: MemoryStore) -> Catalog:
+    return Catalog(store, "p")
+
+
+@pytest.fixture
+def ids(catalog: Catalog) -> list[str]:
+    """Five epochs of main with the outputs x and y."""
+    return commit_some(catalog, catalog.claim("main", "test"), 5, BOTH)
+
+
+def seen(catalog: Catalog) -> dict[str, str]:
+    return {ref: snapshot for ref, snapshot in catalog.head().refs.items() if ref.startswith("published")}
+
+
+def test_one_entry_moves_the_outputs_that_may_move(catalog: Catalog, ids: list[str]) -> None:
+    entry = catalog.publish_outputs({"x": ids[1], "y": ids[1]}, {"x": None, "y": None})
+    assert entry.moves == {"published/x": (None, ids[1]), "published/y": (None, ids[1])}
+    assert entry.message == "published epoch 1 of x, y"
+    catalog.publish_outputs({"x": ids[2]}, {"x": ids[1], "y": ids[1]})
+    assert seen(catalog) == {"published/x": ids[2], "published/y": ids[1]}
+    last = catalog.publish_outputs({"x": ids[4], "y": ids[3]}, {"x": ids[2], "y": ids[1]})
+    assert last.message == "published epoch 4 of x and epoch 3 of y"
+
+
+def test_a_publish_expects_where_all_outputs_are(catalog: Catalog, ids: list[str]) -> None:
+    """Also one that stays: what moves was decided by where that is."""
+    catalog.publish_outputs({"y": ids[0]}, {"x": None, "y": None})
+    with pytest.raises(PublishConflictError, match=f"published/y is at {ids[0]}, not at None any more"):
+        catalog.publish_outputs({"x": ids[1]}, {"x": None, "y": None})
+    assert seen(catalog) == {"published/y": ids[0]}
+
+
+def test_an_output_only_moves_forward_along_main(catalog: Catalog, ids: list[str]) -> None:
+    catalog.publish_outputs({"x": ids[2]}, {"x": None})
+    with pytest.raises(RefusedError, match=f"{ids[2]} is published of x already"):
+        catalog.publish_outputs({"x": ids[2], "y": ids[2]}, {"x": ids[2], "y": None})
+    with pytest.raises(RefusedError, match="is published of x: that would be a rollback"):
+        catalog.release(ids[1], "why", ["x"])
+    catalog.release(ids[1], "why", ["y"])
+    assert seen(catalog) == {"published/x": ids[2], "published/y": ids[1]}
+
+
+def test_a_commit_gives_readers_what_they_see_under_a_new_name(catalog: Catalog, ids: list[str]) -> None:
+    catalog.publish_outputs({"x": ids[1], "y": ids[2]}, {"x": None, "y": None})
+    catalog.fork("side", ids[4])
+    for branch, expected in (("side", {"published/x": ids[1]}), ("main", {"published/z": ids[1]})):
+        claim = catalog.claim(branch, "test")
+        head = catalog.manifest(ids[4])
+        outputs = {"z": {"formerly": ["older", "x"]}, "y": {"formerly": ["z"]}}
+        named = head.replace(
+            snapshot_id=catalog.new_snapshot_id(), branch=branch, generation=claim.generation, epoch=5, parent=ids[4],
+            schema={"outputs": outputs},
+        )  # fmt: skip
+        entry = catalog.commit(claim, named)
+        assert seen(catalog) == {"published/y": ids[2], **expected}
+    assert entry.moves == {
+        "main": (ids[4], named.snapshot_id), "published/z": (None, ids[1]), "published/x": (ids[1], None)
+    }  # fmt: skip
+    again = named.replace(snapshot_id=catalog.new_snapshot_id(), epoch=6, parent=named.snapshot_id)
+    assert [*catalog.commit(claim, again).moves] == ["main"], "a name is given once"
+
+
+def test_what_an_older_version_would_misread_has_a_newer_format(
+    catalog: Catalog, ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert {entry.format for entry in catalog.entries()} == {1}
+    entry = catalog.publish_outputs({"x": ids[1]}, {"x": None})
+    assert entry.format == 3
+    monkeypatch.setattr(codec, "FORMAT", 2)
+    with pytest.raises(NewerFormatError, match="log/7 has format 3"):
+        Entry.from_bytes(entry.to_bytes(), "log/7")
+
+
+def test_a_rollback_takes_back_each_output_that_is_newer(catalog: Catalog, ids: list[str], store: ObjectStore) -> None:
+    catalog.publish_outputs({"x": ids[4], "y": ids[1]}, {})
+    assert dict(catalog.would_roll_back("main", ids[2])) == {
+        "main": (ids[4], ids[2]),
+        "published/x": (ids[4], ids[2]),
+    }
+    catalog.rollback("main", ids[2], "back")
+    assert seen(catalog) == {"published/x": ids[2], "published/y": ids[1]}
+    catalog.rollback("main", None, "all of it")
+    assert seen(catalog) == {}
+    check_catalog(store, "p")
+
+
+def test_a_rollback_to_before_an_output_came_leaves_nothing_of_it_published(catalog: Catalog) -> None:
+    claim = catalog.claim("main", "test")
+    before = commit_some(catalog, claim, 2, ("x",))
+    after = commit_some(catalog, claim, 2, BOTH)
+    catalog.publish_outputs({"x": after[1], "y": after[1]}, {})
+    catalog.rollback("main", before[1], "without y")
+    assert seen(catalog) == {"published/x": before[1]}
+
+
+def test_a_publish_says_that_an_output_is_gone(catalog: Catalog) -> None:
+    claim = catalog.claim("main", "test")
+    before = commit_some(catalog, claim, 1, BOTH)
+    catalog.publish_outputs(dict.fromkeys(BOTH, before[0]), {})
+    after = commit_some(catalog, claim, 1, ("x",))
+    entry = catalog.publish_outputs({"x": after[0], "y": None}, dict.fromkeys(BOTH, before[0]))
+    assert seen(catalog) == {"published/x": after[0]}
+    assert entry.message == "published epoch 1 of x"
+
+
+def test_a_promotion_publishes_all_outputs_of_the_branch_and_no_other(catalog: Catalog, ids: list[str]) -> None:
+    catalog.publish_outputs({"x": ids[3], "y": ids[1]}, {})
+    catalog.fork("new", None)
+    new = commit_some(catalog, catalog.claim("new", "test"), 2, ("x", "z"))
+    entry = catalog.promote("new", expected_main=ids[4])
+    assert seen(catalog) == {"published/x": new[1], "published/z": new[1]}
+    assert entry.format == 3
+    catalog.rollback("main", ids[4], "taken back")
+    assert seen(catalog) == {"published/x": ids[3], "published/y": ids[1]}
+
+
+def test_names_come_and_go_by_a_promotion(catalog: Catalog, store: ObjectStore) -> None:
+    """From one output without a name to two, and back."""
+    before = commit_some(catalog, catalog.claim("main", "test"), 2)
+    catalog.publish(before[0], None)
+    catalog.fork("named", None)
+    named = commit_some(catalog, catalog.claim("named", "test"), 1, BOTH)
+    catalog.promote("named", expected_main=before[1])
+    assert seen(catalog) == {"published/x": named[0], "published/y": named[0]}
+    entry = catalog.rollback("main", before[1], "taken back")
+    assert seen(catalog) == {"published": before[0]}
+    assert Entry.from_bytes(entry.to_bytes(), "it").past == entry.past
+    catalog.fork("again", None)
+    commit_some(catalog, catalog.claim("again", "test"), 1, BOTH)
+    catalog.promote("again", expected_main=before[1])
+    catalog.fork("unnamed", None)
+    unnamed = commit_some(catalog, catalog.claim("unnamed", "test"), 1)
+    last = catalog.promote("unnamed", expected_main=catalog.head().refs["main"])
+    assert seen(catalog) == {"published": unnamed[0]}
+    assert last.format == 3, "it says what was published of x and y before"
+    check_catalog(store, "p")
+
+
+def test_nobody_drops_what_readers_see(catalog: Catalog, ids: list[str]) -> None:
+    catalog.publish_outputs({"x": ids[1]}, {})
+    with pytest.raises(RefusedError, match="published/x cannot be dropped"):
+        catalog.drop("published/x")
+
+
+def test_readers_of_all_outputs_see_the_oldest(catalog: Catalog, ids: list[str]) -> None:
+    def published() -> tuple[str | None, str | None]:
+        refs = catalog.head().refs
+        return catalog.published_by_all(refs), catalog.published_by_any(refs)
+
+    assert published() == (None, None)
+    catalog.publish_outputs({"x": ids[3]}, {})
+    assert published() == (None, ids[3])
+    catalog.publish_outputs({"y": ids[1]}, {})
+    assert published() == (ids[1], ids[3])
+    catalog.publish_outputs({"x": ids[4], "y": ids[4]}, {})
+    assert published() == (ids[4], ids[4])
+
+
+def test_an_output_has_a_catalog_of_its_own(catalog: Catalog, ids: list[str]) -> None:
+    catalog.publish_outputs({"x": ids[1], "y": ids[0]}, {})
+    catalog.publish_outputs({"x": ids[3]}, {})
+    x, y = (OutputCatalog(catalog, output) for output in BOTH)
+    assert (seen(x), seen(y)) == ({"published": ids[3]}, {"published": ids[0]})
+    assert [entry.moves for entry in x.log(limit=2)] == [
+        {"published": (ids[1], ids[3])},
+        {"published": (None, ids[1])},
+    ]
+    assert [entry.moves for entry in y.log(limit=2)] == [{}, {"published": (None, ids[0])}]
+    assert x.published_by_all(x.head().refs) == ids[3]
+    with pytest.raises(TypeError, match="the catalog of output x of p is for readers"):
+        x.publish(ids[4], ids[3])
+
+
+def test_expiry_keeps_what_an_output_has_not_published_and_names_it(catalog: Catalog, ids: list[str]) -> None:
+    catalog.publish_outputs({"x": ids[4]}, {})
+    never = expire(catalog, Keep(1), NOW)
+    assert (never.kept, never.first_epoch, never.held_by) == (5, 0, ("y",))
+    catalog.publish_outputs({"y": ids[1]}, {})
+    behind = expire(catalog, Keep(1), NOW)
+    assert (behind.kept, behind.first_epoch, behind.held_by) == (4, 1, ("y",))
+    catalog.publish_outputs({"y": ids[4]}, {})
+    together = expire(catalog, Keep(1), NOW)
+    assert (together.kept, together.first_epoch, together.held_by) == (1, 4, ())

@@ -1,0 +1,30 @@
+"""A broker of Kafka for all tests of a process."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from scripts.kafka import Kafka, jars
+from tests.needed import lacks
+from tests.sources.kafka_topics import Topics
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What needs a broker is a test of ``make test-connectors``."""
+    if "broker" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.connectors)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    if not jars().is_dir():
+        lacks("no jars of Kafka (python -m scripts.kafka path)")
+    with Kafka(tmp_path_factory.mktemp("kafka")) as started:
+        yield started
+
+
+@pytest.fixture
+def topics(broker: Kafka, monkeypatch: pytest.MonkeyPatch) -> Topics:
+    """Topics of the broker, which is the connection ``events``."""
+    monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{broker.address}")
+    return Topics(broker.address)

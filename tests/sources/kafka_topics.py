@@ -1,0 +1,71 @@
+"""Topics of a real broker for tests: made, written, compacted and emptied by aiokafka's own producer and admin."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.structs import TopicPartition
+
+Result = TypeVar("Result")
+Message = tuple[bytes | None, bytes | None]
+"""A key and a value."""
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Topics of the broker at ``address``."""
+
+    address: str
+
+    def make(self, name: str, partitions: int = 1, **settings: str) -> None:
+        """A topic, which is there when this returns."""
+        configs = {key.replace("_", "."): value for key, value in settings.items()}
+        self._admin(lambda admin: admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs)]))
+
+    def remove(self, name: str) -> None:
+        self._admin(lambda admin: admin.delete_topics([name]))
+
+    def divide(self, name: str, partitions: int) -> None:
+        """From now on it has so many partitions."""
+        self._admin(lambda admin: admin.create_partitions({name: NewPartitions(partitions)}))
+
+    def delete_before(self, name: str, partition: int, offset: int) -> None:
+        """Delete records, as retention does."""
+        wanted = {TopicPartition(name, partition): RecordsToDelete(before_offset=offset)}
+        self._admin(lambda admin: admin.delete_records(wanted))
+
+    def send(self, name: str, messages: Sequence[Message], partition: int | None = None, **more: Any) -> None:
+        """Send messages in order; ``more`` goes to the producer (``compression_type``)."""
+
+        async def all_of(producer: AIOKafkaProducer) -> None:
+            sent = [await producer.send(name, value, key, partition) for key, value in messages]
+            await asyncio.gather(*sent)
+
+        self.produce(all_of, **more)
+
+    def send_json(self, name: str, records: Sequence[Mapping[str, Any]], partition: int | None = None) -> None:
+        self.send(name, [(None, json.dumps(record).encode()) for record in records], partition)
+
+    def produce(self, act: Callable[[AIOKafkaProducer], Coroutine[Any, Any, Result]], **more: Any) -> Result:
+        """What ``act`` does with a producer."""
+
+        async def run() -> Result:
+            async with AIOKafkaProducer(bootstrap_servers=self.address, **more) as producer:
+                return await act(producer)
+
+        return asyncio.run(run())
+
+    def _admin(self, act: Callable[[AIOKafkaAdminClient], Coroutine[Any, Any, Any]]) -> None:
+        async def run() -> None:
+            admin = AIOKafkaAdminClient(bootstrap_servers=self.address)
+            await admin.start()
+            try:
+                await act(admin)
+            finally:
+                await admin.close()
+
+        asyncio.run(run())

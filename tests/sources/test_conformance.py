@@ -1,0 +1,216 @@
+"""Files, and a source of another distribution, keep what the port of sources promises (headrace.testing.connectors)."""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.describe.pipeline import describe
+from headrace.entry_points import NotRegisteredError
+from headrace.errors import PipelineError
+from headrace.pipeline.identity.fingerprint import meaning
+from headrace.pipeline.sources import Source
+from headrace.read.pending_work import watched_inputs
+from headrace.runs.reprocessing.copies import LandingAgainError
+from headrace.testing import at, end, rows, run
+from headrace.testing.connectors import SourceConformance, SourceWorld
+from tests.distributions import installed
+
+OUTSIDE = Path(__file__).parents[1] / "additions" / "outside"
+COLUMNS: Mapping[str, Any] = {"number": int, "text": hr.field("said.text", str), "at": datetime}
+
+
+@dataclass
+class JsonWorld(SourceWorld):
+    """Files of JSON lines."""
+
+    folder: Path
+    landed: int = 0
+
+    @property
+    def source(self) -> Source:
+        return hr.json(self.folder.as_uri(), COLUMNS)
+
+    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
+        self.land([{**row, "said": {"text": row["text"]}, "at": row["at"].isoformat()} for row in records])
+
+    def append_unreadable(self) -> None:
+        self.land([{"number": "many", "said": {"text": "x"}, "at": "2026-05-02T00:00:00Z"}])
+
+    def land(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        self.landed += 1
+        (self.folder / f"{self.landed:04}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+    @property
+    def first(self) -> Path:
+        return min(self.folder.iterdir())
+
+    def lose(self) -> None:
+        self.first.unlink()
+
+    def alter(self) -> None:
+        self.first.write_text(self.first.read_text() + "{}\n")
+
+
+@dataclass
+class DailyWorld(SourceWorld):
+    """A table in SQLite, whose days are over once there is another; dynamic types let anything in."""
+
+    database: Path
+    days: int = 0
+
+    def __post_init__(self) -> None:
+        self._run("CREATE TABLE said (day TEXT, number, text, at TEXT)")
+        self._add([("9999-12-31", None, None, None)])  # the day that is not over
+
+    @property
+    def source(self) -> Source:
+        from acme_headrace.daily_table import DailyTable
+
+        return DailyTable(str(self.database), "said", {"number": int, "text": str, "at": datetime})
+
+    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
+        self.days += 1
+        self._add([(self.day, row["number"], row["text"], row["at"].isoformat()) for row in records])
+
+    def append_unreadable(self) -> None:
+        self.days += 1
+        self._add([(self.day, "many", "x", "2026-05-02T00:00:00Z")])
+
+    @property
+    def day(self) -> str:
+        return f"2026-{self.days:05}"
+
+    def lose(self) -> None:
+        self._run("DELETE FROM said WHERE day = (SELECT min(day) FROM said)")
+
+    def alter(self) -> None:
+        self._run("DELETE FROM said WHERE rowid = (SELECT min(rowid) FROM said WHERE day < '9999')")
+
+    def _add(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        with closing(sqlite3.connect(self.database)) as database, database:
+            database.executemany("INSERT INTO said VALUES (?, ?, ?, ?)", rows)
+
+    def _run(self, sql: str) -> None:
+        with closing(sqlite3.connect(self.database)) as database, database:
+            database.execute(sql)
+
+
+@dataclass
+class OutboxWorld(SourceWorld):
+    """A table in SQLite whose rows others remove."""
+
+    database: Path
+
+    def __post_init__(self) -> None:
+        self._add("CREATE TABLE outbox (number INTEGER PRIMARY KEY AUTOINCREMENT, message)")
+
+    @property
+    def source(self) -> Source:
+        from acme_headrace.outbox import Outbox
+
+        return Outbox(str(self.database), COLUMNS)
+
+    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
+        for row in records:
+            self._send({**row, "said": {"text": row["text"]}, "at": row["at"].isoformat()})
+
+    def append_unreadable(self) -> None:
+        self._send({"number": "many", "said": {"text": "x"}, "at": "2026-05-02T00:00:00Z"})
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        self._add("INSERT INTO outbox (message) VALUES (?)", json.dumps(message))
+
+    def _add(self, sql: str, *values: object) -> None:
+        with closing(sqlite3.connect(self.database)) as database, database:
+            database.execute(sql, values)
+
+
+@pytest.mark.spark
+class TestFiles(SourceConformance):
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> SourceWorld:
+        folder = tmp_path / "landing"
+        folder.mkdir()
+        return JsonWorld(folder)
+
+
+class TestDailyTable(SourceConformance):
+    executors = ("local",)  # tests/additions/test_outside.py has it on Spark, whose workers see what is installed
+
+    @pytest.fixture
+    def world(self, daily: "DailyWorld") -> SourceWorld:
+        return daily
+
+
+class TestOutbox(SourceConformance):
+    executors = ("local",)
+
+    @pytest.fixture
+    def world(self, outbox: OutboxWorld) -> SourceWorld:
+        return outbox
+
+
+@pytest.fixture
+def outbox(daily: DailyWorld, tmp_path: Path) -> OutboxWorld:
+    return OutboxWorld(tmp_path / "outbox.db")  # of the same distribution
+
+
+@pytest.fixture
+def daily(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DailyWorld:
+    site = tmp_path / "site"
+    installed((OUTSIDE / "pyproject.toml").read_text(), site)
+    for folder in (OUTSIDE, site):
+        monkeypatch.syspath_prepend(str(folder))
+    return DailyWorld(tmp_path / "said.db")
+
+
+def counting(source: Source, **parts: Any) -> hr.Pipeline:
+    what, where = {"n": hr.count()}, hr.FixedWindows("1d")
+    return hr.Pipeline("counting", source.event_time("at", bound="1h"), key="text", what=what, where=where, **parts)
+
+
+def test_what_is_about_files_is_refused_of_others(daily: DailyWorld, tmp_path: Path) -> None:
+    pipeline = counting(daily.source, executor="local")
+    handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
+    daily.append_unreadable()
+    handle.run()
+    with pytest.raises(LandingAgainError, match=r"it reads daily_table .*said\.db/said, and no files"):
+        handle.replay_rejected()
+    with pytest.raises(PipelineError, match=r"schedule=on_files\(\.\.\.\) watches files, and input source reads daily"):
+        counting(daily.source, schedule=hr.on_files())
+    assert watched_inputs(pipeline) == {}
+
+
+def test_a_source_is_part_of_what_its_pipeline_means(daily: DailyWorld) -> None:
+    pipeline = counting(daily.source)
+    (given,) = meaning(pipeline)["inputs"]
+    assert (given["kind"], given["path"]) == ("daily_table", f"{daily.database}/said")
+    (text, *_) = describe(pipeline)
+    assert text.lines[0] == f"daily_table {daily.database}/said"
+    (files,) = meaning(counting(hr.json("landing", {"text": str, "at": datetime})))["inputs"]
+    assert "kind" not in files
+
+
+def test_a_kind_that_nobody_has_is_named(daily: DailyWorld, tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Nowhere(type(daily.source)):  # type: ignore[misc]
+        kind = "nowhere"
+
+    pipeline = counting(Nowhere("x", "y", {"text": str, "at": datetime}), executor="local")
+    with pytest.raises(NotRegisteredError, match=r"no kind of source 'nowhere': it is one of files, .*daily_table"):
+        hr.open((tmp_path / "root").as_uri(), create=True)[pipeline].run()
+
+
+def test_unit_tests_write_json_for_what_is_not_files(daily: DailyWorld) -> None:
+    result = run(
+        counting(daily.source), [rows({"text": "a", "at": at("10:00")}, {"text": "a", "at": at("11:00")}), end()]
+    )
+    assert [pane.values for pane in result.panes] == [{"n": 2}]

@@ -1,0 +1,396 @@
+"""Topics of a real broker: every record once, whatever becomes of landers, runs, the broker and the topic."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+import headrace as hr
+from headrace.errors import PipelineError
+from headrace.pipeline.sources import Source
+from headrace.pipeline.systems.kafka import KafkaSource
+from headrace.sources.connector import Offsets, SourceSplit, SplitGoneError
+from headrace.sources.formats.scan import Scanned
+from headrace.sources.formats.spans import WHOLE_FILE
+from headrace.sources.kafka.errors import (
+    KafkaRefusedError,
+    KafkaUnreachableError,
+    RecordsLostError,
+    TopicReplacedError,
+)
+from headrace.sources.kafka.offsets import OffsetRange, in_turns
+from headrace.sources.kafka.topic import KAFKA
+from headrace.sources.required_columns import Required
+from headrace.testing.connectors import SourceConformance, SourceWorld
+from headrace_snapshots.store.memory import MemoryStore
+from scripts.kafka import PASSWORD, USER, Kafka
+from tests.sources.kafka_topics import Message, Topics
+
+COLUMNS: Mapping[str, Any] = {"number": int, "text": hr.field("said.text", str), "at": datetime}
+
+
+@pytest.fixture
+def name() -> str:
+    return f"topic.{secrets.token_hex(4)}"
+
+
+@dataclass
+class TopicWorld(SourceWorld):
+    """A topic with two partitions, which get records in turns."""
+
+    topics: Topics
+    topic: str
+    sent: int = 0
+
+    @property
+    def source(self) -> Source:
+        return hr.kafka(self.topic, COLUMNS, connection="events")
+
+    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
+        rows = [{**row, "said": {"text": row["text"]}, "at": row["at"].isoformat()} for row in records]
+        self._send([json.dumps(row).encode() for row in rows])
+
+    def append_unreadable(self) -> None:
+        self._send([b'{"number": "many", "said": {"text": "x"}, "at": "2026-05-02T00:00:00Z"}'])
+
+    def _send(self, values: Sequence[bytes]) -> None:
+        async def in_turns(producer: AIOKafkaProducer) -> None:
+            for value in values:
+                self.sent += 1
+                await producer.send(self.topic, value, partition=self.sent % 2)
+
+        self.topics.produce(in_turns)
+
+
+@dataclass
+class KeptTopicWorld(TopicWorld):
+    """One that keeps its records, and is read where it is."""
+
+    @property
+    def source(self) -> Source:
+        return hr.kafka(self.topic, COLUMNS, connection="events", land="never")
+
+    def lose(self) -> None:
+        self.topics.delete_before(self.topic, self.first, 1)
+
+    def alter(self) -> None:
+        self.topics.remove(self.topic)
+        self.topics.make(self.topic, 2)
+        for _ in range(10):
+            self.append_unreadable()
+
+    @property
+    def first(self) -> int:
+        return 1
+
+
+class TestKeptTopic(SourceConformance):
+    executors = ("local",)
+
+    @pytest.fixture
+    def world(self, topics: Topics, name: str) -> SourceWorld:
+        topics.make(name, 2)
+        return KeptTopicWorld(topics, name)
+
+
+class TestTopic(SourceConformance):
+    executors = ("local",)
+
+    @pytest.fixture
+    def world(self, topics: Topics, name: str) -> SourceWorld:
+        topics.make(name, 2)
+        return TopicWorld(topics, name)
+
+
+def source(topic: str, **reading: Any) -> KafkaSource:
+    columns = reading.pop("columns", {"n": int, "at": datetime})
+    return hr.kafka(topic, columns, connection="events", **reading)
+
+
+def unread(given: KafkaSource, mark: str = "") -> list[SourceSplit]:
+    return [*KAFKA.open(given, MemoryStore()).enumerator.unread(Offsets(mark))]
+
+
+def read(given: KafkaSource, mark: str = "") -> list[Scanned]:
+    reader = KAFKA.open(given, MemoryStore()).reader
+    return [reader.read(split, WHOLE_FILE, Required()) for split in unread(given, mark)]
+
+
+def numbers(given: KafkaSource) -> list[int]:
+    return [number for records in read(given) for number in records.columns["n"].to_pylist()]
+
+
+def as_json(*values: int) -> list[Message]:
+    return [(None, json.dumps({"n": value, "at": "2026-05-01T00:00:00Z"}).encode()) for value in values]
+
+
+# --- what a record is
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_batches_give_keys_values_headers_and_times(topics: Topics, name: str, compression: str | None) -> None:
+    topics.make(name, retention_ms="-1")  # it goes by what the records say
+
+    async def send(producer: AIOKafkaProducer) -> None:
+        for number in range(50):
+            await producer.send(
+                name,
+                json.dumps({"n": number, "at": "2026-05-01T00:00:00Z"}).encode(),
+                f"user-{number}".encode() if number % 3 else None,
+                timestamp_ms=1_777_777_777_000 + number,
+                headers=[("kind", b"a"), ("bad", b"\xff"), ("none", None)][: number % 4],  # type: ignore[list-item]
+            )
+
+    topics.produce(send, compression_type=compression, linger_ms=50)
+    given = source(
+        name,
+        columns={
+            "n": int,
+            "kafka_partition": int,
+            "kafka_offset": int,
+            "kafka_timestamp": datetime,
+            "kafka_key": str,
+            "kafka_headers": list[str],
+        },
+    )
+    (records,) = read(given)
+    rows = {column: values.to_pylist() for column, values in records.columns.items()}
+    assert rows["n"] == rows["kafka_offset"] == [*range(50)]
+    assert {*rows["kafka_partition"]} == {0}
+    assert [round(at.timestamp() * 1000) for at in rows["kafka_timestamp"]] == [
+        1_777_777_777_000 + n for n in range(50)
+    ]
+    assert rows["kafka_key"] == [f"user-{n}" if n % 3 else None for n in range(50)]
+    assert rows["kafka_headers"][:5] == [None, ["kind=a"], ["kind=a", "bad"], ["kind=a", "bad", "none"], None]
+
+
+def test_a_message_that_is_no_record_is_a_dead_letter_with_its_offset(topics: Topics, name: str) -> None:
+    topics.make(name)
+    topics.send(name, [*as_json(1), (b"k", None), (b"k", b""), (None, b"\xff"), (b"\xff", b'{"n": 5}'), *as_json(6)])
+    (records,) = read(source(name, columns={"n": int, "kafka_key": str}))
+    assert records.unparsed.to_pylist() == [
+        None,
+        "no value",
+        "not a JSON object",
+        "not UTF-8",
+        "column kafka_key: not UTF-8",
+        None,
+    ]
+    assert records.position.tolist() == [*range(6)]
+    assert records.columns["n"].to_pylist() == [1, None, None, None, None, 6]
+    (octets,) = read(source(name, columns={"kafka_key": bytes}))
+    assert octets.columns["kafka_key"].to_pylist() == [None, b"k", b"k", None, b"\xff", None]
+    assert octets.unparsed.null_count == 6
+
+
+def test_what_an_aborted_transaction_sent_counts_for_nothing(topics: Topics, name: str) -> None:
+    topics.make(name)
+
+    async def send(producer: AIOKafkaProducer) -> None:
+        for number in range(6):
+            await producer.begin_transaction()
+            for part in range(3):
+                await producer.send_and_wait(name, as_json(10 * number + part)[0][1])
+            await (producer.commit_transaction() if number % 2 else producer.abort_transaction())
+
+    topics.produce(send, transactional_id=name)
+    assert numbers(source(name)) == [10 * number + part for number in (1, 3, 5) for part in range(3)]
+
+
+def test_records_of_a_transaction_that_is_not_over_wait(topics: Topics, name: str) -> None:
+    topics.make(name)
+    topics.send(name, as_json(1))
+    seen = []
+
+    async def send(producer: AIOKafkaProducer) -> None:
+        async with producer.transaction():
+            await producer.send_and_wait(name, as_json(2)[0][1])
+            seen.append(await asyncio.to_thread(numbers, source(name)))
+
+    topics.produce(send, transactional_id=name)
+    assert seen == [[1]]
+    assert numbers(source(name)) == [1, 2]
+
+
+# --- what becomes of a topic
+
+
+def test_a_partition_that_is_added_is_read_from_its_beginning(topics: Topics, name: str) -> None:
+    topics.make(name)
+    topics.send(name, as_json(1))
+    enumerator = KAFKA.open(source(name), MemoryStore()).enumerator
+    position = enumerator.after(Offsets(), unread(source(name)))
+    topics.divide(name, 3)
+    topics.send(name, as_json(2), 2)
+    assert [split.path for split in unread(source(name), position.mark)] == [f"{name}/2/0-1"]
+
+
+def test_a_topic_that_was_replaced_is_another_one(topics: Topics, name: str) -> None:
+    topics.make(name)
+    topics.send(name, as_json(1, 2))
+    enumerator = KAFKA.open(source(name), MemoryStore()).enumerator
+    splits = unread(source(name))
+    position = enumerator.after(Offsets(), splits)
+    topics.remove(name)
+    topics.make(name)
+    topics.send(name, as_json(3, 4, 5))
+    with pytest.raises(TopicReplacedError, match=rf"topic {name} of connection events: it was replaced: .*on_lost="):
+        unread(source(name), position.mark)
+    assert [how for _, how in enumerator.missing(splits)] == ["has changed: the topic was replaced"]
+    with pytest.raises(SplitGoneError):
+        KAFKA.open(source(name), MemoryStore()).reader.read(splits[0], WHOLE_FILE, Required())
+    assert [split.path for split in unread(source(name, on_lost="skip"), position.mark)] == [f"{name}/0/0-3"]
+
+
+def test_records_that_are_gone_before_they_were_read_are_named(topics: Topics, name: str) -> None:
+    topics.make(name)
+    topics.send(name, as_json(*range(10)))
+    splits = unread(source(name))
+    enumerator = KAFKA.open(source(name), MemoryStore()).enumerator
+    topics.send(name, as_json(*range(10, 20)))
+    topics.delete_before(name, 0, 15)
+    with pytest.raises(RecordsLostError, match="offsets 10 to 14 of partition 0 were deleted before they were read"):
+        unread(source(name), enumerator.after(Offsets(), splits).mark)
+    with pytest.raises(SplitGoneError, match="partition 0 begins with offset 15"):
+        KAFKA.open(source(name), MemoryStore()).reader.read(splits[0], WHOLE_FILE, Required())
+    skipping = source(name, on_lost="skip")
+    assert [split.path for split in unread(skipping, enumerator.after(Offsets(), splits).mark)] == [f"{name}/0/15-20"]
+    assert len(KAFKA.open(skipping, MemoryStore()).reader.read(splits[0], WHOLE_FILE, Required())) == 0
+
+
+def test_a_compacted_topic_gives_what_is_left(topics: Topics, name: str) -> None:
+    topics.make(
+        name, cleanup_policy="compact", min_cleanable_dirty_ratio="0.001", segment_ms="1", max_compaction_lag_ms="100"
+    )
+    for number in range(30):
+        topics.send(name, [(b"k%d" % (number % 3), as_json(number)[0][1])])
+    topics.send(name, [(b"last", as_json(99)[0][1])])
+
+    def is_compacted() -> bool:
+        return len(numbers(source(name))) < 20
+
+    import tenacity
+
+    tenacity.Retrying(
+        stop=tenacity.stop_after_delay(60),
+        wait=tenacity.wait_fixed(0.2),
+        retry=tenacity.retry_if_result(lambda is_: not is_),
+    )(is_compacted)
+    (split,) = unread(source(name))
+    assert split.path == f"{name}/0/0-31"
+    left = numbers(source(name))
+    assert left == sorted(left)
+    assert {27, 28, 29, 99} <= {*left}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("land", ["always", "never"])
+def test_landed_and_kept_topics_give_the_same_on_spark(topics: Topics, name: str, tmp_path: Path, land: str) -> None:
+    topics.make(name, 2)
+    pipeline = hr.Pipeline(
+        "numbers",
+        source(name, land=land).event_time("at", bound="1h"),
+        key={"rest": hr.col("n") % 3},
+        what={"numbers": hr.count(), "sum": hr.col("n").sum()},
+        where=hr.FixedWindows("1d"),
+        when=hr.on_update(),
+    )
+    handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
+    for begin, executor in ((0, "spark"), (30, "local")):
+        topics.send(name, as_json(*range(begin, begin + 20)), 0)
+        topics.send(name, as_json(*range(begin + 20, begin + 30)), 1)
+        handle.run(executor=executor)
+    rows = {row["rest"]: (row["numbers"], row["sum"]) for row in handle.read("current", at="main").to_json()}
+    assert rows == {rest: (20, sum(range(rest, 60, 3))) for rest in range(3)}
+    handle.run(executor="spark", mode="replay", from_branch="main", branch="again")
+    difference = handle.diff("main", "again").output.rows.to_json()
+    assert [difference[kind] for kind in ("added", "removed", "changed")] == [0, 0, 0]
+
+
+# --- in turns
+
+
+def test_partitions_go_on_in_equal_parts_of_what_they_have() -> None:
+    lags = [OffsetRange(0, 100, 1_100), OffsetRange(1, 0, 10), OffsetRange(2, 5, 505)]
+    pieces = [*in_turns(lags, 200)]
+    assert [piece.partition for piece in pieces[:6]] == [0, 1, 2, 0, 1, 2]
+    for lag in lags:
+        own = [piece for piece in pieces if piece.partition == lag.partition]
+        assert own[0].begin == lag.begin
+        assert own[-1].end == lag.end
+        assert all(one.end == other.begin for one, other in pairwise(own))
+        assert max(one.end - one.begin for one in own) <= 200
+
+
+# --- the connection
+
+
+def test_a_password_is_asked_for_and_never_told(
+    broker: Kafka, topics: Topics, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from urllib.parse import quote
+
+    topics.make(name)
+    topics.send(name, as_json(1))
+    monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{USER}:{quote(PASSWORD, safe='')}@{broker.with_password}")
+    assert numbers(source(name)) == [1]
+    monkeypatch.setenv(
+        "HEADRACE_CONN_EVENTS", f"kafka://{USER}:wrong-{quote(PASSWORD, safe='')}@{broker.with_password}"
+    )
+    with pytest.raises(KafkaRefusedError, match="HEADRACE_CONN_EVENTS right") as refused:
+        numbers(source(name))
+    assert PASSWORD not in str(refused.value)
+
+
+def test_what_cannot_be_reached_or_is_not_there_is_said(
+    topics: Topics, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KafkaRefusedError, match=f"there is no topic {name}"):
+        numbers(source(name))
+    monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE", 0.1)
+    monkeypatch.setenv("HEADRACE_CONN_EVENTS", "kafka://127.0.0.1:1")
+    with pytest.raises(KafkaUnreachableError, match=r"connection events \(kafka://127\.0\.0\.1:1/\)"):
+        numbers(source(name))
+    monkeypatch.setenv("HEADRACE_CONN_EVENTS", "postgresql://127.0.0.1:1")
+    with pytest.raises(KafkaRefusedError, match="needs kafka://"):
+        numbers(source(name))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("tsl=true", "option 'tsl' is not known; it takes tls, cafile"),
+        ("tls=on", "tls is 'on': write true or false"),
+        ("cafile=/ca.pem", "cafile is for tls=true"),
+        ("mechanism=SCRAM", "mechanism is 'SCRAM': write one of PLAIN, SCRAM-SHA-256"),
+    ],
+)
+def test_a_password_is_not_sent_in_clear_text_by_an_option_that_is_misspelled(
+    monkeypatch: pytest.MonkeyPatch, options: str, why: str
+) -> None:
+    monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://user:secret@127.0.0.1:1?{options}")
+    with pytest.raises(KafkaRefusedError, match=why) as refused:
+        unread(source("orders"))
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"land": "sometimes"}, 'land=\'sometimes\'.*"always" or "never"'),
+        ({"on_lost": "ignore"}, "on_lost"),
+        ({"columns": {"kafka_offset": str}}, "kafka_offset.*Kafka says it as int"),
+        ({"max_files": 0}, "max_files"),
+    ],
+)
+def test_mistakes_are_found_when_the_source_is_written(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(PipelineError, match=why):
+        source("orders", **wrong)

@@ -1,0 +1,168 @@
+"""Records that their source cannot give again: landed by runs, read again from there, expired with snapshots."""
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.restore import InputGoneError
+from headrace.sources.connector import SplitGoneError
+from headrace.sources.landing import Landing
+from headrace.sources.landing_places import PlaceError
+from headrace.testing.connectors.source_conformance import records
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import ObjectStore, open_store
+from tests.sources.test_conformance import OutboxWorld, counting, daily, outbox
+
+__all__ = ["daily", "outbox"]
+
+LANDED = "counting/landed/source/"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return (tmp_path / "root").as_uri()
+
+
+@pytest.fixture
+def store(root: str) -> ObjectStore:
+    return open_store(root)
+
+
+@pytest.fixture
+def handle(outbox: OutboxWorld, root: str) -> PipelineHandle:
+    return hr.open(root, create=True)[counting(outbox.source, executor="local", when=hr.on_update())]
+
+
+def landed(store: ObjectStore) -> list[str]:
+    return [info.path.removeprefix(LANDED) for info in store.list(LANDED)]
+
+
+def counts(handle: PipelineHandle) -> dict[str, int]:
+    return {row["text"]: row["n"] for row in handle.read("current", at="main").to_json()}
+
+
+def prune(outbox: OutboxWorld) -> None:
+    with closing(sqlite3.connect(outbox.database)) as database, database:
+        database.execute("DELETE FROM outbox")
+
+
+def test_what_was_landed_is_read_again_when_the_source_has_lost_it(outbox: OutboxWorld, handle: PipelineHandle) -> None:
+    snapshots = []
+    for first in (0, 8, 16):
+        outbox.append(records(first, 8))
+        snapshots.append(str(handle.run().snapshot))
+    prune(outbox)
+    before = counts(handle)
+    handle.run(mode="replay", from_branch="main", branch="again")
+    difference = handle.diff("main", "again").output.rows.to_json()
+    assert [difference[kind] for kind in ("added", "removed", "changed")] == [0, 0, 0]
+    handle.recover(snapshots[0])
+    assert counts(handle) == before
+    handle.backfill(promote=True, branch="all")
+    assert counts(handle) == before
+    assert sum(before.values()) == 24
+
+
+def test_what_was_landed_expires_with_the_snapshots_that_would_read_it(
+    outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore
+) -> None:
+    snapshots = []
+    for first in (0, 8, 16, 24):
+        outbox.append(records(first, 8))
+        snapshots.append(str(handle.run().snapshot))
+    assert handle.expire(keep_last=2).swept.objects == 0
+    assert len(landed(store)) == 8
+    assert handle.expire(keep_last=2).swept.kinds["landed"].objects == 6
+    assert [name.partition("-")[0] for name in landed(store)] == [f"{3:020d}", f"_ranges/{3:020d}.json"]
+    assert handle.fsck().damage == ()
+    before = counts(handle)
+    handle.recover(snapshots[2])
+    assert counts(handle) == before
+    outbox.append(records(32, 8))
+    handle.run()
+    assert sum(counts(handle).values()) == 40
+    with pytest.raises(InputGoneError, match="3 files are gone"):
+        handle.backfill()
+
+
+def test_a_branch_that_has_read_nothing_holds_what_was_landed(
+    outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore
+) -> None:
+    for first in (0, 8):
+        outbox.append(records(first, 8))
+        handle.run()
+    Catalog(store, "counting").fork("empty", None)  # as a backfill begins
+    for _ in range(2):
+        handle.expire(keep_last=1)
+    assert len(landed(store)) == 4
+
+
+def test_landed_files_that_nobody_has_read_are_missed(
+    outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore
+) -> None:
+    outbox.append(records(0, 8))
+    handle.run()
+    for first in (8, 16):
+        outbox.append(records(first, 8))
+        handle.run(branch="beside")
+    lost = f"{LANDED}{landed(store)[1]}"
+    store.delete(lost)
+    with pytest.raises(SplitGoneError, match=r"/0{19}1-00000-\.\.\., which was planned to be read, is gone"):
+        handle.run()
+    (problem,) = handle.fsck().damage
+    assert problem.path == f"{LANDED}_ranges/{1:020d}.json"
+    assert problem.problem == "1 of its 1 files are missing, such as that of 8-16"
+
+
+def test_records_of_two_sources_are_not_mixed(outbox: OutboxWorld, handle: PipelineHandle, root: str) -> None:
+    outbox.append(records(0, 8))
+    handle.run()
+    other = OutboxWorld(outbox.database.with_name("other.db"))
+    other.append(records(100, 20))
+    moved = hr.open(root)[counting(other.source, executor="local", when=hr.on_update())]
+    with pytest.raises(PlaceError, match=r"was landed from .*outbox.*and is .*other\.db now.*another name"):
+        moved.backfill(promote=True)
+    assert sum(counts(handle).values()) == 8
+
+
+def test_what_has_expired_is_missed_and_never_left_out_in_silence(
+    outbox: OutboxWorld, handle: PipelineHandle, root: str, store: ObjectStore
+) -> None:
+    outbox.append(records(0, 8))
+    handle.run()
+    outbox.append(records(8, 8))
+    Landing(counting(outbox.source, executor="local"), store).land({})  # by a run that was killed then
+    for _ in range(2):
+        handle.expire(keep_last=1)
+    assert [name.partition("-")[0] for name in landed(store)] == [f"{1:020d}", f"_ranges/{1:020d}.json"]
+    with pytest.raises(InputGoneError, match="1 files are gone"):  # as many are there, and they are others
+        handle.backfill(promote=True)
+    assert sum(counts(handle).values()) == 8
+    handle.rollback(to="beginning", message="what is left will do")
+    (warning,) = handle.run().warnings
+    assert re.search(r"input source is read from .*/0{19}1-00000-.* expired.*results lack it", warning)
+    replayed = handle.run(mode="replay", clock="2026-05-01T00:00:00Z", clock_step="1h", branch="clock")
+    assert replayed.warnings == (warning,)
+
+
+def test_claimed_splits_that_the_source_has_lost_refuse_whoever_would_read_them_again(
+    outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(outbox.source), "is_durable", True)  # it keeps its records, and cuts them as it likes
+    monkeypatch.setattr(type(outbox.source), "plans_alike", False)
+    outbox.append(records(0, 8))
+    first = str(handle.run().snapshot)
+    outbox.append(records(8, 8))
+    handle.run()
+    prune(outbox)
+    with pytest.raises(InputGoneError, match="2 files are gone: 0-8, 8-16"):
+        handle.backfill(promote=True, branch="again")
+    assert "again" not in Catalog(store, "counting").head().generations
+    with pytest.raises(InputGoneError, match=r"1 of these files are gone: 8-16.*Nothing has moved"):
+        handle.recover(first)
+    assert sum(counts(handle).values()) == 16
