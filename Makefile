@@ -136,6 +136,7 @@ check: $(READY) ## Lint, format, types, dependency contracts
 	$(BIN)/mypy
 	$(BIN)/mypy -p scripts
 	$(BIN)/lint-imports
+	$(BIN)/pytest -q -n0 -p no:cacheprovider tests/tooling/test_imports.py  # no circles, which lint-imports does not see
 	$(BIN)/python -m scripts.house
 
 fmt: $(READY) ## Format, and fix what can be fixed

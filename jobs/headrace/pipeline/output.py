@@ -1,6 +1,5 @@
 """One of several outputs of a pipeline: what is computed of the same records as its others."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +15,7 @@ from headrace.model.triggers.leaves import Default
 from headrace.model.windows import WindowFn
 from headrace.pipeline.aggregation import Aggregation
 from headrace.pipeline.expectations import Expectation
+from headrace.pipeline.identity.names import NAME
 from headrace.pipeline.loops.loop import OF_PANES, Loop, grouping
 from headrace.pipeline.loops.step import LoopError
 from headrace.pipeline.quality.limits import Limits
@@ -23,7 +23,6 @@ from headrace.pipeline.quality.usual import UsualCheck
 from headrace.pipeline.sinks import Sink, named_sinks
 from headrace.pipeline.upstream import upstream_first
 
-NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 AT_THE_END = Default()
 
 

@@ -3,7 +3,6 @@
 input, key, *what* (aggregates), *where* (windows), *when* (trigger), *how* (accumulation, lateness), and the rest.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -30,6 +29,7 @@ from headrace.pipeline.deployment.timetables import Schedule, scheduled
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.executors import SPARK, executor_name
 from headrace.pipeline.expectations import Expectation
+from headrace.pipeline.identity.names import NAME
 from headrace.pipeline.loops.loop import Loop, element_schema, grouping
 from headrace.pipeline.loops.step import LoopError
 from headrace.pipeline.output import AT_THE_END, Output, check_apart, named_outputs
@@ -38,8 +38,6 @@ from headrace.pipeline.quality.usual import UsualCheck
 from headrace.pipeline.sinks import Sink, named_sinks
 from headrace.pipeline.sources import OWN, Input, Source, SparkFunction
 from headrace.pipeline.upstream import UnitedPanes, Upstream, upstream_first
-
-NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
 class SeveralOutputsError(PipelineError):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import FixConfigError
-from headrace.pipeline.pipeline import NAME
+from headrace.pipeline.identity.names import NAME
 
 _DATA = "data"
 _FILES = {

@@ -11,7 +11,7 @@ from headrace.model.triggers.custom import CustomTrigger
 from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
 from headrace.model.windows import GlobalWindows
 from headrace.pipeline.checks.trigger_checks import check_finishing, nodes
-from headrace.pipeline.following.published import PublishedSource
+from headrace.pipeline.following.published_source import PublishedSource
 from headrace.pipeline.sources import FileSource, Input
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Whether two pipelines are the same: a definition in words that never change, and its fingerprint."""
+"""What pipelines may be called, and whether two are the same: a definition in words that never change, its fingerprint."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from headrace.pipeline.following.published import PublishedSource
+from headrace.pipeline.following.published_source import PublishedSource
 from headrace.pipeline.sources import Source
 from headrace.read.upstream.planning import StepEnumerator
 from headrace.read.upstream.position import FORMAT

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.model.time import MIN_INSTANT, Instant, render
-from headrace.pipeline.following.published import PUBLISHED
+from headrace.pipeline.following.published_source import PUBLISHED
 from headrace.sources.connector import Offsets
 from headrace.sources.stored_times import in_calendar, instant_of, instants_of
 from headrace_snapshots.format.codec import BrokenObjectError, Fields, MalformedError

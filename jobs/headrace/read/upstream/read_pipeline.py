@@ -8,7 +8,7 @@ from typing import Any
 from headrace.errors import FixConfigError
 from headrace.model.accumulation import Accumulation
 from headrace.model.expressions.value_types import in_words
-from headrace.pipeline.following.published import OF_PANES, PublishedSource
+from headrace.pipeline.following.published_source import OF_PANES, PublishedSource
 from headrace.read.upstream.position import upstreams_of
 from headrace.read.views.columns import View, ViewColumns
 from headrace_snapshots.catalog import Catalog

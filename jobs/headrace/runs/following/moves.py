@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from headrace.distribute.epoch import ComputedEpoch
 from headrace.errors import RestoreError
-from headrace.pipeline.following.published import PublishedSource
+from headrace.pipeline.following.published_source import PublishedSource
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of
 from headrace.read.upstream.read_pipeline import GONE, ReadPipeline
 from headrace.runs.context import RunContext

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import FixConfigError, HeadraceError
-from headrace.pipeline.following.published import PublishedSource
+from headrace.pipeline.following.published_source import PublishedSource
 from headrace.read.upstream.position import upstreams_of
 from headrace.read.upstream.read_pipeline import ReadPipeline
 from headrace.read.upstream.step import UpstreamStep

@@ -1,0 +1,89 @@
+"""The source that is what readers see of another pipeline: its name, its columns, and the sign of its panes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from headrace.model.arguments import Arguments
+from headrace.model.changelog import SignedBy
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import col
+from headrace.model.expressions.fields import SourceColumns, WrittenColumns, columns_of_source, types_of
+from headrace.model.expressions.functions import if_else
+from headrace.model.expressions.value_types import in_words
+from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.pipeline.identity.names import NAME
+from headrace.pipeline.sources import PLACE, Source
+
+PUBLISHED: Final = "published"
+"""The kind of such sources."""
+
+PANE_TIME: Final = "pane_time"
+IS_RETRACTION: Final = "is_retraction"
+
+OF_PANES: Mapping[str, DataType] = {
+    WINDOW_START: DataType.TIMESTAMP,
+    WINDOW_END: DataType.TIMESTAMP,
+    PANE_TIME: DataType.TIMESTAMP,
+    IS_RETRACTION: DataType.BOOL,
+}
+"""Columns that every pane has beside its key and values."""
+
+
+@dataclass(frozen=True, init=False)
+class PublishedSource(Source):
+    """What readers see of ``upstream``, a pipeline or one of its outputs, below ``root``; None: below that of the
+    reader. Written as ``published(...)``.
+    """
+
+    kind: ClassVar[str] = PUBLISHED
+
+    upstream: str
+    schema: SourceColumns
+    max_files: int
+    max_bytes: int
+    root: str | None = field(metadata=PLACE)
+
+    def __init__(
+        self, upstream: str, schema: WrittenColumns, *, root: str | None, max_files: int, max_bytes: int
+    ) -> None:
+        given = Arguments("published")
+        name = given.text("upstream", upstream, "delays.hourly")
+        parts = name.split(".")
+        if len(parts) > 2 or not all(NAME.fullmatch(part) for part in parts):
+            raise given.wrong(
+                "upstream",
+                upstream,
+                'write the name of a pipeline, "delays", or of one of its outputs, "delays.hourly"',
+            )
+        columns = columns_of_source(given, "schema", schema)
+        types = types_of(columns)
+        for column, kind in OF_PANES.items():
+            if types.get(column, kind) is not kind:
+                raise given.wrong("schema", schema, f"{column!r} of a pane is a {in_words(kind)}; leave it out")
+        set_ = object.__setattr__
+        set_(self, "upstream", name)
+        set_(self, "schema", {**columns, **OF_PANES})
+        set_(self, "root", None if root is None else given.text("root", root, "s3://bucket/analytics"))
+        set_(self, "max_files", given.whole("max_files", max_files, least=1))
+        set_(self, "max_bytes", given.whole("max_bytes", max_bytes, least=1))
+        set_(self, "changelog", SignedBy(if_else(col(IS_RETRACTION), -1, 1)))
+        self.__post_init__()
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline that is read."""
+        return self.upstream.partition(".")[0]
+
+    @property
+    def output(self) -> str:
+        """Its output that is read; "" for the only one, which has no name."""
+        return self.upstream.partition(".")[2]
+
+    @property
+    def place(self) -> str:
+        """The name, below the root if it is another one."""
+        return self.upstream if self.root is None else f"{self.root.rstrip('/')}/{self.upstream}"
+
+    def __str__(self) -> str:
+        return f"what readers see of {self.upstream}" + ("" if self.root is None else f" under {self.root}")
