@@ -67,6 +67,16 @@ def test_a_silent_split_is_left_out_until_it_speaks_again(strategy: SplitStrateg
     assert after(strategy, 114, 80, **again) == 80
 
 
+def test_a_split_that_was_named_and_says_nothing_holds_the_watermark_back_until_it_is_idle() -> None:
+    strategy = BoundedOutOfOrderness("0s", "10us")
+    splits = heard({}, {"0": SplitFacts(Instant(50)), "1": SplitFacts(None)}, Instant(100))
+    assert strategy.watermark_after(splits, Instant(100), MIN_INSTANT) == MIN_INSTANT
+    assert strategy.slowest(splits, Instant(100)) == "1"
+    assert strategy.idle_deadline(splits, Instant(100)) == 110
+    splits = heard(splits, {"0": SplitFacts(Instant(60))}, Instant(110))
+    assert strategy.watermark_after(splits, Instant(110), MIN_INSTANT) == 60
+
+
 def test_no_timeout_means_never_idle() -> None:
     assert BoundedOutOfOrderness("5us").idle_deadline({"x": split(1)}, Instant(0)) == NEVER
     assert after(Monotonic(), 10**15, x=split(1), y=split(2)) == 1

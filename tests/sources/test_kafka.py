@@ -26,7 +26,7 @@ from headrace.sources.kafka.errors import (
     RecordsLostError,
     TopicReplacedError,
 )
-from headrace.sources.kafka.offsets import OffsetRange, in_turns
+from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns
 from headrace.sources.kafka.topic import KAFKA
 from headrace.sources.required_columns import Required
 from headrace.testing.connectors import SourceConformance, SourceWorld
@@ -115,8 +115,13 @@ def source(topic: str, **reading: Any) -> KafkaSource:
     return hr.kafka(topic, columns, connection="events", **reading)
 
 
-def unread(given: KafkaSource, mark: str = "") -> list[SourceSplit]:
+def planned(given: KafkaSource, mark: str = "") -> list[SourceSplit]:
     return [*KAFKA.open(given, MemoryStore()).enumerator.unread(Offsets(mark))]
+
+
+def unread(given: KafkaSource, mark: str = "") -> list[SourceSplit]:
+    """Without what says that partitions are new."""
+    return [split for split in planned(given, mark) if NewPartitions.of(split) is None]
 
 
 def read(given: KafkaSource, mark: str = "") -> list[Scanned]:
@@ -227,10 +232,81 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(topics: Topics, na
     topics.make(name)
     topics.send(name, as_json(1))
     enumerator = KAFKA.open(source(name), MemoryStore()).enumerator
-    position = enumerator.after(Offsets(), unread(source(name)))
+    first = planned(source(name))
+    position = enumerator.after(Offsets(), first)
     topics.divide(name, 3)
+    assert planned(source(name), position.mark) == []
     topics.send(name, as_json(2), 2)
-    assert [split.path for split in unread(source(name), position.mark)] == [f"{name}/2/0-1"]
+    second = planned(source(name), position.mark)
+    paths = [split.path for split in (*first, *second)]
+    assert paths == [f"{name}/partitions/0-1", f"{name}/0/0-1", f"{name}/partitions/1-3", f"{name}/2/0-1"]
+    after = enumerator.after(position, second)
+    topics.send(name, as_json(3), 1)
+    assert [split.path for split in planned(source(name), after.mark)] == [f"{name}/1/0-1"]
+    assert [*enumerator.missing((*first, *second))] == []
+
+
+def test_a_position_from_before_topics_said_how_many_partitions_they_have() -> None:
+    before = TopicPosition.parse('{"next":{"0":5},"topic_id":"t"}')
+    assert before == TopicPosition("t", {0: 5}, 0)
+    after = before.passed([SourceSplit("orders/partitions/0-3", 100, "t"), SourceSplit("orders/2/0-7", 700, "t")])
+    assert after == TopicPosition.parse(after.mark) == TopicPosition("t", {0: 5, 2: 7}, 3)
+    # another topic of that name has nothing of what the one before had
+    assert after.passed([SourceSplit("orders/1/0-2", 200, "u")]) == TopicPosition("u", {1: 2}, 0)
+    # a topic may be called so
+    assert TopicPosition().passed([SourceSplit("partitions/2/0-7", 700, "t")]) == TopicPosition("t", {2: 7}, 0)
+
+
+def at_hours(*hours: int) -> list[Message]:
+    return [(None, json.dumps({"n": hour, "at": f"2026-05-01T{hour:02}:30:00Z"}).encode()) for hour in hours]
+
+
+@pytest.mark.parametrize("land", ["always", "never"])
+def test_a_partition_without_a_record_holds_the_watermark_back(
+    topics: Topics, name: str, tmp_path: Path, land: str
+) -> None:
+    topics.make(name, 2)
+    given = source(name, land=land).event_time("at", bound="0s")
+    pipeline = hr.Pipeline("hours", given, key={"all": hr.lit(1)}, what={"n": hr.count()}, where=hr.FixedWindows("1h"))
+    handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
+
+    def rows() -> dict[int, int]:
+        return {row["window_start"].hour: row["n"] for row in handle.read("current", at="main").to_json()}
+
+    topics.send(name, at_hours(10, 12), 0)
+    handle.run(executor="local")
+    assert rows() == {}, "partition 1 may begin with anything"
+    topics.send(name, at_hours(1, 10, 11), 1)
+    handle.run(executor="local")
+    assert rows() == {1: 1, 10: 2}
+
+    topics.divide(name, 3)
+    topics.send(name, at_hours(20), 0)
+    topics.send(name, at_hours(20), 1)
+    handle.run(executor="local")
+    assert rows() == {1: 1, 10: 2}, "partition 2 may go on where the others are"
+    topics.send(name, at_hours(11, 20), 2)
+    handle.run(executor="local")
+    assert rows() == {1: 1, 10: 2, 11: 2, 12: 1}
+    handle.run(executor="local", mode="replay", from_branch="main", branch="again")
+    difference = handle.diff("main", "again").output.rows.to_json()
+    assert [difference[kind] for kind in ("added", "removed", "changed")] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("split", ["shop", None])
+def test_a_topic_with_other_splits_waits_for_none_that_has_said_nothing(
+    topics: Topics, name: str, tmp_path: Path, split: str | None
+) -> None:
+    topics.make(name, 2)
+    columns = {"n": int, "at": datetime, "shop": str}
+    read_by = source(name, columns=columns)
+    given = read_by.arrival_time() if split is None else read_by.event_time("at", bound="0s", split=split)
+    pipeline = hr.Pipeline("hours", given, key={"all": hr.lit(1)}, what={"n": hr.count()}, where=hr.FixedWindows("1h"))
+    handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
+    topics.send_json(name, [{"n": 1, "shop": "a", "at": f"2026-05-01T{hour}:00:00Z"} for hour in (10, 12)], 0)
+    result = handle.run(executor="local")
+    assert result.watermark is not None
+    assert result.watermark.startswith("2026-")
 
 
 def test_a_topic_that_was_replaced_is_another_one(topics: Topics, name: str) -> None:

@@ -49,7 +49,7 @@ class InputObservations:
         for name, parts in marks.items():
             splits = facts.setdefault(name, {})
             for part, mark in parts.items():
-                known = SplitFacts(mark)
+                known = SplitFacts(None if mark == MIN_INSTANT else mark)
                 splits[part] = _joined(splits[part], known) if part in splits else known
         return replace(self, facts=facts)
 

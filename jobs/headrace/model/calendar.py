@@ -72,14 +72,14 @@ _LAST_DAY_BUT_ONE = Instant(END_OF_CALENDAR - UNITS["days"])
 
 def calendar_window(where: CalendarWindows, timestamp: Instant) -> Window:
     """The window that ``timestamp`` is in. The last one that begins in the year 9999 or before has no end but that of
-    time.
+    time, and is also that of panes which are dated beyond it (``ShiftedOutputTime`` of a global window).
     """
     moment = to_datetime(min(timestamp, _LAST_DAY_BUT_ONE))
     if moment is None:
         raise ValueError("an infinite instant is in no calendar window")
     number = number_of(where, moment.astimezone(_zone(where.zone)).date())
     window = Window(start_of(where, number), _start_or_end(where, number + 1))
-    if timestamp < window.end:
+    if timestamp < window.end or window.end == GLOBAL_WINDOW_END:
         return window
     # Clocks that were set back over midnight show the old date again, but the next window has begun.
     return Window(window.end, _start_or_end(where, number + 2))

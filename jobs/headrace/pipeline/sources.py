@@ -14,7 +14,7 @@ from headrace.entry_points import EntryPointGroup
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, Length
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
-from headrace.model.expressions.coercion import Read
+from headrace.model.expressions.coercion import Read, read
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Column, Expr, Literal
 from headrace.model.expressions.fields import (
@@ -25,6 +25,7 @@ from headrace.model.expressions.fields import (
     fields_of,
     types_of,
 )
+from headrace.model.expressions.identity import same
 from headrace.model.expressions.schemas import schema_of
 from headrace.model.expressions.typing import type_of
 from headrace.model.expressions.value_types import ListType, in_words
@@ -332,6 +333,14 @@ class Input:
         if not isinstance(self.source, Source):
             raise given.wrong("source", self.source, 'write a source such as json("landing/flights", {...})')
         given.instance("event_time", self.event_time, EventTime, ".event_time(...) of a source in its place")
+
+    @property
+    def has_own_split(self) -> bool:
+        """Whether its splits are those that the source itself tells apart."""
+        own, split = self.source.own_split, self.event_time.split
+        if own is None or split is None:
+            return own is split
+        return same(split, read(Arguments("own_split"), "split", own))
 
     @keywords
     def named(self, name: str, columns: Mapping[str, Expr] | None = None) -> "Input":

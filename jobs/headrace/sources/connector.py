@@ -161,10 +161,11 @@ class SplitEnumerator(ABC):
 
     def watermarks(self, split: SourceSplit) -> Mapping[str, Instant]:
         """Event times up to which parts of the input have come once ``split`` is read, as the source knows: by the
-        value of ``split=`` of the event time, "" where that names none. It says the same of a split each time.
+        value of its ``own_split``, "" where it has none. It says the same of a split each time.
 
-        The watermark hears it as if a record of that part had said so. So a part that is read to its end, and a split
-        without any record, can let it go on.
+        The watermark hears it as if a record of that part had said so, unless the event time is given another
+        ``split=``. So a part that is read to its end, and a split without any record, can let it go on; and a part that
+        has had no record yet holds it back from where this says ``MIN_INSTANT``.
         """
         del split
         return NOTHING

@@ -38,6 +38,7 @@ class Landing:
 
     def __init__(self, pipeline: Pipeline, root: ObjectStore) -> None:
         self._sources = {given.name: given.source for given in pipeline.inputs}
+        self._knows_splits = {given.name for given in pipeline.inputs if given.has_own_split}
         self._pipeline = pipeline.name
         self.landers: dict[str, Lander] = {}
         opened = {name: self._open(name, source, root) for name, source in self._sources.items()}
@@ -129,7 +130,7 @@ class Landing:
         """What sources know of how far parts of inputs have come once ``files`` are read, by input and part."""
         known: dict[str, dict[str, Instant]] = {}
         for name, splits in files.items():
-            for split in splits:
+            for split in splits if name in self._knows_splits else ():
                 for part, watermark in self.enumerators[name].watermarks(split).items():
                     parts = known.setdefault(name, {})
                     parts[part] = max(watermark, parts.get(part, watermark))

@@ -18,11 +18,11 @@ _known_start = lru_cache(maxsize=1 << 16)(start_of)
 
 
 def calendar_windows(where: CalendarWindows, at: Ints) -> tuple[Ints, Ints]:
-    """Start and end of the window of each instant; the last one that begins within the calendar ends with time. Raises
-    ValueError for an instant before the year 1.
+    """Start and end of the window of each instant; the last one that begins within the calendar ends with time, and has
+    what is dated beyond it, too. Raises ValueError for an instant before the year 1.
     """
     bounds = np.append(_bounds(where, pc.unique(pa.array(at // _DAY)).to_pylist()), int(GLOBAL_WINDOW_END))
-    place = np.searchsorted(bounds, at, side="right")
+    place = np.minimum(np.searchsorted(bounds, at, side="right"), len(bounds) - 1)
     if len(at) and place.min() == 0:
         raise ValueError("an instant before the year 1 is in no calendar window")
     return bounds[place - 1], bounds[place]

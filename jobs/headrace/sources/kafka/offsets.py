@@ -1,8 +1,9 @@
 """Offsets of a topic: how far it was read, and the ranges that come next, partitions in turns."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 from headrace.sources.connector import SourceSplit
@@ -29,11 +30,37 @@ class OffsetRange:
 
 
 @dataclass(frozen=True)
+class NewPartitions:
+    """Partitions from ``first`` to before ``end``, which a topic has had since it was looked at last: a split without
+    records, which comes before any of theirs.
+    """
+
+    first: int
+    end: int
+
+    def path(self, topic: str) -> str:
+        """Its name, as that of a split; no partition is called so."""
+        return f"{topic}/partitions/{self.first}-{self.end}"
+
+    @classmethod
+    def of(cls, split: SourceSplit) -> Self | None:
+        """The partitions that the split says are new; None if it is a range of offsets."""
+        match = _NEW_PARTITIONS.fullmatch(split.path)
+        return None if match is None else cls(int(match["first"]), int(match["end"]))
+
+
+_NEW_PARTITIONS = re.compile(r".*/partitions/(?P<first>\d+)-(?P<end>\d+)")
+
+
+@dataclass(frozen=True)
 class TopicPosition:
-    """How far a topic was read: its id, empty at the beginning, and the offset that comes next by partition."""
+    """How far a topic was read: its id, empty at the beginning, the offset that comes next by partition, and how many
+    ``partitions`` are known.
+    """
 
     topic_id: str = ""
     next: Mapping[int, int] = field(default_factory=dict)
+    partitions: int = 0
 
     @classmethod
     def parse(cls, mark: str) -> Self:
@@ -41,18 +68,29 @@ class TopicPosition:
         if not mark:
             return cls()
         written = json.loads(mark)
-        return cls(str(written["topic_id"]), {int(number): int(offset) for number, offset in written["next"].items()})
+        next_offsets = {int(number): int(offset) for number, offset in written["next"].items()}
+        return cls(str(written["topic_id"]), next_offsets, int(written.get("partitions", 0)))
 
     @property
     def mark(self) -> str:
         """The position as text."""
-        written = {"topic_id": self.topic_id, "next": {str(number): self.next[number] for number in sorted(self.next)}}
+        next_offsets = {str(number): self.next[number] for number in sorted(self.next)}
+        written = {"topic_id": self.topic_id, "next": next_offsets, "partitions": self.partitions}
         return json.dumps(written, sort_keys=True, separators=(",", ":"))
 
     def passed(self, splits: Sequence[SourceSplit]) -> "TopicPosition":
-        """The position once ``splits`` have been read."""
-        ranges = [OffsetRange.of(split) for split in splits]
-        return replace(self, topic_id=splits[-1].etag, next={**self.next, **{one.partition: one.end for one in ranges}})
+        """The position once ``splits`` have been read; where they are of another topic, nothing of this one is left."""
+        topic_id = splits[-1].etag
+        known = self if self.topic_id in ("", topic_id) else TopicPosition()
+        next_offsets, partitions = {**known.next}, known.partitions
+        for split in splits:
+            new = NewPartitions.of(split)
+            if new is not None:
+                partitions = max(partitions, new.end)
+            else:
+                one = OffsetRange.of(split)
+                next_offsets[one.partition] = one.end
+        return TopicPosition(topic_id, next_offsets, partitions)
 
 
 def in_turns(unread: Sequence[OffsetRange], most: int) -> Iterator[OffsetRange]:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from headrace.connections import connection
 from headrace.errors import FixDataError
 from headrace.extras import require
+from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.sources import Source
 from headrace.pipeline.systems.kafka import KafkaSource
 from headrace.sources.connector import (
+    NOTHING,
     FetchingReader,
     Offsets,
     OpenSource,
@@ -21,7 +23,7 @@ from headrace.sources.connector import (
     SplitGoneError,
 )
 from headrace.sources.kafka.errors import KafkaRefusedError, RecordsLostError, TopicReplacedError
-from headrace.sources.kafka.offsets import OffsetRange, TopicPosition, in_turns
+from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:  # the client, and Arrow
@@ -64,7 +66,8 @@ class TopicEnumerator(SplitEnumerator):
     source: KafkaSource
 
     def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
-        """Ranges after the position, up to what each partition has now; of one that is new from its beginning on.
+        """Ranges after the position, up to what each partition has now; of one that is new from its beginning on. Where
+        partitions are new, the first split says which.
 
         Raises TopicReplacedError, RecordsLostError unless the source goes on without what is lost.
         """
@@ -78,8 +81,12 @@ class TopicEnumerator(SplitEnumerator):
                     f"it was replaced: it is another topic than {known.topic_id}, which was read, and its offsets "
                     "begin again",
                 )
-            unread = [*self._behind(known, client.partitions(topic))]
+            partitions = client.partitions(topic)
+            unread = [*self._behind(known, partitions)]
             most = _most_offsets(client, topic, unread)
+        there = max(partitions, default=-1) + 1
+        if unread and there > known.partitions:
+            yield SourceSplit(NewPartitions(known.partitions, there).path(topic.name), _ABOUT, topic.id)
         for one in in_turns(unread, most):
             yield SourceSplit(one.path(topic.name), _ABOUT * (one.end - one.begin), topic.id)
 
@@ -133,12 +140,20 @@ class TopicEnumerator(SplitEnumerator):
             topic = client.topic(self.source.topic)
             partitions = client.partitions(topic)
         for split in wanted:
-            one = OffsetRange.of(split)
-            there = partitions.get(one.partition)
             if split.etag != topic.id:
                 yield split, "has changed: the topic was replaced"
-            elif there is None or one.begin < there.first or one.end > there.end:
+                continue
+            if NewPartitions.of(split) is not None:
+                continue
+            one = OffsetRange.of(split)
+            there = partitions.get(one.partition)
+            if there is None or one.begin < there.first or one.end > there.end:
                 yield split, "is gone"
+
+    def watermarks(self, split: SourceSplit) -> Mapping[str, Instant]:
+        """New partitions are at the beginning of time, so the watermark waits for what they will have first."""
+        new = NewPartitions.of(split)
+        return NOTHING if new is None else {str(number): MIN_INSTANT for number in range(new.first, new.end)}
 
     def explain(self) -> str:
         """How many partitions there are, without any record."""
@@ -186,6 +201,8 @@ class TopicReader(FetchingReader):
                 _logger.warning("%s: %s is of a topic that was replaced; it goes on without", self.source, split.path)
                 return SCHEMA.empty_table()
             raise SplitGoneError(split.path, "is of a topic that was replaced since")
+        if NewPartitions.of(split) is not None:
+            return SCHEMA.empty_table()
         return records(self.client, topic, OffsetRange.of(split), skips_lost=self.source.skips_lost)
 
     def scanned(self, fetched: "pa.Table", required: "Required", path: str) -> "Scanned":

@@ -1,13 +1,21 @@
 """Landed files as a source: what a definition makes of their records is worked out each time that they are read."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.model.time import Instant
-from headrace.sources.connector import FetchingReader, Offsets, SourceReader, SourceSplit, SplitEnumerator
+from headrace.sources.connector import (
+    FetchingReader,
+    Offsets,
+    SourceReader,
+    SourceSplit,
+    SplitEnumerator,
+    SplitGoneError,
+)
 from headrace.sources.file_planning import content, gone, is_unchanged, listed_again, taken_in
-from headrace.sources.landed.ranges import LandingPlace, unread_files
+from headrace.sources.landed.ranges import LandedRange, LandingPlace, unread_files
+from headrace_snapshots.store import ObjectNotFoundError
 
 if TYPE_CHECKING:  # with Arrow, which planning does without
     from headrace.sources.formats.scan import Scanned
@@ -21,6 +29,7 @@ class LandedEnumerator(SplitEnumerator):
 
     place: LandingPlace
     source: SplitEnumerator
+    _ranges: dict[int, LandedRange] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         """Files behind the position, as far as ranges are whole. None is a straggler."""
@@ -51,6 +60,17 @@ class LandedEnumerator(SplitEnumerator):
         """When the newest file behind the position was landed."""
         times = (info.modified for info in unread_files(self.place, position.mark))
         return max((Instant(at) for at in times if at is not None), default=None)
+
+    def watermarks(self, split: SourceSplit) -> Mapping[str, Instant]:
+        """What the source knows of what a file is of. Raises SplitGoneError where nobody can tell that any more."""
+        file = self.place.file(split.path)
+        assert file is not None, "only such were landed"
+        if file.range not in self._ranges:
+            try:
+                self._ranges[file.range] = self.place.claimed(file.range)
+            except ObjectNotFoundError as error:
+                raise SplitGoneError(split.path, "has lost the note of what it is of") from error
+        return self.source.watermarks(self._ranges[file.range].splits[file.number])
 
     def explain(self) -> str:
         """What the source says."""
