@@ -140,18 +140,21 @@ _COLUMNS = ["pipeline", "snapshot", "epoch", "reads", "up to", "published", "lag
 
 
 @dataclass(frozen=True)
-class _Stores:
+class RootStores:
     """The stores of the roots that pipelines lie in."""
 
     own: ObjectStore
 
     def of(self, root: str) -> ObjectStore:
+        """The store of a placed pipeline's root."""
         return open_store(root) if root else self.own
 
     def placed(self, root: str, name: str) -> PlacedPipeline:
+        """The pipeline ``name`` under the root whose URI that is."""
         return PlacedPipeline("" if root == self.own.uri else root, name)
 
     def catalog(self, at: PlacedPipeline, output: str = "") -> Catalog:
+        """A pipeline's catalog, for readers of the ``output``."""
         return seen_catalog(Catalog(self.of(at.root), at.name), output)
 
 
@@ -160,7 +163,21 @@ def lineage(store: ObjectStore, names: Iterable[str]) -> Lineage:
 
     Raises UpstreamCycleError, BrokenObjectError.
     """
-    stores = _Stores(store)
+    stores = RootStores(store)
+    ordered = heads_of(stores, (PlacedPipeline("", name) for name in names))
+    readings = (
+        _reading(stores, reader, name, position)
+        for reader, head in ordered.items()
+        for name, position in head.consumed.items()
+    )
+    return Lineage(ordered, tuple(readings))
+
+
+def heads_of(stores: RootStores, names: Iterable[PlacedPipeline]) -> dict[PlacedPipeline, PipelineHead]:
+    """The heads of pipelines and of those that they read, in one consistent cut: each before those that it reads.
+
+    Raises UpstreamCycleError, BrokenObjectError.
+    """
 
     def read(at: PlacedPipeline) -> PipelineHead:
         catalog = stores.catalog(at)
@@ -173,17 +190,11 @@ def lineage(store: ObjectStore, names: Iterable[str]) -> Lineage:
     def upstream(head: PipelineHead) -> list[PlacedPipeline]:
         return [stores.placed(position.root, position.pipeline) for position in head.consumed.values()]
 
-    cut = consistent_cut([PlacedPipeline("", name) for name in names], read, upstream)
-    ordered = {name: cut[name] for name in upstream_last({name: upstream(head) for name, head in cut.items()})}
-    readings = (
-        _reading(stores, reader, name, position)
-        for reader, head in ordered.items()
-        for name, position in head.consumed.items()
-    )
-    return Lineage(ordered, tuple(readings))
+    cut = consistent_cut(names, read, upstream)
+    return {name: cut[name] for name in upstream_last({name: upstream(head) for name, head in cut.items()})}
 
 
-def _reading(stores: _Stores, reader: PlacedPipeline, name: str, position: UpstreamPosition) -> ReaderProgress:
+def _reading(stores: RootStores, reader: PlacedPipeline, name: str, position: UpstreamPosition) -> ReaderProgress:
     upstream = stores.placed(position.root, position.pipeline)
     catalog = stores.catalog(upstream, position.output)
     published = catalog.head().refs.get(PUBLISHED)
@@ -211,7 +222,7 @@ def dependents(store: ObjectStore, names: Iterable[str], of: Catalog, at: At) ->
     """Snapshots of readers under the root of ``store`` that have consumed the snapshot ``at`` of pipeline ``of``, or
     what came of it: of each reader the first. Raises what read.snapshots.snapshot_refs.snapshot_at raises.
     """
-    stores = _Stores(store)
+    stores = RootStores(store)
     snapshot = snapshot_at(of, at).manifest
     if snapshot is None:
         return Dependents(of.pipeline, "", ())
@@ -228,7 +239,7 @@ def dependents(store: ObjectStore, names: Iterable[str], of: Catalog, at: At) ->
 
 
 def _first_dependent(
-    stores: _Stores, reader: PlacedPipeline, head: str, first: Mapping[PlacedPipeline, str]
+    stores: RootStores, reader: PlacedPipeline, head: str, first: Mapping[PlacedPipeline, str]
 ) -> Dependent | None:
     """The first snapshot of a ``reader`` that has consumed the ``first`` of one that it reads, or a later one."""
     since: Dependent | None = None
@@ -243,7 +254,7 @@ def _first_dependent(
     return since
 
 
-def _has(stores: _Stores, position: UpstreamPosition, first: Mapping[PlacedPipeline, str]) -> bool:
+def _has(stores: RootStores, position: UpstreamPosition, first: Mapping[PlacedPipeline, str]) -> bool:
     upstream = stores.placed(position.root, position.pipeline)
     wanted = first.get(upstream)
     if wanted is None or position.snapshot is None:
