@@ -494,6 +494,22 @@ def test_several_pipelines_are_united(pair: Pair) -> None:
     assert root[net].current().to_json() == []
 
 
+def test_what_main_was_before_a_promotion_can_still_be_gone_back_to(pair: Pair) -> None:
+    for number in range(3):
+        pair.land(("a", 1, f"00:{number}1"))
+        pair.read()
+    before = line(pair.reader)
+    pair.reader.backfill(promote=True)
+    pair.land(("a", 1, "00:41"))
+    pair.read()
+    assert before[1] not in line(pair.reader)
+    for _ in range(2):
+        pair.reader.expire(keep_last=20)
+        pair.upstream.expire(keep_last=1)
+    pair.reader.rollback(to=before[1])
+    assert pair.read() == [(0, 4, 4)]
+
+
 def test_a_reader_that_may_not_write_there_says_what_may_happen(pair: Pair) -> None:
     pair.land(("a", 1, "00:01"))
     (pair.folder / "first" / "readers").write_text("in the way")
