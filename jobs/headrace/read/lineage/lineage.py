@@ -1,7 +1,7 @@
 """Where pipelines that read each other have come, in one consistent cut; and what depends on a snapshot."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.model.time import render
@@ -29,11 +29,14 @@ class PlacedPipeline:
 
 @dataclass(frozen=True)
 class PipelineHead:
-    """The newest snapshot of a pipeline's main, and what it has consumed of others, by input. None: it has none yet."""
+    """The newest snapshot of a pipeline's main, and what it has consumed of others, by input. None: it has none yet.
+    ``refs``: all names of snapshots at that moment.
+    """
 
     snapshot: str | None
     epoch: int | None
     consumed: Mapping[str, UpstreamPosition]
+    refs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -181,11 +184,12 @@ def heads_of(stores: RootStores, names: Iterable[PlacedPipeline]) -> dict[Placed
 
     def read(at: PlacedPipeline) -> PipelineHead:
         catalog = stores.catalog(at)
-        snapshot = catalog.head().refs.get(MAIN)
+        refs = catalog.head().refs
+        snapshot = refs.get(MAIN)
         if snapshot is None:
-            return PipelineHead(None, None, {})
+            return PipelineHead(None, None, {}, refs)
         manifest = catalog.manifest(snapshot)
-        return PipelineHead(snapshot, manifest.epoch, upstreams_of(manifest))
+        return PipelineHead(snapshot, manifest.epoch, upstreams_of(manifest), refs)
 
     def upstream(head: PipelineHead) -> list[PlacedPipeline]:
         return [stores.placed(position.root, position.pipeline) for position in head.consumed.values()]

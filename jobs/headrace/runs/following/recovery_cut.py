@@ -21,9 +21,8 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.gc.holds import holds
-from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.patches import GivenUp, would_give_up
-from headrace_snapshots.refs import MAIN, published_ref
+from headrace_snapshots.refs import MAIN, PUBLISHED, published_ref
 
 _TURNS = 5
 """How often what runs committed meanwhile is taken back as well, at most."""
@@ -178,14 +177,14 @@ class _Choice:
             return False
         if position.snapshot is None:
             return True
-        whole = self.stores.catalog(upstream)
+        seen = self.stores.catalog(upstream, position.output)
         ref = published_ref(position.output)
         after = {} if move.given_up is None else move.given_up.moves
-        published = after[ref][1] if ref in after else whole.head().refs.get(ref)
+        published = after[ref][1] if ref in after else seen.head().refs.get(PUBLISHED)
         if published is None:
             return False
         with suppress(*GONE):
-            return seen_catalog(whole, position.output).is_ancestor(position.snapshot, published)
+            return seen.is_ancestor(position.snapshot, published)
         return False
 
 
