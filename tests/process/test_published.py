@@ -552,6 +552,35 @@ def test_an_upstream_that_has_ended_and_begins_again_is_taken_back_or_stops_the_
     assert pair.read() == [(0, 12, 1)]
 
 
+def test_a_parked_output_that_cannot_take_back_holds_no_other_one(tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+    fragile = {"s": col("s").combine(Fragile(str(mended), "add", least=100))}
+    hours: dict[str, Any] = {"where": hr.FixedWindows("1h"), "when": FINE}
+    outputs = {
+        "good": hr.Output(what={"s": col("s").sum()}, how=hr.retracting(None), **hours),
+        "expired": hr.Output(what=fragile, how=hr.retracting("0s"), **hours),
+        "open": hr.Output(what=fragile, how=hr.retracting(None), **hours),
+    }
+    reader = hr.Pipeline("reader", hr.published("first", upstream_of()), outputs=outputs, executor="local")
+    pair = Pair(tmp_path, upstream_of(), reader)
+    for record in (("a", 1, "00:01"), ("a", 150, "00:02"), ("a", 1, "02:30"), ("a", 1, "03:30")):
+        pair.land(record)
+        pair.reader.run()
+    pair.upstream.rollback(to=line(pair.upstream)[-1])
+    pair.reader.run()
+    mended.touch()
+    pair.upstream.run()
+    result = pair.reader.run()
+
+    def sums(output: str) -> list[int]:
+        return sorted(row["s"] for row in pair.reader[output].current().to_json())
+
+    assert sums("good") == sums("open") == [1, 1, 151]
+    assert sums("expired") == [1], "its readers see what they saw"
+    (warning,) = [one for one in result.warnings if "restore.upstream_moved" in one]
+    assert "output expired is parked" in warning
+
+
 def test_a_reader_that_may_not_write_there_says_what_may_happen(pair: Pair) -> None:
     pair.land(("a", 1, "00:01"))
     (pair.folder / "first" / "readers").write_text("in the way")
