@@ -16,7 +16,7 @@ from headrace.runs.publishing.planned_publish import PlannedPublish
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN, PUBLISHED
 from tests.process.chains import FINE, Chain, pipelines, rows
-from tests.process.test_published import check_equal, deployed, line
+from tests.process.test_published import LATENESS, MANY, SEEDS, check_equal, deployed, line
 
 
 class Killed(BaseException):
@@ -229,3 +229,16 @@ def test_who_has_read_nothing_of_what_is_given_up_stays(tmp_path: Path) -> None:
     assert [move.in_words.startswith("stays") for move in cut.moves] == [False, True, True]
     first.recover(line(first)[1], with_readers=True)
     assert [head(second), head(third)] == before
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("retracting", 1), ("discarding", 2), *MANY])
+def test_rows_are_those_of_one_pipeline_whoever_went_back_with_whom(kind: str, seed: int, tmp_path: Path) -> None:
+    lateness = LATENESS[seed % len(LATENESS)]
+    chain = deployed(tmp_path, kind, seed, lateness=lateness)
+    for _ in range(3):
+        chain.run_all()
+        chain.now += 70
+    for _ in range(8 if SEEDS else 4):
+        chain.recover_with_readers() if chain.random.random() < 0.5 else chain.step(heavy=bool(SEEDS))
+        chain.now += chain.random.choice([0, 0, 70])
+    check_equal(chain, tmp_path / "one", kind, lateness)
