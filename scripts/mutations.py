@@ -58,7 +58,7 @@ FIXTURES: Mapping[str, Callable[[str], Any]] = {"tmp_path": Path, "executor": _o
 
 @dataclass(frozen=True)
 class Test:
-    """A test function of the repository, with the arguments of its parameters."""
+    """A test function of the repository, with the arguments of its parameters: all, or those that are no fixtures."""
 
     __test__ = False
     module: str
@@ -72,7 +72,8 @@ class Test:
             raise RuntimeError(f"{self.module} has no {self.function}")
         names = inspect.signature(test).parameters
         with tempfile.TemporaryDirectory() as folder:
-            fixtures = {name: make(folder) for name, make in FIXTURES.items() if name in names}
+            made = FIXTURES if len(self.arguments) < len(names) else {}
+            fixtures = {name: make(folder) for name, make in made.items() if name in names}
             own = [name for name in names if name not in fixtures]
             try:
                 test(**fixtures, **dict(zip(own, self.arguments, strict=True)))
@@ -470,6 +471,45 @@ MUTATIONS = (
             "test_landed_files_of_all_inputs_give_what_the_reference_gives",
             ("once",),
         ),
+    ),
+    Mutation(
+        "the sign of a change is ignored",
+        "sources/changelogs/changes.py",
+        "return replace(records, columns={**columns, c.SIGN: signs})",
+        "return replace(records, columns=columns)",
+        Test("tests.changelogs.test_changes", "test_signs_of_an_expression", ("local",)),
+    ),
+    Mutation(
+        "ids of changes are told apart without their sign",
+        "state/ids.py",
+        "return [c.ID, c.SIGN] if self.is_signed else [c.ID]",
+        "return [c.ID]",
+        Test("tests.changelogs.test_changes", "test_ids_are_told_apart_by_sign", ("local",)),
+    ),
+    Mutation(
+        "what was consumed of a line that is gone is not taken back",
+        "read/upstream/elements.py",
+        'for one, other, sign in (("before", "after", "true"), ("after", "before", "false"))',
+        'for one, other, sign in (("after", "before", "false"),)',
+        Test("tests.process.test_published", "test_one_of_several_outputs_is_read"),
+    ),
+    Mutation(
+        "of an upstream that discards, panes of a line that is gone are counted once more",
+        "read/upstream/elements.py",
+        "back = [] if begin is None else [_inverse(self._panes(begin, since))]",
+        "back = [] if begin is None else [self._panes(begin, since)]",
+        Test(
+            "tests.process.test_published",
+            "test_rows_are_those_of_one_pipeline_whatever_was_taken_back",
+            ("discarding", 1),
+        ),
+    ),
+    Mutation(
+        "readers that have consumed what is given up stay where they are",
+        "runs/following/recovery_cut.py",
+        "return seen.is_ancestor(position.snapshot, published)",
+        "return True",
+        Test("tests.process.test_recover_with_readers", "test_a_chain_goes_back_to_one_cut_and_reads_on", (0,)),
     ),
 )
 

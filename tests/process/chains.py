@@ -17,6 +17,7 @@ from headrace.model.accumulation import How
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.following.moves import UpstreamMovedError
+from headrace.runs.following.recovery_cut import ReadersCannotFollowError
 from headrace_snapshots.refs import MAIN
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -185,6 +186,18 @@ class Chain:
         self.done.append(f"expire {number}")
         for _ in range(2):
             self.handles[number].expire(keep_last=self.random.randint(1, 3))
+
+    def recover_with_readers(self) -> None:
+        """The first pipeline, or the second, goes back with its readers, unless one of them cannot follow."""
+        number = self.random.choice([0, 0, 1])
+        catalog = self.handles[number]._catalog
+        head = catalog.head().refs.get(MAIN)
+        line = [] if head is None else [link.snapshot_id for link in catalog.lineage(head)]
+        if len(line) > 1:
+            to = self.random.choice(line[1:5])
+            self.done.append(f"recover {number} {line.index(to)}")
+            with suppress(ReadersCannotFollowError):
+                self.handles[number].recover(to, with_readers=True)
 
     def travel(self) -> None:
         """Input that goes on, so that windows expire, and upstreams that go back meanwhile."""

@@ -17,6 +17,7 @@ from headrace.read.upstream.read_pipeline import UpstreamCycleError, UpstreamPan
 from headrace.read.upstream.step import StepKind, UpstreamStep
 from headrace.runs.following.moves import UpstreamMovedError
 from headrace.runs.following.reading import UnknownReaderError
+from headrace.runs.reprocessing.copies import LandingAgainError
 from headrace_snapshots.format.output_view import UnknownOutputError
 from headrace_snapshots.gc.holds import holds
 from headrace_snapshots.refs import MAIN
@@ -492,6 +493,92 @@ def test_several_pipelines_are_united(pair: Pair) -> None:
     second.run()
     root[net].run()
     assert root[net].current().to_json() == []
+
+
+def test_what_main_was_before_a_promotion_can_still_be_gone_back_to(pair: Pair) -> None:
+    for number in range(3):
+        pair.land(("a", 1, f"00:{number}1"))
+        pair.read()
+    before = line(pair.reader)
+    pair.reader.backfill(promote=True)
+    pair.land(("a", 1, "00:41"))
+    pair.read()
+    assert before[1] not in line(pair.reader)
+    for _ in range(2):
+        pair.reader.expire(keep_last=20)
+        pair.upstream.expire(keep_last=1)
+    pair.reader.rollback(to=before[1])
+    assert pair.read() == [(0, 4, 4)]
+
+
+def test_panes_that_came_too_late_count_in_a_backfill_as_replay_late_says(tmp_path: Path) -> None:
+    own: dict[str, Any] = {"key": "k", "where": hr.FixedWindows("10m"), "when": FINE, "how": hr.retracting("6h")}
+    upstream = hr.Pipeline("first", CLICKS, what={"s": col("v").sum()}, executor="local", **own)
+    reader = hr.Pipeline("reader", hr.published("first", upstream), how=hr.retracting("0s"), **HOURLY)
+    pair = Pair(tmp_path, upstream, reader)
+    for record in (("a", 1, "00:01"), ("a", 1, "02:30"), ("a", 10, "00:02")):
+        pair.land(record)
+        pair.read()
+    assert pair.read() == [(0, 1, 1), (2, 1, 1)], "the correction is late here"
+    with pytest.raises(LandingAgainError, match="`headrace backfill reader --promote`"):
+        pair.reader.replay_late()
+    pair.reader.backfill(promote=True)
+    assert pair.read() == [(0, 11, 1), (2, 1, 1)]
+
+
+@pytest.mark.parametrize("lateness", [None, "1h"])
+def test_an_upstream_that_has_ended_and_begins_again_is_taken_back_or_stops_the_reader(
+    lateness: str | None, tmp_path: Path
+) -> None:
+    reader = hr.Pipeline("reader", hr.published("first", upstream_of()), how=hr.retracting(lateness), **HOURLY)
+    pair = Pair(tmp_path, upstream_of(), reader)
+    folder = tmp_path / "landing" / "clicks"
+    folder.mkdir(parents=True)
+    (folder / "900.jsonl").write_text('{"k": "a", "v": 5, "at": "2026-01-01T00:30:00Z"}\n')
+    pair.upstream.run(mode="batch", publish=True)
+    assert pair.read() == [(0, 5, 1)]
+    assert pair.at.watermark == MAX_INSTANT
+    (folder / "901.jsonl").write_text('{"k": "a", "v": 7, "at": "2026-01-01T00:35:00Z"}\n')
+    assert pair.upstream.run().counts["late_dropped"] == 1
+    assert pair.read() == [(0, 5, 1)]
+    pair.upstream.rollback(to="beginning")
+    pair.upstream.run()
+    if lateness is None:
+        assert pair.read() == [(0, 12, 1)]
+        return
+    with pytest.raises(UpstreamMovedError, match="`headrace backfill reader --promote`"):
+        pair.read()
+    pair.reader.backfill(promote=True)
+    assert pair.read() == [(0, 12, 1)]
+
+
+def test_a_parked_output_that_cannot_take_back_holds_no_other_one(tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+    fragile = {"s": col("s").combine(Fragile(str(mended), "add", least=100))}
+    hours: dict[str, Any] = {"where": hr.FixedWindows("1h"), "when": FINE}
+    outputs = {
+        "good": hr.Output(what={"s": col("s").sum()}, how=hr.retracting(None), **hours),
+        "expired": hr.Output(what=fragile, how=hr.retracting("0s"), **hours),
+        "open": hr.Output(what=fragile, how=hr.retracting(None), **hours),
+    }
+    reader = hr.Pipeline("reader", hr.published("first", upstream_of()), outputs=outputs, executor="local")
+    pair = Pair(tmp_path, upstream_of(), reader)
+    for record in (("a", 1, "00:01"), ("a", 150, "00:02"), ("a", 1, "02:30"), ("a", 1, "03:30")):
+        pair.land(record)
+        pair.reader.run()
+    pair.upstream.rollback(to=line(pair.upstream)[-1])
+    pair.reader.run()
+    mended.touch()
+    pair.upstream.run()
+    result = pair.reader.run()
+
+    def sums(output: str) -> list[int]:
+        return sorted(row["s"] for row in pair.reader[output].current().to_json())
+
+    assert sums("good") == sums("open") == [1, 1, 151]
+    assert sums("expired") == [1], "its readers see what they saw"
+    (warning,) = [one for one in result.warnings if "restore.upstream_moved" in one]
+    assert "output expired is parked" in warning
 
 
 def test_a_reader_that_may_not_write_there_says_what_may_happen(pair: Pair) -> None:

@@ -1,8 +1,10 @@
 """The results of all pipelines under a root, by name, without the files that define them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from headrace.model.time import instant
 from headrace.pipeline.loading.registry import UnknownPipelineError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pipeline_reader import PipelineReader
@@ -14,6 +16,7 @@ from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:
     from headrace.read.lineage.lineage import Dependents, Lineage
+    from headrace.read.lineage.waits import DeploymentWaits
     from headrace.read.pipeline_list import PipelineList
     from headrace.read.snapshots.snapshot_refs import At
 
@@ -50,6 +53,14 @@ class Deployment(Mapping[str, PipelineReader]):
         from headrace.read.lineage.lineage import lineage
 
         return lineage(self._store, self)
+
+    def waits(self, pipelines: Collection[Pipeline] = (), *, now: datetime) -> "DeploymentWaits":
+        """What is still in flight at the time ``now`` (with its zone), and who waits for whom, in a consistent cut over
+        all pipelines. Of ``pipelines`` files are looked for which no run has read.
+        """
+        from headrace.read.lineage.waits import waits
+
+        return waits(self._store, self, pipelines, instant(now))
 
     def dependents(self, of: str, at: "At" = PUBLISHED) -> "Dependents":
         """The readers of pipeline ``of`` that have consumed the snapshot ``at``, or what came of it."""

@@ -135,7 +135,8 @@ class RunOptions:
     against that whatever it computes is said first; ``patches``: its rows are to be a patch of main. ``strict``: the
     run refuses a snapshot that was made by other code of the user's own. ``allow_new_aggregates``: aggregates that a
     snapshot lacks start empty; otherwise the run refuses that snapshot. ``give_up_delivered``: a recovery may go below
-    what sinks got that cannot take back. ``without``: outputs that are parked stay so, however long they have been.
+    what sinks got that cannot take back. ``with_readers``: it takes pipelines back that have read what it gives up, but
+    for ``left_readers``. ``without``: outputs that are parked stay so, however long they have been.
     ``output``: the one of several that a backfill computes, with what is computed of it, or patches; None for all.
     Raises RunOptionsError.
     """
@@ -164,6 +165,8 @@ class RunOptions:
     promotes: bool = False
     patches: bool = False
     give_up_delivered: bool = False
+    with_readers: bool = False
+    left_readers: tuple[str, ...] = ()
     executor: str | None = None
     reason: str = ""
     message: str = ""
@@ -184,6 +187,8 @@ class RunOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise RunOptionsError(f"{name} must be at least 1, not {value}")
+        if self.with_readers and self.branch != MAIN:
+            raise RunOptionsError(f"nobody reads branch {self.branch} of another pipeline: recover {MAIN} with readers")
         if self.promotes and self.patches:
             raise RunOptionsError("a patch leaves main as it is otherwise, and a promotion replaces it: choose one")
         if self.mode is Mode.REPLAY:

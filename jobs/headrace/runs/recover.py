@@ -10,6 +10,7 @@ from headrace.errors import FixConfigError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.continuation import check_continues
 from headrace.runs.executors.choice import check_installed
+from headrace.runs.following.recovery_cut import check_can_follow, take_readers_back
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.recovery_target import gone_since
@@ -47,38 +48,51 @@ def recover(
     If ``published`` is newer than the snapshot it moves back too, in the same entry. Output patches that came after it
     are given up, with a warning each: replaying does not make them again. Another attempt of the same request finds
     that entry in the log and only goes on replaying. Nothing moves for a pipeline that could not continue from there.
+
+    ``options.with_readers``: pipelines that have read what is given up go back as well (``following.recovery_cut``),
+    before anything is replayed. Raises ReadersCannotFollowError, before anything moves.
     """
     if options.snapshot is None:
         raise RecoverOptionsError("a recovery needs the snapshot to go back to; `headrace log` lists their ids")
     check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
     catalog = Catalog(open_store(root), pipeline.name)
-    request = options.request or options.run_id
-    warnings: tuple[str, ...] = ()
-    head = catalog.head().refs.get(options.branch)
-    if head == options.snapshot:
-        given_up = _given_up(catalog, catalog.head().entry, options.branch, options.snapshot, request)
-    else:
-        check_continues(pipeline, catalog.manifest(options.snapshot), allow_new_aggregates=options.allow_new_aggregates)
-        given_up = _moved_back(catalog, options.branch, options.snapshot, request)
-        if given_up is None:
-            _check_input(catalog, pipeline, head, options.snapshot)
-            patches = patches_given_up(catalog, head, options.snapshot)
-            warnings = tuple(told(catalog, patches, options.snapshot))
-            message = f"{_recovery(request)}: {options.message}" if options.message else _recovery(request)
-            catalog.rollback(
-                options.branch,
-                options.snapshot,
-                message,
-                replayed=True,
-                patches=patches,
-                give_up_delivered=options.give_up_delivered,
-            )
-            given_up = head
+    if options.with_readers:
+        check_can_follow(catalog, options.snapshot, options)
+    given_up, warnings = _move_back(catalog, pipeline, options.snapshot, options)
+    if options.with_readers:
+        warnings = (*warnings, *take_readers_back(catalog, options))
     # What full sweeps had found since is below the mark of the snapshot.
     result = process(
         pipeline, root, replace(options, full_sweep=True, as_read_by=given_up), listener=listener, spark=spark
     )
     return replace(result, action="recover", warnings=(*warnings, *result.warnings))
+
+
+def _move_back(
+    catalog: Catalog, pipeline: Pipeline, snapshot: str, options: RunOptions
+) -> tuple[str | None, tuple[str, ...]]:
+    """What the branch was at before this request took it back, and what that gives up, for people."""
+    request = options.request or options.run_id
+    head = catalog.head().refs.get(options.branch)
+    if head == snapshot:
+        return _given_up(catalog, catalog.head().entry, options.branch, snapshot, request), ()
+    check_continues(pipeline, catalog.manifest(snapshot), allow_new_aggregates=options.allow_new_aggregates)
+    given_up = _moved_back(catalog, options.branch, snapshot, request)
+    if given_up is not None:
+        return given_up, ()
+    _check_input(catalog, pipeline, head, snapshot)
+    patches = patches_given_up(catalog, head, snapshot)
+    message = f"{_recovery(request)}: {options.message}" if options.message else _recovery(request)
+    warnings = tuple(told(catalog, patches, snapshot))
+    catalog.rollback(
+        options.branch,
+        snapshot,
+        message,
+        replayed=True,
+        patches=patches,
+        give_up_delivered=options.give_up_delivered,
+    )
+    return head, warnings
 
 
 def _check_input(catalog: Catalog, pipeline: Pipeline, head: str | None, snapshot: str) -> None:

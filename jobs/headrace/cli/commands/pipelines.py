@@ -1,16 +1,21 @@
 """The commands about pipelines as they are written: new, check, pipelines."""
 
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from click.exceptions import Exit
 
 from headrace.cli.app import Output, Root, command
 from headrace.cli.completion import complete_pipeline
 from headrace.cli.display.output import Format, notice, print_json, print_lines, print_table
+from headrace.cli.exit_codes import DONE, FAILED_CASES
 from headrace.cli.parameters import Argument, Option
 from headrace.errors import FixConfigError
 from headrace_snapshots.refs import PUBLISHED
+
+if TYPE_CHECKING:
+    from headrace.read.deployment import Deployment
 
 
 @command("headrace pipelines --root file:///tmp/hr")
@@ -51,11 +56,16 @@ def lineage(
         str | None, Option(metavar="PIPELINE", help="Name what has consumed a snapshot of it, or what came of that.")
     ] = None,
     at: Annotated[str, Option(metavar="SNAPSHOT", help="An id, a branch, a tag, or a time.")] = PUBLISHED,
+    stuck: Annotated[
+        bool, Option(help="Say that nothing is in flight anywhere, or what is, and who waits for whom.")
+    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Show which pipelines read which, and how far behind each is, in one consistent cut over all of them.
 
     With --of, name the readers that have consumed a snapshot, each with its first snapshot that has.
+
+    With --stuck, say of the same cut who waits for whom. It ends with 1 if something is in flight.
     """
     from headrace.read.deployment import Deployment
     from headrace.read.roots import check_root
@@ -71,6 +81,9 @@ def lineage(
         else:
             print_table(["reader", "since", "epoch"], ([*one.to_json().values()] for one in dependents.readers))
         return
+    if stuck:
+        _print_waits(deployment, output)
+        return
     shown = deployment.lineage()
     if output is Format.JSON:
         print_json(shown.to_json())
@@ -78,6 +91,23 @@ def lineage(
     rows = shown.rows()
     columns = list(rows[0]) if rows else ["pipeline"]
     print_table(columns, ([row[column] for column in columns] for row in rows))
+
+
+def _print_waits(deployment: "Deployment", output: Format) -> None:
+    from headrace.pipeline.loading.registry import registered_files
+
+    known = [one.pipeline for one in registered_files().pipelines.values()]
+    waits = deployment.waits(known, now=datetime.now(UTC))
+    if output is Format.JSON:
+        print_json(waits.to_json())
+    else:
+        if waits.waits:
+            columns = ["pipeline", "waits for", "kind", "why"]
+            print_table(columns, ([row[column] for column in columns] for row in waits.rows()))
+        notice("nothing is in flight" if waits.is_quiet else "something is in flight")
+        if waits.unlooked:
+            notice(f"for files nobody looked, since they are not registered: {', '.join(waits.unlooked)}")
+    raise Exit(DONE if waits.is_quiet else FAILED_CASES)
 
 
 @command("headrace check delays.py")

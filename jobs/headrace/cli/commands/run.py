@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
+from click import BadParameter
+
 from headrace.cli.app import (
     At,
     BytesPerEpoch,
@@ -17,7 +19,7 @@ from headrace.cli.app import (
     command,
 )
 from headrace.cli.completion import complete_branch
-from headrace.cli.display.output import Format, notice, print_fields, print_json
+from headrace.cli.display.output import Format, notice, print_fields, print_json, print_table
 from headrace.cli.parameters import Option
 from headrace.runs.modes import Mode
 from headrace_snapshots.refs import MAIN, PUBLISHED
@@ -177,19 +179,46 @@ def recover(
     executor: ExecutorOption = None,
     publish: Annotated[bool, Option(name="--publish/--no-publish", help="Publish when the audit succeeds.")] = True,
     give_up_delivered: GiveUpDelivered = False,
+    with_readers: Annotated[
+        bool, Option(help="Take all pipelines back first that have read what is given up: to one consistent cut.")
+    ] = False,
+    leave: Annotated[
+        list[str] | None, Option(metavar="READER", help="A pipeline that stays where it is. Repeatable.")
+    ] = None,
+    dry_run: Annotated[
+        bool, Option(help="Move nothing; with --with-readers, print what each gives up, and which cannot and why.")
+    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Move main back to a snapshot, read everything after it again, audit it, publish it.
 
     If readers see something newer than the snapshot, they go back too, until the new results are published.
+
+    With --with-readers, pipelines that read this one go back, too, in however many steps; their next runs read on from
+    there. If the command is killed, the same command goes on.
     """
     from headrace.cli.catalog_names import handle_of
     from headrace.cli.display.run import print_ending, watching
 
     handle = handle_of(pipeline, root)
+    if (leave or dry_run) and not with_readers:
+        raise BadParameter("--leave and --dry-run are about readers: give --with-readers as well")
+    if dry_run:
+        cut = handle.recovery_cut(snapshot, leave=leave or (), give_up_delivered=give_up_delivered)
+        if output is Format.JSON:
+            print_json(cut.to_json())
+        else:
+            print_table(["pipeline", "from", "to", "what"], ([*row.values()] for row in cut.rows()))
+        return
     with watching() as listener:
         result = handle.recover(
-            snapshot, executor=executor, publish=publish, give_up_delivered=give_up_delivered, listener=listener
+            snapshot,
+            executor=executor,
+            publish=publish,
+            give_up_delivered=give_up_delivered,
+            with_readers=with_readers,
+            leave=leave or (),
+            listener=listener,
         )
     print_ending(result, pipeline, root, output)
 

@@ -1,7 +1,7 @@
 """Where pipelines that read each other have come, in one consistent cut; and what depends on a snapshot."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.model.time import render
@@ -29,11 +29,14 @@ class PlacedPipeline:
 
 @dataclass(frozen=True)
 class PipelineHead:
-    """The newest snapshot of a pipeline's main, and what it has consumed of others, by input. None: it has none yet."""
+    """The newest snapshot of a pipeline's main, and what it has consumed of others, by input. None: it has none yet.
+    ``refs``: all names of snapshots at that moment.
+    """
 
     snapshot: str | None
     epoch: int | None
     consumed: Mapping[str, UpstreamPosition]
+    refs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -140,18 +143,21 @@ _COLUMNS = ["pipeline", "snapshot", "epoch", "reads", "up to", "published", "lag
 
 
 @dataclass(frozen=True)
-class _Stores:
+class RootStores:
     """The stores of the roots that pipelines lie in."""
 
     own: ObjectStore
 
     def of(self, root: str) -> ObjectStore:
+        """The store of a placed pipeline's root."""
         return open_store(root) if root else self.own
 
     def placed(self, root: str, name: str) -> PlacedPipeline:
+        """The pipeline ``name`` under the root whose URI that is."""
         return PlacedPipeline("" if root == self.own.uri else root, name)
 
     def catalog(self, at: PlacedPipeline, output: str = "") -> Catalog:
+        """A pipeline's catalog, for readers of the ``output``."""
         return seen_catalog(Catalog(self.of(at.root), at.name), output)
 
 
@@ -160,21 +166,8 @@ def lineage(store: ObjectStore, names: Iterable[str]) -> Lineage:
 
     Raises UpstreamCycleError, BrokenObjectError.
     """
-    stores = _Stores(store)
-
-    def read(at: PlacedPipeline) -> PipelineHead:
-        catalog = stores.catalog(at)
-        snapshot = catalog.head().refs.get(MAIN)
-        if snapshot is None:
-            return PipelineHead(None, None, {})
-        manifest = catalog.manifest(snapshot)
-        return PipelineHead(snapshot, manifest.epoch, upstreams_of(manifest))
-
-    def upstream(head: PipelineHead) -> list[PlacedPipeline]:
-        return [stores.placed(position.root, position.pipeline) for position in head.consumed.values()]
-
-    cut = consistent_cut([PlacedPipeline("", name) for name in names], read, upstream)
-    ordered = {name: cut[name] for name in upstream_last({name: upstream(head) for name, head in cut.items()})}
+    stores = RootStores(store)
+    ordered = heads_of(stores, (PlacedPipeline("", name) for name in names))
     readings = (
         _reading(stores, reader, name, position)
         for reader, head in ordered.items()
@@ -183,7 +176,29 @@ def lineage(store: ObjectStore, names: Iterable[str]) -> Lineage:
     return Lineage(ordered, tuple(readings))
 
 
-def _reading(stores: _Stores, reader: PlacedPipeline, name: str, position: UpstreamPosition) -> ReaderProgress:
+def heads_of(stores: RootStores, names: Iterable[PlacedPipeline]) -> dict[PlacedPipeline, PipelineHead]:
+    """The heads of pipelines and of those that they read, in one consistent cut: each before those that it reads.
+
+    Raises UpstreamCycleError, BrokenObjectError.
+    """
+
+    def read(at: PlacedPipeline) -> PipelineHead:
+        catalog = stores.catalog(at)
+        refs = catalog.head().refs
+        snapshot = refs.get(MAIN)
+        if snapshot is None:
+            return PipelineHead(None, None, {}, refs)
+        manifest = catalog.manifest(snapshot)
+        return PipelineHead(snapshot, manifest.epoch, upstreams_of(manifest), refs)
+
+    def upstream(head: PipelineHead) -> list[PlacedPipeline]:
+        return [stores.placed(position.root, position.pipeline) for position in head.consumed.values()]
+
+    cut = consistent_cut(names, read, upstream)
+    return {name: cut[name] for name in upstream_last({name: upstream(head) for name, head in cut.items()})}
+
+
+def _reading(stores: RootStores, reader: PlacedPipeline, name: str, position: UpstreamPosition) -> ReaderProgress:
     upstream = stores.placed(position.root, position.pipeline)
     catalog = stores.catalog(upstream, position.output)
     published = catalog.head().refs.get(PUBLISHED)
@@ -211,7 +226,7 @@ def dependents(store: ObjectStore, names: Iterable[str], of: Catalog, at: At) ->
     """Snapshots of readers under the root of ``store`` that have consumed the snapshot ``at`` of pipeline ``of``, or
     what came of it: of each reader the first. Raises what read.snapshots.snapshot_refs.snapshot_at raises.
     """
-    stores = _Stores(store)
+    stores = RootStores(store)
     snapshot = snapshot_at(of, at).manifest
     if snapshot is None:
         return Dependents(of.pipeline, "", ())
@@ -228,7 +243,7 @@ def dependents(store: ObjectStore, names: Iterable[str], of: Catalog, at: At) ->
 
 
 def _first_dependent(
-    stores: _Stores, reader: PlacedPipeline, head: str, first: Mapping[PlacedPipeline, str]
+    stores: RootStores, reader: PlacedPipeline, head: str, first: Mapping[PlacedPipeline, str]
 ) -> Dependent | None:
     """The first snapshot of a ``reader`` that has consumed the ``first`` of one that it reads, or a later one."""
     since: Dependent | None = None
@@ -243,7 +258,7 @@ def _first_dependent(
     return since
 
 
-def _has(stores: _Stores, position: UpstreamPosition, first: Mapping[PlacedPipeline, str]) -> bool:
+def _has(stores: RootStores, position: UpstreamPosition, first: Mapping[PlacedPipeline, str]) -> bool:
     upstream = stores.placed(position.root, position.pipeline)
     wanted = first.get(upstream)
     if wanted is None or position.snapshot is None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.pipeline import Pipeline
     from headrace.read.diff.table_comparison import TableComparison
     from headrace.runs.delivering.deliver import Delivery
+    from headrace.runs.following.recovery_cut import RecoveryCut
     from headrace.runs.patching.patch import PatchRehearsal
     from headrace.runs.publishing.rehearsal import Rehearsal
     from headrace.runs.reporting.listener import Listener
@@ -179,9 +180,15 @@ class PipelineHandle(PipelineStorage):
         executor: str | None = None,
         publish: bool = True,
         give_up_delivered: bool = False,
+        with_readers: bool = False,
+        leave: Sequence[str] = (),
         listener: "Listener | Callable[[str], None] | None" = None,
     ) -> "RunResult":
         """Move main back to a snapshot, read everything after it again, audit it, and ``publish`` it.
+
+        ``with_readers``: all pipelines that have read what is given up go back first, to one consistent cut, but for
+        those to ``leave``; ``recovery_cut`` says where to. Their next runs read on from there. Raises
+        ReadersCannotFollowError, before anything moves.
 
         If what readers see is newer than the snapshot, it moves back too, until the new results are published. Below
         what was handed over to a sink that cannot take back (``hr.final_rows``) only with ``give_up_delivered``.
@@ -194,8 +201,27 @@ class PipelineHandle(PipelineStorage):
         to = self._id_of(Arguments("recover").text("snapshot", snapshot, "3f0c9a7be2d14c55"))
         definition = self._needed_definition(pipeline, "recover")
         give_up = Arguments("recover").flag("give_up_delivered", give_up_delivered)
-        options = RunOptions(self._new_run_id(), snapshot=to, give_up_delivered=give_up, **opts)
+        options = RunOptions(
+            self._new_run_id(),
+            snapshot=to,
+            give_up_delivered=give_up,
+            with_readers=Arguments("recover").flag("with_readers", with_readers),
+            left_readers=Arguments("recover").several("leave", leave, str, '"daily"'),
+            **opts,
+        )
         return run_recorded("recover", definition, self.root, options, told_to(listener))
+
+    def recovery_cut(
+        self, snapshot: str, *, leave: Sequence[str] = (), give_up_delivered: bool = False
+    ) -> "RecoveryCut":
+        """Where main of this pipeline and of all that read it would go back to with ``recover(with_readers=True)``,
+        what each gives up, and which cannot, and why. Nothing moves. Raises RefusedError, UpstreamCycleError.
+        """
+        from headrace.runs.following.recovery_cut import recovery_cut
+
+        to = self._id_of(Arguments("recovery_cut").text("snapshot", snapshot, "3f0c9a7be2d14c55"))
+        give_up = Arguments("recovery_cut").flag("give_up_delivered", give_up_delivered)
+        return recovery_cut(self._catalog, to, give_up_delivered=give_up, leave=leave)
 
     def replay_late(
         self,

@@ -2,7 +2,9 @@
 
 import logging
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from headrace.errors import FixConfigError, HeadraceError
@@ -12,7 +14,10 @@ from headrace.read.upstream.read_pipeline import ReadPipeline
 from headrace.read.upstream.step import UpstreamStep
 from headrace.sources.landing import ByInput
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.gc.holds import ReaderHold, dropped, hold_at, holds
+from headrace_snapshots.layout import ObjectKind, folder, kind_of
 from headrace_snapshots.store import ObjectStore, open_store
 
 if TYPE_CHECKING:  # an expiry does without what runs need
@@ -95,12 +100,17 @@ def let_go(catalog: Catalog) -> None:
 
 
 def _consumed(catalog: Catalog) -> Mapping[tuple[str, str, str, str], Collection[str]]:
-    """What snapshots that are kept have consumed, by root, pipeline, input and output."""
+    """What snapshots have consumed to which something may go back, by root, pipeline, input and output: also to those
+    that main had before a promotion or a rollback.
+    """
     consumed: dict[tuple[str, str, str, str], set[str]] = {}
-    heads = {*catalog.head().refs.values()}
-    manifests = {link.snapshot_id: link.manifest for head in heads for link in catalog.lineage(head)}
-    for manifest in manifests.values():
-        for name, at in ({} if manifest is None else upstreams_of(manifest)).items():
-            if at.snapshot is not None:
-                consumed.setdefault((at.root, at.pipeline, name, at.output), set()).add(at.snapshot)
+    horizon = catalog.head().horizon
+    marked = () if horizon is None else catalog.marks.read(horizon.mark)
+    for info in catalog.store.list(folder(catalog.pipeline, ObjectKind.MANIFESTS)):
+        if info.path in marked or kind_of(catalog.pipeline, info.path) is not ObjectKind.MANIFESTS:
+            continue
+        with suppress(MissingSnapshotError, BrokenObjectError):  # nothing goes back to it
+            for name, at in upstreams_of(catalog.manifest(PurePosixPath(info.path).stem)).items():
+                if at.snapshot is not None:
+                    consumed.setdefault((at.root, at.pipeline, name, at.output), set()).add(at.snapshot)
     return consumed

@@ -13,7 +13,7 @@ epochs in which they would have come. One attempt a run; if it fails again, the 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import PurePosixPath
 
 from headrace.distribute.epoch import Again, ComputedEpoch, DivergedError
@@ -31,7 +31,7 @@ from headrace.runs.commits import attempts_of
 from headrace.runs.context import RunContext
 from headrace.runs.continuation import ChangedPipelineError, changed_outputs, definition_change
 from headrace.runs.executors.interface import Engine, ExecutorSide
-from headrace.runs.following.moves import check_counted
+from headrace.runs.following.moves import UpstreamMovedError, check_counted
 from headrace.runs.options import RunOptionsError
 from headrace.runs.reporting.listener import number_of
 from headrace.sources.chain_clocks import ChainClocks, Parked
@@ -99,13 +99,21 @@ def catch_up(run: RunContext, side: ExecutorSide, head: Manifest) -> CaughtUp:
         missed = _Missed(run, head, snapshot, frozenset(outputs))
         names, count = ", ".join(outputs), number_of(head.epoch - epoch, "epoch")
         run.listener.noted(f"output {names} stands at epoch {epoch}: computing {count} again for it")
-        try:
-            caught_up = _together(caught_up, missed.computed(side))
-        except (RetryError, GiveUpError):
-            raise
-        except HeadraceError as error:
-            caught_up = _together(caught_up, CaughtUp({name: missed.still(name, error) for name in outputs}))
+        caught_up = _together(caught_up, _attempt(missed, side))
     return caught_up
+
+
+def _attempt(missed: "_Missed", side: ExecutorSide) -> CaughtUp:
+    """What outputs come to that have ``missed`` the same epochs, or that they still stand, and why."""
+    try:
+        return missed.computed(side)
+    except (RetryError, GiveUpError):
+        raise
+    except HeadraceError as error:
+        if isinstance(error, UpstreamMovedError) and len(missed.outputs) > 1:  # it may be about one of them alone
+            alone = (_attempt(replace(missed, outputs=frozenset([name])), side) for name in sorted(missed.outputs))
+            return reduce(_together, alone)
+        return CaughtUp({name: missed.still(name, error) for name in missed.outputs})
 
 
 def _changed(run: RunContext, head: Manifest) -> dict[str, str]:

@@ -1,0 +1,212 @@
+"""What is in flight between pipelines, and who waits for whom: stable properties of one consistent cut.
+
+That nothing is in flight stays true until input lands or a person acts: the head of each pipeline is older than those
+of the pipelines that it reads, so what these have published since would show as unread.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from headrace.model.time import NEVER, Instant, render
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.lineage.lineage import PipelineHead, PlacedPipeline, RootStores, heads_of
+from headrace.read.pending_work import WorkFinder, watched_inputs
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.read.upstream.position import UpstreamPosition
+from headrace.sources.stored_times import in_calendar
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import outputs_of
+from headrace_snapshots.format.table_names import UNNAMED
+from headrace_snapshots.refs import delivered_ref, delivery_of, is_delivery, published_ref
+from headrace_snapshots.store import ObjectStore
+
+
+class WaitKind(StrEnum):
+    """What is waited for: a run that reads what another pipeline ``published``, or new ``files``; an audit that lets
+    epochs through (``publish``); that somebody mends a ``parked`` output; a ``timer``; the end of a ``held`` backfill;
+    a ``sink`` that is being handed rows; or only a ``watermark``, which more input brings.
+    """
+
+    PUBLISHED = "published"
+    FILES = "files"
+    PUBLISH = "publish"
+    PARKED = "parked"
+    TIMER = "timer"
+    HELD = "held"
+    SINK = "sink"
+    WATERMARK = "watermark"
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether something is left to do without new input."""
+        return self is not WaitKind.WATERMARK
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A ``pipeline`` waits ``on`` another one, or on itself, for what ``kind`` says; ``why`` is for people."""
+
+    pipeline: PlacedPipeline
+    on: PlacedPipeline
+    kind: WaitKind
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {"pipeline": str(self.pipeline), "on": str(self.on), "kind": str(self.kind), "why": self.why}
+
+
+@dataclass(frozen=True)
+class DeploymentWaits:
+    """All ``waits``, of readers after those of what they read. ``unlooked``: pipelines whose input nobody looked at."""
+
+    waits: tuple[Wait, ...]
+    unlooked: tuple[str, ...]
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is in flight anywhere: no run would find anything to do until input lands."""
+        return not any(wait.kind.is_in_flight for wait in self.waits)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        waits = [wait.to_json() for wait in self.waits]
+        return {"is_quiet": self.is_quiet, "waits": waits, "unlooked": [*self.unlooked]}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of a table: a wait each."""
+        return [
+            {
+                "pipeline": str(wait.pipeline),
+                "waits for": "itself" if wait.on == wait.pipeline else str(wait.on),
+                "kind": str(wait.kind),
+                "why": wait.why,
+            }
+            for wait in self.waits
+        ]
+
+
+def waits(store: ObjectStore, names: Iterable[str], definitions: Collection[Pipeline], now: Instant) -> DeploymentWaits:
+    """What pipelines ``names`` under the root of ``store``, and those that they read, wait for at the processing time
+    ``now``. Raises UpstreamCycleError, BrokenObjectError.
+    """
+    stores = RootStores(store)
+    heads = heads_of(stores, (PlacedPipeline("", name) for name in names))
+    known = {PlacedPipeline("", pipeline.name): pipeline for pipeline in definitions}
+    waiting = [wait for at in [*heads][::-1] for wait in _Looked(stores, heads, at, known.get(at), now).waits()]
+    unlooked = [str(at) for at, head in heads.items() if _is_unlooked(stores, at, head, known.get(at))]
+    return DeploymentWaits(tuple(waiting), tuple(unlooked))
+
+
+def _is_unlooked(stores: RootStores, at: PlacedPipeline, head: PipelineHead, definition: Pipeline | None) -> bool:
+    """Whether it has an input, neither another pipeline nor files of a known definition."""
+    looked = {*head.consumed, *({} if definition is None else watched_inputs(definition))}
+    if head.snapshot is None:
+        return definition is None
+    inputs = stores.catalog(at).manifest(head.snapshot).progress.get("inputs", {})
+    return not inputs.keys() <= looked
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """One pipeline of the cut, with its definition where that is known."""
+
+    stores: RootStores
+    heads: Mapping[PlacedPipeline, PipelineHead]
+    at: PlacedPipeline
+    definition: Pipeline | None
+    now: Instant
+
+    @property
+    def head(self) -> PipelineHead:
+        return self.heads[self.at]
+
+    def waits(self) -> Iterator[Wait]:
+        yield from self._files()
+        if self.head.snapshot is None:
+            return
+        manifest = self.stores.catalog(self.at).manifest(self.head.snapshot)
+        progress = StoredProgress.of(manifest)
+        for name, position in self.head.consumed.items():
+            yield from self._unread(name, position)
+        yield from self._unpublished(manifest)
+        for output, clocks in progress.chains.items():
+            if clocks.parked is not None:
+                yield self._own(WaitKind.PARKED, f"output {output or self.at.name} stands, {clocks.parked.describe()}")
+        if progress.held_to is not None:
+            yield self._own(WaitKind.HELD, f"its watermarks are held to where main was: {self._run}")
+        if progress.due_time < NEVER:
+            when = render(in_calendar(progress.due_time))
+            is_due = progress.due_time <= self.now
+            yield self._own(WaitKind.TIMER, f"a timer is due since {when}: {self._run}" if is_due else f"for {when}")
+        yield from self._sinks()
+        if progress.due_event < NEVER:
+            yield self._watermark(progress)
+
+    def _own(self, kind: WaitKind, why: str) -> Wait:
+        return Wait(self.at, self.at, kind, why)
+
+    @property
+    def _run(self) -> str:
+        if self.definition is not None and self.definition.schedule is None:
+            return "it waits for a run, and has no schedule"
+        return "it waits for its next run"
+
+    def _files(self) -> Iterator[Wait]:
+        if self.definition is None:
+            return
+        store = self.stores.of(self.at.root)
+        work = WorkFinder(store, self.at.name, watched_inputs(self.definition)).find(self.now)
+        for name, unread in ({} if work is None else work.files).items():
+            yield self._own(WaitKind.FILES, f"{unread.files:,} files of input {name} are unread: {self._run}")
+        if work is not None and work.problem is not None:
+            yield self._own(WaitKind.FILES, work.problem)
+
+    def _unread(self, name: str, position: UpstreamPosition) -> Iterator[Wait]:
+        upstream = self.stores.placed(position.root, position.pipeline)
+        published = self._published(upstream, position.output)
+        if published == position.snapshot:
+            return
+        epochs = "nothing is published any more" if published is None else f"up to {published} is published"
+        yield self._own(
+            WaitKind.PUBLISHED,
+            f"input {name} has read {position.name} up to {position.snapshot or 'its beginning'}, and {epochs}: "
+            f"{self._run}",
+        )
+
+    def _published(self, at: PlacedPipeline, output: str) -> str | None:
+        """What readers of an output see, at the moment of the cut."""
+        return self.heads[at].refs.get(published_ref(output))
+
+    def _unpublished(self, manifest: Manifest) -> Iterator[Wait]:
+        for output in outputs_of(manifest) or (UNNAMED.output,):
+            shown = self._published(self.at, output)
+            if shown == manifest.snapshot_id:
+                continue
+            since = "nothing is" if shown is None else f"{shown} is"
+            name = f"{self.at.name}.{output}" if output else self.at.name
+            yield self._own(
+                WaitKind.PUBLISH,
+                f"readers of {name} see less than epoch {manifest.epoch} ({since} published): it waits for an audit "
+                "that is good, or for headrace release",
+            )
+
+    def _sinks(self) -> Iterator[Wait]:
+        refs = self.head.refs
+        for ref in refs:
+            if is_delivery(ref):
+                output, sink = delivery_of(ref)
+                done = delivered_ref(output, sink)
+                if ref != done and refs.get(done) != refs[ref]:
+                    yield self._own(WaitKind.SINK, f"sink {sink} may have got rows of {refs[ref]}: headrace deliver")
+
+    def _watermark(self, progress: StoredProgress) -> Wait:
+        at = render(in_calendar(progress.watermark))
+        due = render(in_calendar(progress.due_event))
+        lowest = min(self.head.consumed.values(), key=lambda one: one.watermark, default=None)
+        is_held_by = lowest is not None and lowest.watermark <= progress.watermark
+        on = self.stores.placed(lowest.root, lowest.pipeline) if lowest is not None and is_held_by else self.at
+        by = f"that of {lowest.name}" if lowest is not None and is_held_by else "that of its own input"
+        return Wait(self.at, on, WaitKind.WATERMARK, f"open windows wait for {due}; the watermark is at {at}, {by}")

@@ -1,0 +1,244 @@
+"""A pipeline is taken back together with all that read it: a chain, a diamond, kills at every move."""
+
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.read.upstream.position import upstreams_of
+from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.following.recovery_cut import ReadersCannotFollowError
+from headrace.runs.publishing.planned_publish import PlannedPublish
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.refs import MAIN, PUBLISHED
+from tests.process.chains import FINE, Chain, pipelines, rows
+from tests.process.test_published import LATENESS, MANY, SEEDS, check_equal, deployed, line
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def killed(*_: Any, **__: Any) -> Any:
+    raise Killed
+
+
+def head(handle: PipelineHandle) -> str | None:
+    return handle._catalog.head().refs.get(MAIN)
+
+
+def consumed(handle: PipelineHandle) -> dict[str, str | None]:
+    """The snapshots of others that the head has consumed, by input."""
+    catalog = handle._catalog
+    manifest = catalog.manifest(catalog.head().refs[MAIN])
+    return {name: at.snapshot for name, at in upstreams_of(manifest).items()}
+
+
+def is_one_cut(handles: list[PipelineHandle]) -> bool:
+    """Whether each has consumed only what is published of the pipeline before it."""
+    for upstream, reader in pairwise(handles):
+        published = upstream._catalog.head().refs[PUBLISHED]
+        if not all(at is not None and upstream._catalog.is_ancestor(at, published) for at in consumed(reader).values()):
+            return False
+    return True
+
+
+def grown(folder: Path, seed: int, *, lateness: str | None = "0s") -> Chain:
+    """A chain of which each has run five times, while input goes on so far that windows expire."""
+    chain = deployed(folder, "retracting", seed, lateness=lateness)
+    for _ in range(5):
+        chain.land()
+        for handle in chain.handles:
+            handle.run(files_per_epoch=100)
+        chain.now += 70
+    return chain
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_chain_goes_back_to_one_cut_and_reads_on(seed: int, tmp_path: Path) -> None:
+    chain = grown(tmp_path, seed)
+    first, second, third = chain.handles
+    old = [line(handle) for handle in chain.handles]
+    cut = first.recovery_cut(old[0][2])
+    assert [move.pipeline.name for move in cut.moves] == ["first", "second", "third"]
+    assert [line(handle) for handle in chain.handles] == old, "nothing has moved"
+    assert all("computed again" in row["what"] for row in cut.rows())
+    result = first.recover(old[0][2], with_readers=True)
+    assert [head(second), head(third)] == [move.to for move in cut.moves[1:]]
+    assert head(second) != old[1][0], "windows of it have expired: without going back it would stop"
+    assert {"second", "third"} <= {word for line_ in result.warnings for word in line_.replace("/", " ").split()}
+    assert is_one_cut(chain.handles)
+    second.run()
+    third.run()
+    check_equal(chain, tmp_path / "one", "retracting", "0s")
+
+
+@pytest.mark.parametrize("moves", [1, 2, 3])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_killed_at_a_move_the_same_call_goes_on(
+    moves: int, is_done: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = grown(tmp_path, 0)
+    first, second, third = chain.handles
+    to = line(first)[2]
+    cut = first.recovery_cut(to)
+    real, made = Catalog.rollback, [0]
+
+    def rollback(self: Catalog, *args: Any, **options: Any) -> Any:
+        made[0] += 1
+        if made[0] == moves and not is_done:
+            raise Killed
+        entry = real(self, *args, **options)
+        if made[0] == moves:
+            raise Killed
+        return entry
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Catalog, "rollback", rollback)
+        with pytest.raises(Killed):
+            first.recover(to, with_readers=True)
+    first.recover(to, with_readers=True)
+    assert [head(second), head(third)] == [move.to for move in cut.moves[1:]]
+    assert is_one_cut(chain.handles)
+    second.run()
+    third.run()
+    check_equal(chain, tmp_path / "one", "retracting", "0s")
+
+
+def test_killed_in_the_run_it_can_be_called_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = grown(tmp_path, 0)
+    first, second, third = chain.handles
+    to = line(first)[2]
+    with monkeypatch.context() as patched:
+        patched.setattr(PlannedPublish, "publish", killed)
+        with pytest.raises(Killed):
+            first.recover(to, with_readers=True)
+    assert head(first) != to, "it had computed again, and published nothing"
+    second.run()  # somebody reads on meanwhile
+    first.recover(to, with_readers=True)
+    assert is_one_cut(chain.handles)
+    second.run()
+    third.run()
+    check_equal(chain, tmp_path / "one", "retracting", "0s")
+
+
+def test_of_a_diamond_the_last_fits_both_sides(tmp_path: Path) -> None:
+    chain = Chain([tmp_path] * 3, pipelines("retracting", "0s"), random.Random(5))
+    first, second, _ = chain.handles
+    both = hr.Pipeline(
+        "both",
+        hr.published("first", {"s": int}),
+        union=[hr.published("second", {"s": int}).named("sums")],
+        what={"all": col("s").sum(), "n": hr.count()},
+        where=hr.FixedWindows("2h"),
+        when=FINE,
+        how=hr.retracting("0s"),
+        executor="local",
+    )
+    last = hr.open(tmp_path.as_uri())[both]
+    for number in range(6):
+        chain.land()
+        first.run(files_per_epoch=100)
+        if number != 3:  # now and then one side is behind
+            second.run()
+        last.run()
+        chain.now += 70
+    to = line(first)[3]
+    cut = first.recovery_cut(to)
+    assert [move.pipeline.name for move in cut.moves] == ["first", "second", "both"]
+    first.recover(to, with_readers=True)
+    for name, upstream in (("source", first), ("sums", second)):
+        at, published = consumed(last)[name], upstream._catalog.head().refs[PUBLISHED]
+        assert at is not None and upstream._catalog.is_ancestor(at, published)
+    newer = line_before(last, cut.moves[2].head, cut.moves[2].to)
+    assert newer and not all(fits(first, second, last, snapshot, cut) for snapshot in newer), "none that is newer fits"
+    second.run()
+    last.run()
+    after = rows(last)
+    last.backfill(promote=True)
+    assert rows(last) == after != []
+
+
+def line_before(handle: PipelineHandle, newest: str | None, to: str | None) -> list[str]:
+    """Snapshots that were given up: the one after the target."""
+    assert newest is not None
+    line_ = [link.snapshot_id for link in handle._catalog.lineage(newest)]
+    return line_[: line_.index(str(to))][-1:]
+
+
+def fits(first: PipelineHandle, second: PipelineHandle, last: PipelineHandle, snapshot: str, cut: Any) -> bool:
+    positions = upstreams_of(last._catalog.manifest(snapshot))
+    sides = {"source": (first, cut.moves[0].to), "sums": (second, cut.moves[1].to)}
+    return all(sides[name][0]._catalog.is_ancestor(str(at.snapshot), sides[name][1]) for name, at in positions.items())
+
+
+def test_a_reader_with_nothing_from_before_is_named_and_nothing_moves(tmp_path: Path) -> None:
+    chain = grown(tmp_path, 1)
+    first, second, third = chain.handles
+    to = line(first)[2]
+    second.rollback(to="beginning")
+    second.run()
+    third.run()
+    before = [head(handle) for handle in chain.handles]
+    (problem,) = [move for move in first.recovery_cut(to).moves if move.problem is not None]
+    assert problem.pipeline.name == "second"
+    assert "headrace backfill second --promote" in problem.in_words
+    with pytest.raises(ReadersCannotFollowError, match=r"second cannot follow.*Nothing has moved"):
+        first.recover(to, with_readers=True)
+    assert [head(handle) for handle in chain.handles] == before
+    first.recover(to, with_readers=True, leave=["second"])
+    assert head(second) == before[1]
+    second.backfill(promote=True)
+    third.backfill(promote=True)
+    check_equal(chain, tmp_path / "one", "retracting", "0s")
+
+
+def test_a_reader_that_may_not_be_written_is_said_and_others_go_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace_snapshots.store.port import StoreUnavailableError
+
+    chain = grown(tmp_path, 0)
+    first, second, third = chain.handles
+    to, before, newest = line(first)[2], head(second), head(third)
+    real = Catalog.rollback
+
+    def rollback(self: Catalog, *args: Any, **options: Any) -> Any:
+        if self.pipeline == "second":
+            raise StoreUnavailableError("access denied")
+        return real(self, *args, **options)
+
+    monkeypatch.setattr(Catalog, "rollback", rollback)
+    result = first.recover(to, with_readers=True)
+    assert head(second) == before
+    assert any("second could not go back" in warning and "access denied" in warning for warning in result.warnings)
+    assert head(third) != newest, "who reads it as well goes back to what it had of the first then"
+
+
+def test_who_has_read_nothing_of_what_is_given_up_stays(tmp_path: Path) -> None:
+    chain = grown(tmp_path, 1)
+    first, second, third = chain.handles
+    before = [head(second), head(third)]
+    chain.land()
+    first.run()
+    cut = first.recovery_cut(line(first)[1])
+    assert [move.in_words.startswith("stays") for move in cut.moves] == [False, True, True]
+    first.recover(line(first)[1], with_readers=True)
+    assert [head(second), head(third)] == before
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("retracting", 1), ("discarding", 2), *MANY])
+def test_rows_are_those_of_one_pipeline_whoever_went_back_with_whom(kind: str, seed: int, tmp_path: Path) -> None:
+    lateness = LATENESS[seed % len(LATENESS)]
+    chain = deployed(tmp_path, kind, seed, lateness=lateness)
+    for _ in range(3):
+        chain.run_all()
+        chain.now += 70
+    for _ in range(8 if SEEDS else 4):
+        chain.recover_with_readers() if chain.random.random() < 0.5 else chain.step(heavy=bool(SEEDS))
+        chain.now += chain.random.choice([0, 0, 70])
+    check_equal(chain, tmp_path / "one", kind, lateness)
