@@ -56,6 +56,22 @@ def test_a_chain_is_shown_with_its_lag(tmp_path: Path, roots: int) -> None:
     assert [row["reads"] is None for row in rows] == [False, False, True]
 
 
+def test_what_was_consumed_and_has_expired_is_shown_as_that(tmp_path: Path) -> None:
+    chain = chain_in(tmp_path, roots=1)
+    chain.run_all()
+    first = chain.handles[0]
+    consumed = seen(chain).readings[1].consumed
+    first.drop_reader("second")
+    for _ in range(3):
+        chain.now += 20
+        chain.land()
+        first.run()
+    [first.expire(keep_last=1) for _ in range(2)]  # marked, then swept
+    gone = seen(chain).readings[1]
+    assert (gone.reader.name, gone.consumed, gone.is_in_line) == ("second", consumed, None)
+    assert "restore.upstream_expired" in gone.lag
+
+
 def test_what_depends_on_a_snapshot_is_named_with_the_first_that_does(tmp_path: Path) -> None:
     chain = chain_in(tmp_path, roots=1)
     store = open_store(chain.folders[2].as_uri())

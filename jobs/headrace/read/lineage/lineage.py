@@ -11,6 +11,7 @@ from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of
 from headrace.sources.stored_times import in_calendar
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectStore, open_store
@@ -43,7 +44,8 @@ class PipelineHead:
 class ReaderProgress:
     """How far the input ``name`` of a ``reader`` has come with an ``output`` of an ``upstream``: the snapshot that it
     has ``consumed``, and the one that is ``published`` now. ``is_in_line``: the one leads to the other; if not, what
-    was consumed is not published any more, and the reader's next run takes it back.
+    was consumed is not published any more, and the reader's next run takes it back; None: it has expired, and nobody
+    can tell.
     """
 
     reader: PlacedPipeline
@@ -55,11 +57,13 @@ class ReaderProgress:
     watermark: str
     published: str | None
     published_epoch: int | None
-    is_in_line: bool
+    is_in_line: bool | None
 
     @property
     def lag(self) -> str:
         """How far behind the reader is, in words."""
+        if self.is_in_line is None:
+            return "what it has read is gone upstream: the next run may stop (restore.upstream_expired)"
         if not self.is_in_line:
             return "the upstream has moved: the next run takes it back"
         if self.published == self.consumed or self.published_epoch is None:
@@ -202,8 +206,6 @@ def _reading(stores: RootStores, reader: PlacedPipeline, name: str, position: Up
     upstream = stores.placed(position.root, position.pipeline)
     catalog = stores.catalog(upstream, position.output)
     published = catalog.head().refs.get(PUBLISHED)
-    same = position.snapshot == published
-    in_line = same or (published is not None and _leads_to(catalog, position.snapshot, published))
     return ReaderProgress(
         reader,
         name,
@@ -214,12 +216,18 @@ def _reading(stores: RootStores, reader: PlacedPipeline, name: str, position: Up
         render(in_calendar(position.watermark)),
         published,
         None if published is None else catalog.manifest(published).epoch,
-        in_line,
+        _leads_to(catalog, position.snapshot, published),
     )
 
 
-def _leads_to(catalog: Catalog, snapshot: str | None, published: str) -> bool:
-    return snapshot is None or catalog.is_ancestor(snapshot, published)
+def _leads_to(catalog: Catalog, snapshot: str | None, published: str | None) -> bool | None:
+    """Whether ``published`` came of the ``snapshot``; None if that has expired, so nobody can tell."""
+    if snapshot == published or published is None:
+        return snapshot == published
+    try:
+        return snapshot is None or catalog.is_ancestor(snapshot, published)
+    except MissingSnapshotError:
+        return None
 
 
 def dependents(store: ObjectStore, names: Iterable[str], of: Catalog, at: At) -> Dependents:
