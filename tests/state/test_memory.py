@@ -101,7 +101,9 @@ except MemoryError:
 def run(program: str, folder: Path, *arguments: int) -> str:
     # what is free is given back, so that the limit is on what is in use
     malloc = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-    environment = {**os.environ, **malloc}
+    # a thread that starts late takes 8 MB for its stack: one of each kind, which what is done first has started
+    threads = {"OMP_NUM_THREADS": "1", "ARROW_IO_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {**os.environ, **malloc, **threads}
     command = [sys.executable, "-c", program, str(folder), *map(str, arguments)]
     done = subprocess.run(command, check=False, timeout=600, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
