@@ -45,13 +45,11 @@ class InputObservations:
         """The same beside what sources know of parts of inputs: a mark of each, by input."""
         if not marks:
             return self
-        facts = {name: dict(splits) for name, splits in self.facts.items()}
-        for name, parts in marks.items():
-            splits = facts.setdefault(name, {})
-            for part, mark in parts.items():
-                known = SplitFacts(None if mark == MIN_INSTANT else mark)
-                splits[part] = _joined(splits[part], known) if part in splits else known
-        return replace(self, facts=facts)
+        known = {
+            name: {part: SplitFacts(None if mark == MIN_INSTANT else mark) for part, mark in parts.items()}
+            for name, parts in marks.items()
+        }
+        return combined((self, InputObservations(known)))
 
     @property
     def lacking(self) -> tuple[Lacking, ...]:
