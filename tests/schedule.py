@@ -73,6 +73,7 @@ _SPARK_FILES = (
     "tests/audit/test_large.py",
     "tests/read/test_elsewhere.py",
     "tests/sources/test_conformance.py",
+    "tests/sources/test_spark_source.py",
     "tests/spark/",
 )
 _SPARK = "the session of Spark"

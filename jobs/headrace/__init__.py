@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.sinks import delta, final_rows, iceberg, postgres, spark_sink
     from headrace.pipeline.sources import FileSource, Input, SparkFunction, csv, json, parquet
     from headrace.pipeline.systems.kafka import kafka
+    from headrace.pipeline.systems.spark import spark_source
     from headrace.runs.client.deployment import open  # noqa: A004 (read as hr.open)
 
 __version__ = "0.1.0"
@@ -209,6 +210,7 @@ _MODULES = {
         "parquet",
     ),
     "pipeline.systems.kafka": ("kafka",),
+    "pipeline.systems.spark": ("spark_source",),
     "runs.client.deployment": ("open",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
@@ -305,6 +307,7 @@ __all__ = [
     "retracting",
     "sliding_count_windows",
     "spark_sink",
+    "spark_source",
     "testing",
     "usual_distribution",
     "usual_nulls",

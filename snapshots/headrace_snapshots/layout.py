@@ -58,7 +58,8 @@ _BELOW: Mapping[ObjectKind, str] = {
     ObjectKind.DELIVERIES: rf"/({_OUTPUT}/)?[A-Za-z0-9_.-]{{1,100}}\.json",
     ObjectKind.LANDED: (
         rf"/(?P<input>{_INPUT})/(_ranges/(?P<claim>{_NUMBER})\.json|(?P<range>{_NUMBER})-(?P<number>\d{{5}})-"
-        rf"(?P<last>\d{{5}})-[A-Za-z0-9_-]{{1,{_LONGEST_LABEL}}}\.parquet)"
+        rf"(?P<last>\d{{5}})-[A-Za-z0-9_-]{{1,{_LONGEST_LABEL}}}\.parquet"
+        rf"|_written/(?P<of>{_NUMBER})-(?P<attempt>{SNAPSHOT})/[0-9-]+\.parquet)"
     ),
     ObjectKind.READERS: rf"/{_OUTPUT}-[0-9a-f]{{16}}\.json",
 }
@@ -183,6 +184,19 @@ def landed_path(pipeline: str, input_name: str, file: LandedFile, label: str) ->
     """Where a file of an input is; ``label`` says what it is of."""
     name = f"{file.range:020d}-{file.number:05d}-{file.last:05d}-{_OTHER.sub('-', label)[-_LONGEST_LABEL:]}.parquet"
     return landed_folder(pipeline, input_name) + name
+
+
+def written_folder(pipeline: str, input_name: str, number: int, attempt: str) -> str:
+    """Where one ``attempt`` at writing range ``number`` of an input puts its files, with a slash at its end; it must be
+    unique, as a snapshot id is.
+    """
+    return f"{landed_folder(pipeline, input_name)}_written/{number:020d}-{attempt}/"
+
+
+def written_attempt(pipeline: str, path: str) -> tuple[int, str] | None:
+    """The range that the file at ``path`` was written for, and by which attempt; None if it is no such file."""
+    match = _landed(pipeline, path)
+    return None if match is None or match["of"] is None else (int(match["of"]), match["attempt"])
 
 
 def landed_input(pipeline: str, path: str) -> str | None:

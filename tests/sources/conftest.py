@@ -1,4 +1,4 @@
-"""A broker of Kafka for all tests of a process."""
+"""Servers for the tests of a process: a broker of Kafka, PostgreSQL."""
 
 from collections.abc import Iterator
 
@@ -6,12 +6,17 @@ import pytest
 
 from scripts.kafka import Kafka, jars
 from tests.needed import lacks
+from tests.sinks.conftest import server
 from tests.sources.kafka_topics import Topics
+
+__all__ = ["server"]
+
+_SERVERS = {"broker", "server"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """What needs a broker is a test of ``make test-connectors``."""
-    if "broker" in getattr(item, "fixturenames", ()):
+    """What needs a server is a test of ``make test-connectors``."""
+    if not _SERVERS.isdisjoint(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.connectors)
 
 

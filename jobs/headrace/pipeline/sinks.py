@@ -183,7 +183,7 @@ def final_rows(function: str, *, connection: str | None = None, name: str | None
     'send'
     """
     given = Arguments("final_rows")
-    called = _function(given, function, "billing:send")
+    called = function_name(given, function, "billing:send")
     reached = "" if connection is None else connection_name(given, connection)
     return FinalRowsSink(_sink_name(given, name, called), reached, function, package=current())
 
@@ -203,12 +203,12 @@ def spark_sink(function: str, *, connection: str | None = None, name: str | None
     'Reports'
     """
     given = Arguments("spark_sink")
-    called = _function(given, function, "targets:Reports")
+    called = function_name(given, function, "targets:Reports")
     reached = "" if connection is None else connection_name(given, connection)
     return SparkSink(_sink_name(given, name, called), reached, function, package=current())
 
 
-def _function(given: Arguments, function: object, example: str) -> str:
+def function_name(given: Arguments, function: object, example: str) -> str:
     """The name of ``module:function`` in its module."""
     module, _, called = given.text("function", function, example).partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), called)):

@@ -46,6 +46,7 @@ SOURCES: "Final[EntryPointGroup[SourceConnector]]" = EntryPointGroup(
     built_in={
         "files": "headrace.sources.files:FILES",
         "kafka": "headrace.sources.kafka.topic:KAFKA",
+        "spark": "headrace.distribute.spark.ranges.connector:SPARK",
         "published": "headrace.read.upstream.connector:CONNECTOR",
     },
 )
@@ -137,7 +138,8 @@ class Source(ABC):
     @property
     def is_durable(self) -> bool:
         """Whether what was planned once can be read again for as long as snapshots live. If not, each run first lands
-        what is new, as files in the folder of its pipeline; the reader of such a source is a ``FetchingReader``.
+        what is new, as files in the folder of its pipeline; the reader of such a source is a ``FetchingReader``, or a
+        ``WritingReader``.
         """
         return True
 

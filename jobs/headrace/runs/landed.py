@@ -17,6 +17,7 @@ from headrace_snapshots.layout import (
     kind_of,
     landed_file,
     landed_input,
+    written_attempt,
 )
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError
 
@@ -35,15 +36,42 @@ def live_landed(
     live: set[str] = set()
     for where, objects in _by_input(catalog.pipeline, listed):
         numbers = {path: _number(catalog.pipeline, path) for path in objects}
-        if not any(landed_file(catalog.pipeline, path) for path in objects):
-            live |= (
-                numbers.keys()
-            )  # nothing but claims: the source keeps the records, and a backfill may begin anywhere
+        if not any(claimed_range(catalog.pipeline, path) is None for path in objects):
+            live |= numbers.keys()  # claims alone: the source keeps the records, and a backfill may begin anywhere
             continue
         last = read.get(where, _BEGINNING)
-        first = last.range + (last.number == last.last)
-        live |= {path for path, number in numbers.items() if number >= min(first, max(numbers.values()))}
+        first = min(last.range + (last.number == last.last), _newest(catalog.pipeline, numbers))
+        kept_objects = {path for path, number in numbers.items() if number >= first}
+        live |= kept_objects - _overtaken(catalog, where, kept_objects)
     return live
+
+
+def _newest(pipeline: str, numbers: Mapping[str, int]) -> int:
+    """The newest range; what was written and not claimed yet is none."""
+    return max((number for path, number in numbers.items() if written_attempt(pipeline, path) is None), default=0)
+
+
+def _overtaken(catalog: Catalog, where: str, objects: Collection[str]) -> set[str]:
+    """Files that were written for a range by others than those whose files it claims. What no range claims yet may
+    be on its way.
+    """
+    attempts: dict[int, dict[str, list[str]]] = {}
+    for path in objects:
+        if (written := written_attempt(catalog.pipeline, path)) is not None:
+            number, attempt = written
+            attempts.setdefault(number, {}).setdefault(attempt, []).append(path)
+    claims = {claimed_range(catalog.pipeline, path): path for path in objects}
+    overtaken: set[str] = set()
+    for number, several in attempts.items():
+        if len(several) > 1 and number in claims:
+            claimed = {split.path for split in _claimed(catalog, claims[number]).splits}
+            overtaken |= {path for paths in several.values() if claimed.isdisjoint(paths) for path in paths}
+    return overtaken
+
+
+def _claimed(catalog: Catalog, path: str) -> LandedRange:
+    """The range that is claimed at ``path``. Raises what reading it raises."""
+    return decode("landed_range", catalog.store.read(path), path, LandedRange.from_json)
 
 
 def check_landed(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
@@ -60,6 +88,8 @@ def _problems(catalog: Catalog, where: str, objects: Collection[str]) -> Iterato
     files = sorted(file for path in objects if (file := landed_file(catalog.pipeline, path)) is not None)
     there = {number: [file.number for file in group] for number, group in groupby(files, lambda file: file.range)}
     numbers = {*claims, *there}
+    if not numbers:  # a job that writes the first range
+        return
     needed_by = "the next run, and replays of what came since"
     remedy = f"{BACKUP}; without it, nobody can read the records again"
     for number in range(min(numbers), max(numbers) + 1):
@@ -68,15 +98,28 @@ def _problems(catalog: Catalog, where: str, objects: Collection[str]) -> Iterato
             yield Problem(path, "it is missing", needed_by, f"{BACKUP}")
             continue
         try:
-            claimed = decode("landed_range", catalog.store.read(path), path, LandedRange.from_json)
+            claimed = _claimed(catalog, path)
         except (BrokenObjectError, NewerFormatError, ObjectNotFoundError) as error:
             yield Problem(path, str(error), needed_by, f"{BACKUP}")
             continue
-        missing = {*range(len(claimed.splits))} - {*there.get(number, ())} if claimed.is_landed else set()
-        if missing and number < max(numbers):  # the newest may be on its way
+        missing = _missing(catalog.pipeline, claimed, there.get(number, ()), objects)
+        if missing and not (claimed.is_landed and number == max(numbers)):  # the newest may be on its way
             split = claimed.splits[min(missing)].path
             problem = f"{len(missing)} of its {len(claimed.splits)} files are missing, such as that of {split}"
             yield Problem(path, problem, needed_by, remedy)
+
+
+def _missing(pipeline: str, claimed: LandedRange, landed: Iterable[int], objects: Collection[str]) -> set[int]:
+    """The numbers of the splits of a range whose files are not there: those that are ``landed`` afterwards, or that
+    were written before; of others the source keeps the records.
+    """
+    if claimed.is_landed:
+        return {*range(len(claimed.splits))} - {*landed}
+    written = [
+        (place, split.path) for place, split in enumerate(claimed.splits) if written_attempt(pipeline, split.path)
+    ]
+    there = {*objects}
+    return {place for place, path in written if path not in there}
 
 
 def _read_by_all(catalog: Catalog, kept: Collection[str]) -> Mapping[str, LandedFile]:
@@ -109,5 +152,7 @@ def _by_input(pipeline: str, listed: Iterable[ObjectInfo]) -> Iterator[tuple[str
 
 def _number(pipeline: str, path: str) -> int:
     """The range that a landed object is of."""
-    claimed, file = claimed_range(pipeline, path), landed_file(pipeline, path)
+    claimed, file, written = claimed_range(pipeline, path), landed_file(pipeline, path), written_attempt(pipeline, path)
+    if written is not None:
+        return written[0]
     return claimed if claimed is not None else -1 if file is None else file.range

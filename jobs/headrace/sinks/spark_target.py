@@ -3,10 +3,11 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.connections import Connection
+from headrace.distribute.spark.connected_session import ConnectedSession
 from headrace.extras import require
 from headrace.model.expressions.data_types import DataType
 from headrace.pipeline.sinks import Sink, SparkSink
@@ -17,7 +18,7 @@ from headrace.sinks.open_sink import Applied, Held, OpenSink, SinkKind, SinkRefu
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.distribute.spark.types import DataFrame, SparkSession
+    from headrace.distribute.spark.types import DataFrame
 
 
 class SparkTarget(Protocol):
@@ -32,36 +33,10 @@ class SparkTarget(Protocol):
         """
 
 
-@dataclass
-class SinkSession:
-    """What the function of a sink gets: its ``connection``, if it names one, and a session of Spark."""
-
-    connection: Connection | None
-    _own: "list[SparkSession]" = field(default_factory=list, repr=False)
-
-    @property
-    def spark(self) -> "SparkSession":
-        """The session of this process, or a new one, which ends with the delivery."""
-        from headrace.distribute.spark.session import is_running, spark_session
-
-        if self._own:
-            return self._own[0]
-        was_running = is_running()
-        session = spark_session("headrace deliver")
-        if not was_running:
-            self._own.append(session)
-        return session
-
-    def stop(self) -> None:
-        """End the session, if it was started here."""
-        for session in self._own:
-            session.stop()
-
-
 @dataclass(frozen=True)
 class _OpenTarget(OpenSink):
     target: SparkTarget
-    session: SinkSession
+    session: ConnectedSession
     name: str
 
     def held(self) -> Held | None:
@@ -92,7 +67,7 @@ class SparkKind(SinkKind):
     def open(self, sink: Sink, connection: Connection) -> Iterator[OpenSink]:
         require("spark", f"sink {sink.name}")
         assert isinstance(sink, SparkSink)
-        session = SinkSession(connection if sink.connection else None)
+        session = ConnectedSession(connection if sink.connection else None, "deliver")
         try:
             target = function_of(sink.name, sink.function, sink.package)(session)
             yield _OpenTarget(target, session, sink.name)

@@ -233,6 +233,22 @@ class FetchingReader(SourceReader):
         return self.scanned(self.fetch(split), required, split.path)
 
 
+class WritingReader(SourceReader):
+    """A reader of files that a job writes of what comes from elsewhere, many at once: nobody knows before how many, and
+    another job may find other records. So they are claimed once they are there, and those of one job alone count.
+    """
+
+    @abstractmethod
+    def new_attempt(self) -> str:
+        """A name that no other attempt at writing has: 16 hexadecimal digits."""
+
+    @abstractmethod
+    def write(self, split: SourceSplit, folder: str) -> Sequence[SourceSplit]:
+        """Write the records of ``split`` as files in a ``folder`` of the root that nobody else has (a slash is at its
+        end). Each is a split then, in order, which ``read`` reads; none where there are no records.
+        """
+
+
 @dataclass(frozen=True)
 class OpenSource:
     """What finds the splits of a source, and what reads them."""

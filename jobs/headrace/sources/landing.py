@@ -16,12 +16,13 @@ from headrace.sources.connector import (
     SourceSplit,
     SplitEnumerator,
     UnknownPositionError,
+    WritingReader,
 )
 from headrace.sources.file_planning import MAX_READS, ChangedFileError, ChangingFileError, next_batch
 from headrace.sources.files import FileEnumerator
 from headrace.sources.landed.claimed import ClaimedEnumerator, ClaimedReader, landed_as
 from headrace.sources.landed.files import LandedEnumerator, LandedReader
-from headrace.sources.landed.lander import Lander
+from headrace.sources.landed.lander import Lander, WritingLander
 from headrace.sources.landed.ranges import LandingPlace
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.layout import landed_file
@@ -47,15 +48,10 @@ class Landing:
 
     def _open(self, name: str, source: Source, root: ObjectStore) -> OpenSource:
         opened = SOURCES[source.kind].open(source.as_read, root)
-        if source.is_durable and source.plans_alike:
-            return opened
-        place = LandingPlace(root, self._pipeline, name)
-        if source.is_durable:
-            self.landers[name] = Lander(place, opened.enumerator, None)
-            return OpenSource(ClaimedEnumerator(place, opened.enumerator), ClaimedReader(opened.reader))
-        assert isinstance(opened.reader, FetchingReader), f"{source.kind} is not durable, so its reader fetches"
-        self.landers[name] = Lander(place, opened.enumerator, opened.reader)
-        return OpenSource(LandedEnumerator(place, opened.enumerator), LandedReader(place, opened.reader))
+        lander, opened = landed_first(source, opened, LandingPlace(root, self._pipeline, name))
+        if lander is not None:
+            self.landers[name] = lander
+        return opened
 
     def land(self, offsets: Mapping[str, Offsets]) -> None:
         """Land what inputs have that cannot give it again; all that was read up to ``offsets`` is landed."""
@@ -219,6 +215,26 @@ class Landing:
         begun = {name: split for name, split in begun.items() if not offsets.get(name, Offsets()).mark}
         places = {name: landed_file(self._pipeline, landed_as(self._pipeline, split)) for name, split in begun.items()}
         return {name: begun[name] for name, place in places.items() if place is not None and place.range > 0}
+
+
+def landed_first(source: Source, opened: OpenSource, place: LandingPlace) -> tuple[Lander | None, OpenSource]:
+    """What lands, or notes, at ``place`` what there is of a ``source``, and what finds and reads it there; of a source
+    that is read where it is, and plans alike each time, nothing and itself.
+    """
+    reader = opened.reader
+    if source.is_durable:
+        if source.plans_alike:
+            return None, opened
+        return Lander(place, opened.enumerator, None), _claimed(place, opened)
+    if isinstance(reader, WritingReader):
+        return WritingLander(place, opened.enumerator, writer=reader), _claimed(place, opened)
+    assert isinstance(reader, FetchingReader), f"{source.kind} is not durable: its reader fetches, or writes"
+    landed = OpenSource(LandedEnumerator(place, opened.enumerator), LandedReader(place, reader))
+    return Lander(place, opened.enumerator, reader), landed
+
+
+def _claimed(place: LandingPlace, opened: OpenSource) -> OpenSource:
+    return OpenSource(ClaimedEnumerator(place, opened.enumerator), ClaimedReader(opened.reader))
 
 
 def _split(file: stored.InputFile) -> SourceSplit:

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headrace.distribute.spark.errors import starting
-from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options
+from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, new_log
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set when spark-submit started this process, and with it master and memory
 
@@ -120,6 +120,23 @@ def _warm_up(context: SparkContext) -> None:
 
 def _nothing(numbers: Iterable[int]) -> Iterable[int]:
     return numbers
+
+
+def borrowed_session(purpose: str) -> tuple[SparkSession, Callable[[], object]]:
+    """The session of this process, or a new one, and what is to be called when it is not needed any more: that ends a
+    new one. One that ``begin_session`` began stays there for the next ``spark_session``. What a JVM that is started
+    here says goes to a log.
+    """
+    if _begun:
+        return _begun[-1].result(), _leave
+    was_running = is_running()
+    log = None if was_running or is_submitted() else new_log(purpose)
+    session = spark_session(f"headrace {purpose}", log=log)
+    return session, _leave if was_running else session.stop
+
+
+def _leave() -> None:
+    """To whom it belongs."""
 
 
 def is_running() -> bool:

@@ -94,8 +94,8 @@ PARQUET: Final = ParquetRows()
 
 def _records(data: bytes, fields: SourceFields, required: Required, path: str, span: Span) -> Scanned:
     file = _open(data, path)
-    stored = _stored(file.schema_arrow, fields, path)
-    required.check([*_places(file.schema_arrow, fields)], stored, path, "schema")
+    stored = stored_columns(file.schema_arrow, fields, path)
+    required.check([*places(file.schema_arrow, fields)], stored, path, "schema")
     try:
         table, first = _rows(file, [fields[name].place for name in stored], span)
     except (pa.ArrowException, OSError) as error:
@@ -156,8 +156,8 @@ def _open(data: bytes, path: str) -> pq.ParquetFile:
     return file
 
 
-def _stored(file_schema: pa.Schema, fields: SourceFields, path: str) -> list[str]:
-    """The columns of ``fields`` that a file has."""
+def stored_columns(file_schema: pa.Schema, fields: SourceFields, path: str) -> list[str]:
+    """The columns of ``fields`` that a file has. Raises FileColumnsError for one of another type."""
     stored = []
     for name, field in fields.items():
         own = _type_there(file_schema, field, path)
@@ -188,18 +188,18 @@ def _type_there(file_schema: pa.Schema, field: SourceField, path: str) -> pa.Dat
     return own
 
 
-def _places(file_schema: pa.Schema, fields: SourceFields) -> Iterator[str]:
+def places(file_schema: pa.Schema, fields: SourceFields) -> Iterator[str]:
     """The places of a file's columns, and of what is in the objects where some of ``fields`` would be."""
     objects = {field.path[:depth] for field in fields.values() for depth in range(1, len(field.path))}
 
-    def places(members: pa.Schema | pa.DataType, outer: tuple[str, ...]) -> Iterator[str]:
+    def members_of(members: pa.Schema | pa.DataType, outer: tuple[str, ...]) -> Iterator[str]:
         for number, name in enumerate(members.names):
             path = (*outer, name)
             yield ".".join(path)
             if path in objects and pa.types.is_struct(kind := members.field(number).type):
-                yield from places(kind, path)
+                yield from members_of(kind, path)
 
-    return places(file_schema, ())
+    return members_of(file_schema, ())
 
 
 def _is_read(own: pa.DataType, kind: ColumnType) -> bool:

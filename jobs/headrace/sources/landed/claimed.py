@@ -1,5 +1,5 @@
-"""Sources that keep their records and cut them elsewhere each time: which splits were planned is claimed as ranges, and
-they are read where they are. So an older position gives the same splits again, as files do.
+"""Splits that were claimed as ranges and are read where they are: of sources that keep their records and cut them
+elsewhere each time, and files that a job has written. So an older position gives the same splits again, as files do.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,12 +33,12 @@ class ClaimedEnumerator(SplitEnumerator):
     source: SplitEnumerator
 
     def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
-        """Claimed splits behind the position. None is a straggler."""
+        """Claimed splits behind the position. None is a straggler. Raises SplitGoneError if claims of them are gone."""
         known = self.place.file(position.mark)
-        numbers = [*self.place.claims(position.mark)]
+        numbers = self.place.claims_behind(known)
         with ThreadPoolExecutor(_READERS, thread_name_prefix="claims") as pool:
             for claimed in pool.map(self.place.claimed, numbers):
-                begin = known.number + 1 if known is not None and known.range == claimed.number else 0
+                begin = known.number + 1 if known and known.range == claimed.number else 0
                 yield from (self._placed(claimed, number) for number in range(begin, len(claimed.splits)))
 
     def _placed(self, claimed: LandedRange, number: int) -> SourceSplit:

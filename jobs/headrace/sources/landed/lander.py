@@ -1,16 +1,16 @@
-"""Lands what a source has: claims ranges of it, one after the other, and writes their files."""
+"""Lands what a source has: claims ranges of it, one after the other, and writes their files, or has them written."""
 
 import io
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from headrace.sources.connector import FetchingReader, Offsets, SourceSplit, SplitEnumerator
+from headrace.sources.connector import FetchingReader, Offsets, SourceSplit, SplitEnumerator, WritingReader
 from headrace.sources.landed.ranges import LandedRange, LandingPlace
 from headrace_snapshots.store import ObjectExistsError, UnknownOutcomeError
 
@@ -30,6 +30,7 @@ class Lander:
     place: LandingPlace
     enumerator: SplitEnumerator
     reader: FetchingReader | None
+    most_splits: ClassVar[int] = MOST_SPLITS
 
     def land(self, after: str = "") -> int:
         """Complete what others have claimed, then land what is new; how many files were put.
@@ -57,15 +58,20 @@ class Lander:
             position = Offsets("" if newest is None else newest.after)
             splits = self.enumerator.unread(position)
             is_over = True
-            while batch := tuple(islice(splits, MOST_SPLITS)):
+            while batch := tuple(islice(splits, self.most_splits)):
                 position = self.enumerator.after(position, batch)
-                number = 0 if newest is None else newest.number + 1
-                wanted = LandedRange(number, batch, position.mark, is_landed=self.reader is not None)
+                wanted = self._wanted(0 if newest is None else newest.number + 1, batch, position.mark)
+                if not wanted.splits:
+                    continue
                 newest = self._claim(wanted)
                 yield newest
                 if newest != wanted:  # another one's, who may have seen more, or less
                     is_over = False
                     break
+
+    def _wanted(self, number: int, splits: tuple[SourceSplit, ...], after: str) -> LandedRange:
+        """The range to claim for ``splits``, which end at ``after``; without any split there is none to claim."""
+        return LandedRange(number, splits, after, is_landed=self.reader is not None)
 
     def _claim(self, wanted: LandedRange) -> LandedRange:
         """The range of that number: the ``wanted`` one, unless somebody was faster."""
@@ -102,6 +108,22 @@ class Lander:
                 self.place.store.create(path, data)
             except UnknownOutcomeError:
                 self.place.store.create(path, data)
+
+
+@dataclass(frozen=True)
+class WritingLander(Lander):
+    """Has the job of a ``writer`` write the files of each split, and claims them as a range once they are there. A
+    lander that is killed, or that another one overtakes, leaves files that nobody claims.
+    """
+
+    reader: None = field(default=None, init=False)
+    writer: WritingReader = field(kw_only=True)
+    most_splits: ClassVar[int] = 1
+
+    def _wanted(self, number: int, splits: tuple[SourceSplit, ...], after: str) -> LandedRange:
+        (split,) = splits
+        written = self.writer.write(split, self.place.written_folder(number, self.writer.new_attempt()))
+        return LandedRange(number, tuple(written), after, is_landed=False)
 
 
 def encoded(fetched: "pa.Table") -> bytes:

@@ -15,6 +15,7 @@ from headrace_snapshots.layout import (
     landed_path,
     range_path,
     ranges_folder,
+    written_folder,
 )
 from headrace_snapshots.store import ObjectInfo, ObjectStore
 
@@ -80,10 +81,30 @@ class LandingPlace:
             if (number := claimed_range(self.pipeline, info.path)) is not None:
                 yield number
 
+    def claims_behind(self, known: LandedFile | None) -> list[int]:
+        """The numbers of the ranges that have files behind the ``known`` one, or begin with it; without one, all that
+        there are. Raises SplitGoneError where claims of them are gone.
+        """
+        if known is None:
+            numbers = [*self.claims("")]
+            begin = min(numbers, default=0)
+        else:
+            begin = known.range + (known.number == known.last)
+            after = landed_path(self.pipeline, self.input, known, "-")
+            numbers = [number for number in self.claims(after) if number >= begin]
+        for expected, number in enumerate(numbers, begin):
+            if number != expected:
+                raise SplitGoneError(range_path(self.pipeline, self.input, expected), "is gone")
+        return numbers
+
     def path(self, claimed: LandedRange, number: int) -> str:
         """Where file ``number`` of a range is."""
         file = LandedFile(claimed.number, number, len(claimed.splits) - 1)
         return landed_path(self.pipeline, self.input, file, claimed.splits[number].path)
+
+    def written_folder(self, number: int, attempt: str) -> str:
+        """The folder of one ``attempt`` at writing range ``number``, with a slash at its end."""
+        return written_folder(self.pipeline, self.input, number, attempt)
 
     def files_of(self, claimed: LandedRange) -> set[str]:
         """The paths of the files of a range that are there."""

@@ -27,13 +27,19 @@ from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import SOURCES
 from headrace.runs.client.deployment import open as open_root
-from headrace.sources.connector import FetchingReader, Offsets, SourceReader, SourceSplit, SplitEnumerator
+from headrace.sources.connector import (
+    FetchingReader,
+    Offsets,
+    OpenSource,
+    SourceReader,
+    SourceSplit,
+    SplitEnumerator,
+)
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.formats.spans import WHOLE_FILE, Span
-from headrace.sources.landed.files import LandedEnumerator, LandedReader
 from headrace.sources.landed.lander import Lander
 from headrace.sources.landed.ranges import LandingPlace
-from headrace.sources.landing import Landing
+from headrace.sources.landing import Landing, landed_first
 from headrace.sources.required_columns import Required
 from headrace.testing.connectors.source_world import SourceWorld
 from headrace_snapshots.format.codec import Fields
@@ -127,7 +133,7 @@ class SourceConformance:
         reasons = [row["unparsed"] for row in rows if row["unparsed"] is not None]
         assert len(rows) == 3
         assert len(reasons) == 1
-        assert reasons[0].startswith("column number")
+        assert reasons[0].startswith("column ")
 
     def test_values_come_as_they_are(self, world: SourceWorld) -> None:
         world.append(records(0, len(_TEXTS)))
@@ -165,14 +171,14 @@ class SourceConformance:
         """Landing is for sources that are fetched from elsewhere."""
         opened = SOURCES[world.source.kind].open(world.source, world.root)
         if not isinstance(opened.reader, FetchingReader):
-            pytest.skip("it is never landed")
+            pytest.skip("it is never fetched alone")
         world.append(records(0, 5))
         world.append_unreadable()
         world.append(records(5, 5))
-        direct = _records(opened.reader, opened.enumerator)
-        place = LandingPlace(world.root, "landing", "source")
-        Lander(place, opened.enumerator, opened.reader).land()
-        assert _records(LandedReader(place, opened.reader), LandedEnumerator(place, opened.enumerator)) == direct
+        direct = _records(opened)
+        lander, landed = _landed_first(world)
+        lander.land()
+        assert _records(landed) == direct
         assert len(direct) == 11
 
     @pytest.mark.parametrize("kind", ["killed", "unknown"])
@@ -180,36 +186,28 @@ class SourceConformance:
         """A lander is stopped at each of its puts in turn, before it happens or, its answer lost, after; the next one
         begins where it was, beside what has come meanwhile.
         """
-        opened = SOURCES[world.source.kind].open(world.source, world.root)
-        if not isinstance(opened.reader, FetchingReader):
-            pytest.skip("it is never landed")
         added, stopped_at, was_stopped = 0, 0, True
         while was_stopped:
             world.append(records(added, 2))
             added += 2
             stops = _Stops(stopped_at, Fault.FAIL if kind == "killed" else Fault.LOSE_ANSWER)
-            place = LandingPlace(FaultyStore(world.root, stops), "landing", "source")
             with suppress(RetryError):
-                Lander(place, opened.enumerator, opened.reader).land()
+                _landed_first(world, FaultyStore(world.root, stops))[0].land()
             was_stopped, stopped_at = stops.has_stopped, stopped_at + 1
-        whole = LandingPlace(world.root, "landing", "source")
-        Lander(whole, opened.enumerator, opened.reader).land()
-        landed = _records(LandedReader(whole, opened.reader), LandedEnumerator(whole, opened.enumerator))
-        assert sorted(row["number"] for row in landed) == [*range(added)]
+        lander, landed = _landed_first(world)
+        lander.land()
+        assert sorted(row["number"] for row in _records(landed)) == [*range(added)]
 
     def test_landers_beside_each_other_land_everything_once(self, world: SourceWorld) -> None:
-        opened = SOURCES[world.source.kind].open(world.source, world.root)
-        if not isinstance(opened.reader, FetchingReader):
-            pytest.skip("it is never landed")
-        place = LandingPlace(world.root, "landing", "source")
+        lander, landed = _landed_first(world)
         for turn in range(8):
             world.append(records(3 * turn, 3))
             with ThreadPoolExecutor(3) as pool:
-                landers = [pool.submit(Lander(place, opened.enumerator, opened.reader).land) for _ in range(3)]
-            for lander in landers:
-                lander.result()
-        landed = _records(LandedReader(place, opened.reader), LandedEnumerator(place, opened.enumerator))
-        assert sorted(row["number"] for row in landed) == [*range(24)]
+                landers = [pool.submit(_landed_first(world)[0].land) for _ in range(3)]
+            for one in landers:
+                one.result()
+        assert lander.waiting() == []
+        assert sorted(row["number"] for row in _records(landed)) == [*range(24)]
 
     # --- in a pipeline ------------------------------------------------------------------------------------------------
 
@@ -231,7 +229,7 @@ class SourceConformance:
         result = handle.run(executor=self.executors[0], files_per_epoch=1)
         assert result.to_json()["counts"]["rejected"] == 1
         (dead,) = handle.read("rejected", at="main").to_json()
-        assert dead["reason"].startswith("column number")
+        assert dead["reason"].startswith("column ")
         read = {row["text"]: row["n"] for row in handle.read("current", at="main").to_json()}
         assert sum(read.values()) == added
         for executor in self.executors:
@@ -285,13 +283,22 @@ def _alter(world: SourceWorld) -> None:
 
 
 def _first_landed(root: ObjectStore) -> str:
-    return next(root.list("conforming/landed/")).path
+    return next(info.path for info in root.list("conforming/landed/") if info.path.endswith(".parquet"))
 
 
-def _records(reader: SourceReader, enumerator: SplitEnumerator) -> list[Mapping[str, Any]]:
+def _landed_first(world: SourceWorld, store: ObjectStore | None = None) -> tuple[Lander, OpenSource]:
+    """What lands the source of ``world`` in a ``store`` (None: its root), and what was landed."""
+    opened = SOURCES[world.source.kind].open(world.source, world.root)
+    lander, landed = landed_first(world.source, opened, LandingPlace(store or world.root, "landing", "source"))
+    if lander is None:
+        pytest.skip("it is never landed")
+    return lander, landed
+
+
+def _records(opened: OpenSource) -> list[Mapping[str, Any]]:
     """All records of a source, in order."""
-    splits = enumerator.unread(Offsets())
-    return [row for split in splits for row in _rows(reader.read(split, WHOLE_FILE, Required()))]
+    splits = opened.enumerator.unread(Offsets())
+    return [row for split in splits for row in _rows(opened.reader.read(split, WHOLE_FILE, Required()))]
 
 
 @dataclass

@@ -37,7 +37,9 @@ class SourceWorld(ABC):
 
     @abstractmethod
     def append_unreadable(self) -> None:
-        """Add one record of which the ``number`` is text, as a split of its own."""
+        """Add one record that does not parse, as a split of its own: its ``number`` is text or, where types do not let
+        that in, its ``text`` is not UTF-8.
+        """
 
     def lose(self) -> None:
         """Take away what was added first."""

@@ -1,0 +1,48 @@
+"""Whether a DataFrame has the columns that a source says, before anything of it is landed."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from headrace.distribute.spark.ranges.errors import RangeColumnsError
+from headrace.distribute.spark.types import DataFrame
+from headrace.pipeline.sources import OnMissing
+from headrace.pipeline.systems.spark import SparkSource
+from headrace.sources.formats.errors import FileColumnsError
+from headrace.sources.formats.parquet import places, stored_columns
+
+
+def check_columns(frame: DataFrame, source: SparkSource) -> None:
+    """Raise RangeColumnsError, which names each column of ``frame`` that is not as ``source`` says."""
+    names = frame.columns
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise RangeColumnsError(
+            f"{source}: read() gives column {twice[0]} {names.count(twice[0])} times: name each once (alias, drop)"
+        )
+    try:
+        schema = to_arrow_schema(frame.schema, timezone="UTC")
+    except PySparkException as error:  # a type that has no form outside of Spark
+        raise RangeColumnsError(
+            f"{source}: read() gives a column that cannot be landed ({error}): cast it, or leave it out"
+        ) from error
+    if wrong := [*_misfits(schema, source)]:
+        raise RangeColumnsError(
+            f"{source}: what read() gives does not fit the schema: {'; '.join(wrong)}. It has "
+            f"{', '.join(f'{field.name} ({field.type})' for field in schema)}. Nothing was landed: correct the schema, "
+            "or cast and name the columns in read()"
+        )
+
+
+def _misfits(schema: pa.Schema, source: SparkSource) -> Iterator[str]:
+    fields = source.as_read.fields
+    there = {*places(schema, fields)}
+    for name, field in fields.items():
+        try:
+            stored_columns(schema, {name: field}, str(source))
+        except FileColumnsError as error:
+            yield error.reason
+        else:
+            if field.place not in there and source.missing is OnMissing.FAIL:
+                yield f"there is no column {field.named(name)}"

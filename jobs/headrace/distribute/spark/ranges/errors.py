@@ -1,0 +1,32 @@
+"""What can be wrong with a source that Spark reads, by what the caller does."""
+
+from headrace.errors import FixConfigError, RetryError
+from headrace.sources.formats.errors import FileColumnsError
+
+
+class RangeFunctionError(FixConfigError):
+    """The function of a source that Spark reads cannot be imported, or gives what Headrace or Spark cannot use."""
+
+    code = "config.range_function"
+
+
+class RangeColumnsError(FixConfigError):
+    """A source that Spark reads gives other columns than its schema says. Nothing was landed."""
+
+    code = "config.range_columns"
+
+
+class RangeFailedError(RetryError):
+    """The code of a source that Spark reads, or what it reads from, failed. Nothing was landed."""
+
+    code = "retry.range_failed"
+
+
+class LandedColumnsError(FileColumnsError):
+    """A schema says otherwise of columns than what was landed of a source that Spark reads."""
+
+    code = "data.landed_columns"
+    what_to_do = (
+        "The schema has changed since it was landed: write the types that it had; of a column that is new, "
+        'missing="null" makes it NULL in what was landed before'
+    )

@@ -1,0 +1,121 @@
+"""The object of a user that says which ranges there are, and reads them. What it raises becomes an error by name."""
+
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+
+from headrace.connections import Connection
+from headrace.distribute.spark.connected_session import ConnectedSession
+from headrace.distribute.spark.errors import SparkJobError, translate_spark_error
+from headrace.distribute.spark.ranges.errors import RangeFailedError, RangeFunctionError
+from headrace.distribute.spark.types import DataFrame
+from headrace.errors import HeadraceError
+from headrace.pipeline.loading.folders import imported
+from headrace.pipeline.systems.spark import SparkSource
+
+
+class Ranges(Protocol):
+    """What the function of a source gives."""
+
+    def ends(self, begin: str | None) -> Iterable[str]:
+        """Where ranges end that are new behind ``begin``, in order, each where the next begins; None: from the start.
+        The last one again, or nothing: there is nothing new.
+        """
+
+    def read(self, begin: str | None, end: str) -> "DataFrame":
+        """The records behind ``begin``, up to ``end``."""
+
+
+@dataclass(frozen=True)
+class NamedRanges:
+    """The ``ranges`` of a ``source``, with its name in whatever they raise, and no secret of its connection."""
+
+    source: SparkSource
+    ranges: Ranges
+    session: ConnectedSession
+
+    def ends(self, begin: str | None) -> list[str]:
+        """Where new ranges end. Raises RangeFunctionError, RangeFailedError."""
+        with named_failures(self.source, self.session.connection):
+            given: Any = self.ranges.ends(begin)
+            is_several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+            ends = [*given] if is_several else [given]
+        wrong = [end for end in ends if not isinstance(end, str) or not end]
+        if wrong or not is_several:
+            raise RangeFunctionError(
+                f"{self.source}: ends({begin!r}) gives {(wrong or ends)[0]!r:.100}: give a list of texts, each where a "
+                "range ends and the next one begins; an empty list where nothing is new"
+            )
+        return ends
+
+    def read(self, begin: str | None, end: str) -> "DataFrame":
+        """The records of a range. Raises RangeFunctionError, RangeFailedError."""
+        with named_failures(self.source, self.session.connection):
+            frame = self.ranges.read(begin, end)
+        if not isinstance(frame, DataFrame) and not hasattr(frame, "mapInArrow"):
+            raise RangeFunctionError(f"{self.source}: read() gives {type(frame).__name__}, and must give a DataFrame")
+        return frame
+
+
+@contextmanager
+def ranges_of(source: SparkSource, connection: Connection | None) -> Iterator[NamedRanges]:
+    """The ranges of a ``source``, whose session ends with this. Raises RangeFunctionError, RangeFailedError."""
+    session = ConnectedSession(connection, "landing")
+    try:
+        function = _function(source)
+        with named_failures(source, connection):
+            ranges: Any = function(session)
+        for method in ("ends", "read"):
+            if not callable(getattr(ranges, method, None)):
+                raise RangeFunctionError(f"{source}: it gives {type(ranges).__name__}, which has no method {method}()")
+        yield NamedRanges(source, ranges, session)
+    finally:
+        session.stop()
+
+
+def _function(source: SparkSource) -> Any:
+    module, _, called = source.function.partition(":")
+    try:
+        return getattr(imported(module, source.package), called)
+    except (ImportError, AttributeError) as error:
+        raise RangeFunctionError(
+            f"{source} cannot be imported ({error}): the module lies beside the pipeline's file, or is installed"
+        ) from error
+
+
+@contextmanager
+def named_failures(source: SparkSource, connection: Connection | None) -> Iterator[None]:
+    """Inside, what the code of ``source`` and Spark raise beside Headrace's errors becomes an error of this source."""
+    try:
+        yield
+    except HeadraceError:
+        raise
+    except Exception as error:
+        # without what was caught: it may quote a secret
+        raise _named(source, connection, error) from None
+
+
+def _named(source: SparkSource, connection: Connection | None, error: Exception) -> HeadraceError:
+    def without_secrets(text: str) -> str:
+        return " ".join((text if connection is None else connection.without_secrets(text)).split())
+
+    of = str(source) if connection is None else f"{source} ({connection})"
+    if isinstance(error, AnalysisException):
+        reason = without_secrets(str(error).partition(";")[0])
+        return RangeFunctionError(f"{of}: Spark refuses its DataFrame: {reason}. Correct read()")
+    if isinstance(error, PySparkException | Py4JError):
+        translated = translate_spark_error(error)
+        text, where = without_secrets(str(translated)), ""
+        if not isinstance(translated, SparkJobError):
+            translated.args = (f"{of}: {text}",)
+            return translated
+    else:
+        text = without_secrets(f"{type(error).__name__}: {error}")
+        frames = traceback.extract_tb(error.__traceback__)
+        where = f" ({frames[-1].filename}, line {frames[-1].lineno})"
+    return RangeFailedError(f"{of} failed: {text}{where}. Nothing of it was landed; the next run begins there again")
