@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import tenacity
 
+import headrace as hr
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
@@ -24,6 +25,41 @@ from tests.spark_cluster import SparkCluster
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.slow]
 
 REPOSITORY = Path(__file__).parents[2]
+CLICKS_FILE = f"{REPOSITORY}/tests/process/clicks.py:clicks"
+
+NUMBERS = """
+from pyspark.sql import functions as f
+
+from words import PARITY
+
+class Numbers:
+    def __init__(self, session):
+        self.session = session
+
+    def ends(self, begin):
+        return ["1000"]
+
+    def read(self, begin, end):
+        parity = f.udf(lambda number: PARITY[number % 2], "string")
+        at = f.timestamp_seconds(f.lit(1_777_777_777) + f.col("id"))
+        numbers = self.session.spark.range(int(begin or 0), int(end), 1, 3)
+        return numbers.select(parity("id").alias("is"), at.alias("at"))
+"""
+
+COUNTED = """
+from datetime import datetime
+
+import headrace as hr
+
+numbers = hr.Pipeline(
+    "numbers",
+    hr.spark_source("numbers_read:Numbers", {"is": str, "at": datetime}).event_time("at", bound="1h"),
+    key="is",
+    what={"n": hr.count()},
+    where=hr.FixedWindows("1d"),
+    when=hr.on_update(),
+)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +106,9 @@ def land(root: str, first: int, last: int) -> None:
         open_store(root).write(f"landing/clicks/part-{file:05d}.jsonl", lines.encode())
 
 
-def driver(cluster: SparkCluster, root: str, run_id: str, tasks: int) -> "subprocess.Popen[str]":
+def driver(
+    cluster: SparkCluster, root: str, run_id: str, tasks: int, pipeline: str = CLICKS_FILE
+) -> "subprocess.Popen[str]":
     command = [
         *cluster.submit,
         "--conf",
@@ -78,7 +116,7 @@ def driver(cluster: SparkCluster, root: str, run_id: str, tasks: int) -> "subpro
         REPOSITORY / "jobs/headrace/application/submit.py",
         "process",
     ]
-    command += ["--pipeline", f"{REPOSITORY}/tests/process/clicks.py:clicks", "--root", root, "--run-id", run_id]
+    command += ["--pipeline", pipeline, "--root", root, "--run-id", run_id]
     return subprocess.Popen(
         [*command, "--executor", "spark"],
         env={**cluster.environment(), "HEADRACE_TASKS": str(tasks)},
@@ -137,3 +175,18 @@ def test_workers_go_on_with_what_others_left_and_one_may_die_in_the_middle(
     check_catalog(open_store(root), CLICKS.name)
     logs = "".join(file.read_text(errors="replace") for file in cluster.folder.rglob("stderr"))
     assert server.secret_key not in logs
+
+
+def test_workers_land_what_a_source_reads_with_code_that_they_do_not_have(
+    cluster: SparkCluster, server: Server, root: str, tmp_path: Path
+) -> None:
+    (tmp_path / "numbers_read.py").write_text(NUMBERS)
+    (tmp_path / "words.py").write_text('PARITY = ("even", "odd")\n')
+    (tmp_path / "numbers.py").write_text(COUNTED)
+    job = driver(cluster, root, "landing", tasks=2, pipeline=str(tmp_path / "numbers.py"))
+    assert server.secret_key not in finished(job)
+    rows = hr.open(root)["numbers"].read("current", at="main").to_json()
+    assert {row["is"]: row["n"] for row in rows} == {"even": 500, "odd": 500}
+    written = [info.path for info in open_store(root).list("numbers/landed/source/_written/")]
+    assert len(written) == 3
+    check_catalog(open_store(root), "numbers")

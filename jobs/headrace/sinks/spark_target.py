@@ -66,10 +66,14 @@ class SparkKind(SinkKind):
     @contextmanager
     def open(self, sink: Sink, connection: Connection) -> Iterator[OpenSink]:
         require("spark", f"sink {sink.name}")
+        from headrace.distribute.spark.module_pickling import travels
+
         assert isinstance(sink, SparkSink)
         session = ConnectedSession(connection if sink.connection else None, "deliver")
         try:
-            target = function_of(sink.name, sink.function, sink.package)(session)
+            function = function_of(sink.name, sink.function, sink.package)
+            travels(function.__module__)  # with its own functions for rows
+            target = function(session)
             yield _OpenTarget(target, session, sink.name)
         finally:
             session.stop()

@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from headrace.connections import Connection
 from headrace.distribute.spark.connected_session import ConnectedSession
 from headrace.distribute.spark.errors import SparkJobError, translate_spark_error
+from headrace.distribute.spark.module_pickling import travels
 from headrace.distribute.spark.ranges.errors import RangeFailedError, RangeFunctionError
 from headrace.distribute.spark.types import DataFrame
 from headrace.errors import HeadraceError
@@ -55,6 +56,7 @@ class NamedRanges:
 
     def read(self, begin: str | None, end: str) -> "DataFrame":
         """The records of a range. Raises RangeFunctionError, RangeFailedError."""
+        _ = self.session.spark  # functions of pyspark.sql ask for a session that is there
         with named_failures(self.source, self.session.connection):
             frame = self.ranges.read(begin, end)
         if not isinstance(frame, DataFrame) and not hasattr(frame, "mapInArrow"):
@@ -79,13 +81,16 @@ def ranges_of(source: SparkSource, connection: Connection | None) -> Iterator[Na
 
 
 def _function(source: SparkSource) -> Any:
-    module, _, called = source.function.partition(":")
+    name, _, called = source.function.partition(":")
     try:
-        return getattr(imported(module, source.package), called)
+        module = imported(name, source.package)
+        function = getattr(module, called)
     except (ImportError, AttributeError) as error:
         raise RangeFunctionError(
             f"{source} cannot be imported ({error}): the module lies beside the pipeline's file, or is installed"
         ) from error
+    travels(module.__name__)  # with its own functions for rows
+    return function
 
 
 @contextmanager
