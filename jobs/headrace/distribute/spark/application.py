@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import headrace
@@ -85,11 +85,19 @@ def interrupted(spark: SparkSession, stop: Stop) -> Iterator[None]:
         yield
 
 
+_brought: Final[set[str]] = set()
+"""The applications, or sessions of Spark Connect, that have been given the packages."""
+
+
 def bring_packages(spark: SparkSession) -> None:
     """Give tasks on other machines the Headrace that this process runs. What it stands on (pyarrow, numpy, minio for
     s3://) must be there.
     """
     if runs_here(spark):
+        return
+    client: Any = spark
+    application = client.session_id if is_connected(spark) else spark.sparkContext.applicationId
+    if application in _brought:  # Spark refuses a second archive of that name
         return
     folder = Path(tempfile.mkdtemp(prefix="headrace-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors that come later fetch it from here
@@ -100,7 +108,7 @@ def bring_packages(spark: SparkSession) -> None:
             for file in sorted(home.rglob("*.py")):
                 zipped.write(file, Path(home.name) / file.relative_to(home))
     if is_connected(spark):
-        connected: Any = spark
-        connected.addArtifacts(str(archive), pyfile=True)
+        client.addArtifacts(str(archive), pyfile=True)
     else:
         spark.sparkContext.addPyFile(str(archive))
+    _brought.add(application)

@@ -124,14 +124,18 @@ def _nothing(numbers: Iterable[int]) -> Iterable[int]:
 
 def borrowed_session(purpose: str) -> tuple[SparkSession, Callable[[], object]]:
     """The session of this process, or a new one, and what is to be called when it is not needed any more: that ends a
-    new one. One that ``begin_session`` began stays there for the next ``spark_session``. What a JVM that is started
-    here says goes to a log.
+    new one. One that ``begin_session`` began, or which spark-submit has started this process for, stays there for the
+    next ``spark_session``: on a cluster another one would have to get executors again. What a JVM that is started here
+    says goes to a log.
     """
+    if not _begun and is_submitted() and not is_running():
+        begun: Future[SparkSession] = Future()
+        begun.set_result(spark_session(f"headrace {purpose}"))
+        _begun.append(begun)
     if _begun:
         return _begun[-1].result(), _leave
     was_running = is_running()
-    log = None if was_running or is_submitted() else new_log(purpose)
-    session = spark_session(f"headrace {purpose}", log=log)
+    session = spark_session(f"headrace {purpose}", log=None if was_running else new_log(purpose))
     return session, _leave if was_running else session.stop
 
 
