@@ -25,6 +25,9 @@ _REST: Final = ("http", "https")
 _POSTGRES: Final = ("postgresql", "postgres")
 _CATALOG: Final = "catalog"
 """The option that says what the catalog is called, if not as the connection."""
+_PATIENT_REST: Final = "headrace.sinks.iceberg.patient_rest.PatientRestCatalog"
+_PATIENCE: Final = {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
+"""Seconds that a store of files is waited for."""
 
 
 class Iceberg(SinkKind):
@@ -76,13 +79,13 @@ def catalog_properties(connection: Connection) -> dict[str, str]:
         login = {"credential": f"{connection.user}:{connection.password}"} if connection.user else {}
         # where pyiceberg looks by itself, which it is about to give up
         tokens = {"oauth2-server-uri": f"{uri}/v1/oauth/tokens"}
-        return {"type": "rest", "uri": uri, **login, **tokens, **options}
+        return {"py-catalog-impl": _PATIENT_REST, "uri": uri, **login, **tokens, **_PATIENCE, **options}
     if connection.scheme in _POSTGRES:
         user = f"{quote(connection.user, safe='')}:{quote(connection.password, safe='')}@" if connection.user else ""
-        uri = f"postgresql+psycopg://{user}{connection.host}{port}/{connection.database}"
-        return {"type": "sql", "uri": uri, **options}
+        uri = f"postgresql+psycopg://{user}{connection.host}{port}/{connection.database}?connect_timeout=10"
+        return {"type": "sql", "uri": uri, **_PATIENCE, **options}
     if connection.scheme == "sqlite":
-        return {"type": "sql", "uri": f"sqlite:////{connection.database}", **options}
+        return {"type": "sql", "uri": f"sqlite:////{connection.database}", **_PATIENCE, **options}
     raise SinkRefusedError(
         f"{variable(connection.name)} is a URI of {connection.scheme}; Iceberg catalogs need https://..., "
         "postgresql://... or sqlite:///..., with ?warehouse=..."
@@ -98,6 +101,7 @@ def _catalog(connection: Connection, properties: dict[str, str]) -> "Catalog":
 @contextmanager
 def translated(connection: Connection) -> Iterator[None]:
     """Errors of Iceberg become those of sinks, by what the caller should do, without secrets."""
+    from pydantic import ValidationError
     from pyiceberg import exceptions as iceberg
     from requests.exceptions import RequestException
     from sqlalchemy.exc import OperationalError, SQLAlchemyError
@@ -126,6 +130,10 @@ def translated(connection: Connection) -> Iterator[None]:
         if "ACCESS_DENIED" in str(error) or "authentication failed" in str(error):
             raise SinkRefusedError(f"{_text(connection, error)}. Is {variable(connection.name)} right?") from None
         raise SinkUnreachableError(f"{_text(connection, error)}. The next delivery tries again") from None
+    except ValidationError as error:
+        raise SinkRefusedError(
+            f"{_text(connection, error)}: no catalog of Iceberg answers that. Is {variable(connection.name)} right?"
+        ) from None
     except (iceberg.RESTError, SQLAlchemyError, iceberg.NoSuchNamespaceError) as error:
         raise SinkRefusedError(f"{_text(connection, error)}. Nothing was delivered") from None
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.connections import Connection, variable
@@ -56,7 +57,17 @@ class Postgres(SinkKind):
 POSTGRES = Postgres()
 
 
-def _connected(connection: Connection) -> "psycopg.Connection":
+@contextmanager
+def _connected(connection: Connection) -> "Iterator[psycopg.Connection]":
+    """A connection, for as long as its server answers."""
+    from headrace.sinks.postgres.watch import watched
+
+    connect = partial(_connect, connection)
+    with connect() as server, watched(server, connect, str(connection)):
+        yield server
+
+
+def _connect(connection: Connection) -> "psycopg.Connection":
     import psycopg
 
     return psycopg.connect(
@@ -69,6 +80,8 @@ def _connected(connection: Connection) -> "psycopg.Connection":
             "connect_timeout": _CONNECT_SECONDS,
             "application_name": "headrace",
             "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
             **connection.options,
         },  # type: ignore[arg-type] # whatever libpq takes
     )

@@ -1,0 +1,61 @@
+"""A server that stops answering in the middle of a delivery is given up, and one that works on a long statement is not:
+it takes other connections meanwhile.
+"""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import psycopg
+from psycopg.errors import ConnectionTimeout
+
+from headrace.sinks.open_sink import SinkUnreachableError
+
+LOOK_SECONDS: Final = 30.0
+"""How long a delivery lasts before somebody looks, and between two looks."""
+LOOKS: Final = 3
+"""So many in a row have no answer from a server that is given up."""
+
+
+@contextmanager
+def watched(server: "psycopg.Connection", connect: Callable[[], "psycopg.Connection"], place: str) -> Iterator[None]:
+    """Inside, a ``server`` that does not answer any more ends what is asked of it. Raises SinkUnreachableError then."""
+    is_over, was_given_up = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        silent = 0
+        while silent < LOOKS:
+            if is_over.wait(LOOK_SECONDS):
+                return
+            silent = 0 if _answers(connect) else silent + 1
+        was_given_up.set()
+        with socket.socket(fileno=os.dup(server.fileno())) as shared:
+            shared.shutdown(socket.SHUT_RDWR)
+
+    watcher = threading.Thread(target=watch, name="watch", daemon=True)
+    watcher.start()
+    try:
+        yield
+    except psycopg.Error:
+        if not was_given_up.is_set():
+            raise
+        raise SinkUnreachableError(
+            f"{place}: it stopped answering, and so it did for {LOOKS} that tried to connect meanwhile. Nothing was "
+            "delivered, or all of it if its last answer was lost; the next delivery continues from there"
+        ) from None
+    finally:
+        is_over.set()
+        watcher.join()
+
+
+def _answers(connect: Callable[[], "psycopg.Connection"]) -> bool:
+    try:
+        connect().close()
+    except ConnectionTimeout:
+        return False
+    except psycopg.Error:  # an answer, too: it has too many connections, or is just starting
+        return True
+    return True
