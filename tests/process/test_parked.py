@@ -18,7 +18,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import published_of
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
-from tests.process.executors import Executed, on_both
+from tests.process.executors import Executed
 from tests.process.fragile import breaking, land_with_ids
 from tests.process.outputs import catalog_of, digests, line
 
@@ -65,8 +65,15 @@ def undisturbed(executor: Executed, shop: Pipeline, whole: Path, mended: Path) -
     mended.unlink()
 
 
-@on_both
-@pytest.mark.parametrize("telling", [False, True], ids=["all", "deduplicated"])
+@pytest.mark.parametrize(
+    ("executor", "telling"),
+    [
+        pytest.param("local", False, id="all-local"),
+        pytest.param("local", True, id="deduplicated-local"),
+        pytest.param("spark", True, id="deduplicated-spark", marks=pytest.mark.spark),
+    ],
+    indirect=["executor"],
+)
 def test_an_output_that_fails_catches_up_as_if_it_had_not(
     executor: Executed, telling: bool, tmp_path: Path, mended: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

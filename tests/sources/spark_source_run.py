@@ -100,7 +100,7 @@ def follows(shop: Shop) -> None:
     session = spark_session("a test")
     try:
         writers = Writers(shop, seed=7)
-        for _ in range(12):
+        for _ in range(8):
             writers.turn()
             shop.handle.run()
             shop.by_largest_id()

@@ -81,6 +81,10 @@ class TestSparkSource(SourceConformance):
     def world(self, spark_world: SparkWorld) -> SourceWorld:
         return spark_world
 
+    @pytest.mark.parametrize("seed", [0, 1])  # each range is a job
+    def test_each_record_is_in_one_split_wherever_a_run_stops(self, world: SourceWorld, seed: int) -> None:
+        super().test_each_record_is_in_one_split_wherever_a_run_stops(world, seed)
+
 
 SECRET = "planted-secret"
 
