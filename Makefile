@@ -22,7 +22,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup screenshots demo up down minio minio-stop kafka kafka-stop kafka-kills archive diagrams figures bench-abs test test-unit test-browser test-connectors test-topology test-long fuzz kills airflow-kills exhaustive mutations dist images test-images images-remove check fmt docs clean
+.PHONY: help setup screenshots demo up down minio minio-stop kafka kafka-stop kafka-kills archive diagrams figures bench-abs test test-unit test-browser test-connectors test-topology test-long fuzz kills airflow-kills exhaustive mutations dist release images test-images images-remove check fmt docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -121,10 +121,16 @@ dist: $(READY) ## Build the wheel and the sdist, and those of headrace-lab, into
 	rm -rf dist
 	$(UV) build --all-packages --out-dir dist
 
+release: $(READY) ## Build wheel, sdist, site and notes of the version, try them out on each Python, tag it (ARGS=--rehearse: no tag)
+	$(BIN)/python -m scripts.release $(ARGS)
+
 images: $(READY) ## Build the images of docker/ without a Docker engine (needs root, buildah, debootstrap; ARGS="--base IMAGE": of your own)
 	$(BIN)/python -m scripts.images build $(ARGS)
 
-test-images: $(READY) ## Run pipelines inside the images, on both executors and on a cluster (after make images)
+test-release: $(READY) ## Build wheel, sdist, site and notes of the version, try them out on each Python, tag it (ARGS=--rehearse: no tag)
+	$(BIN)/python -m scripts.release $(ARGS)
+
+images: $(READY) ## Run pipelines inside the images, on both executors and on a cluster (after make images)
 	$(BIN)/python -m scripts.image_checks
 
 images-remove: ## Remove the images and what buildah keeps of them

@@ -1,4 +1,4 @@
-"""A deployment that an older version wrote (tests/golden) is read, and a run continues from it."""
+"""Deployments that older versions wrote (tests/golden) are read, and runs continue from them."""
 
 import shutil
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from tests.process.golden_shop import SHOP
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 LANDED = hr.json("landing/clicks", {"user": str, "at": datetime, "amount": int}).event_time("at", bound="10m")
@@ -29,10 +30,19 @@ FIRST, LAST = datetime(2026, 1, 1, 0, tzinfo=UTC), datetime(2026, 1, 3, 9, tzinf
 OLD = [("ann", FIRST, 2, 6), ("bob", FIRST, 1, 7)]
 
 
-@pytest.fixture(params=["format-1"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    shutil.copytree(GOLDEN / request.param / "root", tmp_path / "root")
-    return tmp_path / "root"
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return copied("format-1", tmp_path)
+
+
+@pytest.fixture
+def with_outputs(tmp_path: Path) -> Path:
+    return copied("format-3", tmp_path)
+
+
+def copied(name: str, folder: Path) -> Path:
+    shutil.copytree(GOLDEN / name / "root", folder / "root")
+    return folder / "root"
 
 
 def rows(reader: PipelineReader) -> list[tuple[object, ...]]:
@@ -61,3 +71,39 @@ def test_a_run_goes_on_from_its_state(root: Path) -> None:
     assert result.counts["input_files"] == 1
     reader = hr.open(root.as_uri())["clicks"]
     assert rows(reader) == [*OLD, ("ann", LAST, 2, 14), ("bob", LAST, 1, 2)]
+
+
+def amounts(root: Path, output: str) -> list[tuple[object, ...]]:
+    reader = hr.open(root.as_uri())["shop"][output]
+    columns = reader.current(columns=["user", "window_start", "amount"]).to_arrow().to_pylist()
+    return [tuple(row.values()) for row in columns]
+
+
+def test_outputs_are_read(with_outputs: Path) -> None:
+    day = [FIRST, LAST.replace(hour=0)]
+    assert amounts(with_outputs, "hourly") == [
+        ("ann", FIRST, 5),
+        ("bob", FIRST, 2),
+        ("ann", LAST, 8),
+        ("bob", LAST, 32),
+    ]
+    assert amounts(with_outputs, "daily") == [
+        ("ann", day[0], 5),
+        ("bob", day[0], 2),
+        ("ann", day[1], 8),
+        ("bob", day[1], 32),
+    ]
+    shop = hr.open(with_outputs.as_uri())["shop"]
+    assert shop["hourly"].late().to_arrow()["user"].to_pylist() == ["eve"]
+    assert shop["hourly"].rejected().to_arrow()["raw"].to_pylist() == ["no record"]
+
+
+def test_a_run_goes_on_from_the_state_of_outputs(with_outputs: Path) -> None:
+    (with_outputs / "landing" / "orders" / "d.jsonl").write_text(
+        '{"user": "ann", "at": "2026-01-03T09:40:00Z", "amount": 10}\n'
+    )
+    result = process(SHOP, with_outputs.as_uri(), RunOptions("after", publish=True))
+    assert (result.epochs, result.warnings) == ((3,), ())
+    assert amounts(with_outputs, "hourly")[2:] == [("ann", LAST, 18), ("bob", LAST, 32)]
+    assert amounts(with_outputs, "daily")[2:] == [("ann", LAST.replace(hour=0), 18), ("bob", LAST.replace(hour=0), 32)]
+    assert hr.open(with_outputs.as_uri())["shop"].fsck().damage == ()
