@@ -22,7 +22,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup screenshots demo up down minio minio-stop kafka kafka-stop kafka-kills archive diagrams figures bench-abs test test-unit test-browser test-connectors test-topology test-long fuzz kills airflow-kills exhaustive mutations dist release images test-images images-remove check fmt docs clean
+.PHONY: help setup screenshots demo demo-reach up down minio minio-stop kafka kafka-stop kafka-kills archive diagrams figures bench-abs test test-unit test-browser test-connectors test-topology test-long fuzz kills airflow-kills exhaustive mutations dist release images test-images images-remove check fmt docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -38,6 +38,9 @@ $(READY): uv.lock pyproject.toml scripts/setup.sh
 
 demo: $(READY) ## Land real flights, run both pipelines under a real Airflow, show the results (STORE=s3: on MinIO)
 	$(BIN)/python -m scripts.demo --store $(STORE)
+
+demo-reach: $(READY) ## Kafka to two pipelines to PostgreSQL, Delta and Iceberg, read by psql, DuckDB, pyiceberg and Spark; then a rollback
+	$(BIN)/python -m scripts.demo_reach
 
 up: $(READY) ## Start Airflow on loopback and leave it running
 	$(BIN)/python -m scripts.up

@@ -34,9 +34,9 @@ from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow
 from scripts.minio_server import Server
 from scripts.nosy_code import NOSY
+from scripts.postgres_server import Postgres, binaries
 from tests.airflow.subprocesses import write_pipeline
 from tests.needed import lacks
-from tests.postgres import Postgres, binaries
 from tests.tooling.test_compose import DOCKER
 
 pytestmark = [pytest.mark.airflow, pytest.mark.s3]

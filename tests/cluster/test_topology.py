@@ -20,8 +20,8 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow
 from scripts.minio_server import Server, find_or_build, start, stop
+from scripts.postgres_server import Postgres, binaries
 from tests.airflow.subprocesses import write_pipeline
-from tests.postgres import Postgres, binaries
 from tests.reading import read
 from tests.spark_cluster import SparkCluster
 from tests.tooling.test_bucket_users import PASSWORDS, USERS, make_bucket

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from scripts.iceberg_rest import IcebergRest, jars
+from scripts.postgres_server import Postgres, binaries
 from tests.needed import lacks
-from tests.postgres import Postgres, binaries
 from tests.sinks.warehouse import Warehouse
 
 _SERVERS = {"server", "iceberg_rest", "minio"}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from scripts import jdbc_driver
+from scripts.postgres_server import Postgres
 from tests.needed import lacks
-from tests.postgres import Postgres
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tests.postgres import Postgres
+from scripts.postgres_server import Postgres
 from tests.sinks.worlds import PostgresWorld
 
 

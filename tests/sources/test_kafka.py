@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from click.testing import CliRunner
 
 import headrace as hr
+from headrace.cli.main import app
 from headrace.errors import PipelineError
 from headrace.pipeline.sources import Source
 from headrace.pipeline.systems.kafka import KafkaSource
@@ -293,6 +296,24 @@ def test_a_partition_without_a_record_holds_the_watermark_back(
     assert [difference[kind] for kind in ("added", "removed", "changed")] == [0, 0, 0]
 
 
+def test_a_partition_without_a_record_is_left_out_once_it_is_idle(topics: Topics, name: str, tmp_path: Path) -> None:
+    topics.make(name, 2)
+    when = source(name).event_time("at", bound="0s", idle="30m")
+    pipeline = hr.Pipeline("hours", when, key={"all": hr.lit(1)}, what={"n": hr.count()}, where=hr.FixedWindows("1h"))
+    handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
+    for hours in ((10,), (12,)):
+        topics.send(name, at_hours(*hours), 0)
+        handle.run(executor="local")
+    assert handle.read("current", at="main").to_json() == [], "it has been silent for some seconds"
+    shown = CliRunner().invoke(app, ["show", "hours", "main", "--root", (tmp_path / "root").as_uri()])
+    assert re.search(r"held_back_by +.*split 1\b", shown.stdout), shown.output
+    began = {"clock": "2026-05-02T00:00:00Z", "files_per_epoch": 2}  # what says that there are partitions is a split
+    for step, epoch in (("5m", 2), ("40m", 1)):  # an epoch of its own when it becomes idle; or the next one finds it so
+        handle.run(executor="local", mode="replay", clock_step=step, branch=f"each_{step}", **began)
+        rows = handle.read("current", at=f"each_{step}").to_json()
+        assert [(row["window_start"].hour, row["epoch"]) for row in rows] == [(10, epoch)]
+
+
 @pytest.mark.parametrize("split", ["shop", None])
 def test_a_topic_with_other_splits_waits_for_none_that_has_said_nothing(
     topics: Topics, name: str, tmp_path: Path, split: str | None
@@ -370,7 +391,8 @@ def test_a_compacted_topic_gives_what_is_left(topics: Topics, name: str) -> None
 @pytest.mark.spark
 @pytest.mark.parametrize("land", ["always", "never"])
 def test_landed_and_kept_topics_give_the_same_on_spark(topics: Topics, name: str, tmp_path: Path, land: str) -> None:
-    topics.make(name, 2)
+    """The topic has a partition without a record."""
+    topics.make(name, 3)
     pipeline = hr.Pipeline(
         "numbers",
         source(name, land=land).event_time("at", bound="1h"),

@@ -351,3 +351,20 @@ def test_a_record_without_event_time_is_a_dead_letter_whatever_the_windows(where
     result = run(pipeline, [rows(early, {**early, "at": None}), end()], executor=executor)
     assert [each["reason"] for each in result.rejected] == ["event time is null"]
     assert {row["flights"] for row in result.current} == {1}
+
+
+def test_times_that_python_has_no_datetime_for_are_no_end(executor: Any) -> None:
+    """Panes of a global window reach a day that ends after the year 9999."""
+    pipeline = hr.Pipeline(
+        "days",
+        hr.json("landing", {"user": str, "at": datetime}).event_time("at", bound="0s"),
+        key="user",
+        what={"n": hr.count()},
+        where=hr.GlobalWindows(),
+        when=hr.on_update(),
+        how=hr.retracting(),
+        then=[hr.Aggregation(key="user", what={"n": col("n").sum()}, where=hr.FixedWindows("1d"))],
+    )
+    result = run(pipeline, [rows({"user": "a", "at": at("10:00")}), end()], executor=executor)
+    assert {pane.window for pane in result.panes} == {(None, None)}
+    assert [pane["n"] for pane in result.panes if not pane.is_retraction] == [1, 1]

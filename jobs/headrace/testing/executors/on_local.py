@@ -7,6 +7,7 @@ from headrace.distribute.local.engine import LocalEngine
 from headrace.model.panes import Timing
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Source
+from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.row_files import tables
 from headrace.sources.connector import OpenSource, SourceSplit
@@ -56,7 +57,7 @@ class LocalTestExecutor:
         )
 
     def _rows(self, view: View, files: tuple[DataFile, ...]) -> list[Row]:
-        rows = [row for table in tables(self._store, files, self._columns.schema(view)) for row in table.to_pylist()]
+        rows = [row for table in tables(self._store, files, self._columns.schema(view)) for row in _python_rows(table)]
         return sorted(rows, key=lambda row: row["sequence"]) if view is View.PANES else rows
 
     def _rejected(self, files: tuple[DataFile, ...]) -> list[Row]:
@@ -64,7 +65,7 @@ class LocalTestExecutor:
         if self._names == UNNAMED:
             return self._rows(View.REJECTED, files)
         named = schema.append(pa.field(OUTPUT, pa.string()))
-        rows: list[Row] = [row for table in tables(self._store, files, named) for row in table.to_pylist()]
+        rows: list[Row] = [row for table in tables(self._store, files, named) for row in _python_rows(table)]
         return [row for row in rows if row[OUTPUT] == self._names.output]
 
     def _pane(self, number: int, row: Row) -> PaneRow:
@@ -88,6 +89,16 @@ class _Landing(Landing):
     def _open(self, name: str, source: Source, root: ObjectStore) -> OpenSource:
         files = stand_in(source)
         return OpenSource(FileEnumerator(root, f"landing/{name}", files), FileReader(root, files))
+
+
+def _python_rows(table: pa.Table) -> list[Row]:
+    """Rows with aware times; one beyond the years that Python has is None, as in ``testing.times.real``."""
+    times = {field.name for field in table.schema if pa.types.is_timestamp(field.type)}
+    rows = python_rows(table)
+    return [
+        {name: None if name in times and isinstance(value, str) else value for name, value in row.items()}
+        for row in rows
+    ]
 
 
 def _attempt(epoch: int) -> Attempt:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-import psycopg2
+import psycopg
 
 from scripts.airflow_env import free_port
 
@@ -41,7 +41,7 @@ class Postgres:
         self._binaries = found
         self._user = _OF_ROOT if os.geteuid() == 0 else None
         self._folder = Path()
-        self._address = {"host": "127.0.0.1", "port": free_port(), "user": USER, "password": password}
+        self._address: dict[str, Any] = {"host": "127.0.0.1", "port": free_port(), "user": USER, "password": password}
         self.url = f"postgresql+psycopg2://{USER}:{quote(password, safe='')}@127.0.0.1:{self._address['port']}/{USER}"
 
     def __enter__(self) -> Self:
@@ -72,14 +72,10 @@ class Postgres:
         return self._execute(USER, query)
 
     def _execute(self, database: str, statement: str) -> list[tuple[Any, ...]]:
-        connection = psycopg2.connect(dbname=database, **self._address)
-        try:
-            connection.autocommit = True  # a database is made outside of transactions
-            with connection.cursor() as cursor:
-                cursor.execute(statement)
-                return cursor.fetchall() if cursor.description else []
-        finally:
-            connection.close()
+        # a database is made outside of transactions
+        with psycopg.connect(dbname=database, **self._address, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self._binaries / program), *arguments, "--pgdata", str(self._folder / "data")]
