@@ -1,5 +1,6 @@
 """Final rows go to a function that cannot take them back: each at least once, and nothing goes back below them."""
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,6 +144,38 @@ def test_nothing_goes_below_what_was_handed_over_unless_it_is_given_up(
     assert refs(deployment) == {}
     assert deployment.deliver(sales).written == 3
     assert {row[0] for row in mailing.sent[5:]} == {row[0] for row in mailing.sent[:5]}
+
+
+def test_an_output_is_not_computed_again_behind_what_was_handed_over(
+    deployment: SinkDeployment, mailing: Mailing
+) -> None:
+    def with_outputs(**mailed: Any) -> hr.Pipeline:
+        made = deployment.sales()
+        of_users = {"key": made.key, "what": made.what, "where": made.where, "when": made.when, "how": hr.retracting()}
+        outputs = {
+            "mailed": hr.Output(**of_users, sinks=[hr.final_rows("mailing:send")], **mailed),
+            "counted": hr.Output(**of_users),
+        }
+        return hr.Pipeline("sales", made.input, outputs=outputs, executor="local")
+
+    sales = with_outputs()
+    run(deployment, sales, "1", order("ann", 5, 10), order("bob", 10, 20), order("ann", 75, 30))
+    (delivery,) = deployment.handle(sales).deliver(output="mailed")
+    assert delivery.written == 2
+    changed = with_outputs(filter=hr.col("price") > 15)
+    handle = deployment.handle(changed)
+    handle.run()
+    with pytest.raises(DeliveredError, match=r"sink send, .*promote sales\.mailed BRANCH --give-up-delivered"):
+        handle.backfill(output="mailed", promote=True)
+    handle.backfill(output="mailed", branch="again")
+    (refusal,) = handle.promote("again", output="mailed", dry_run=True).refusals
+    with pytest.raises(DeliveredError, match=re.escape(str(refusal))):
+        handle.promote("again", output="mailed")
+    handle.promote("again", output="mailed", give_up_delivered=True)
+    handle.run()
+    (delivery,) = handle.deliver(output="mailed")
+    assert delivery.written == 0, "the one that is left was sent"
+    assert [row[1] for row in mailing.sent] == ["ann", "bob"]
 
 
 def test_expiry_keeps_what_the_next_delivery_goes_out_from(deployment: SinkDeployment, mailing: Mailing) -> None:

@@ -31,7 +31,7 @@ from headrace.read.snapshots.progress import READS_NOTHING, StoredProgress
 from headrace.runs.adopting.dead_letters import adopted_letters
 from headrace.runs.adopting.errors import NotAdoptableError
 from headrace.runs.adopting.plan import PlannedAdoption
-from headrace.runs.publishing.promotion import REFUSALS
+from headrace.runs.publishing.promotion import REFUSALS, DeliveredError
 from headrace.runs.publishing.publish import output_results
 from headrace.runs.publishing.rehearsal import Rehearsal, differences
 from headrace.runs.reporting.results import RunResult
@@ -50,24 +50,27 @@ _SEARCHED = 1000
 """Entries of the log: an attempt that comes again comes soon."""
 
 
-def adopt(catalog: Catalog, branch: str, output: str, *, run_id: str, message: str = "") -> RunResult:
+def adopt(
+    catalog: Catalog, branch: str, output: str, *, run_id: str, message: str = "", give_up_delivered: bool = False
+) -> RunResult:
     """Let main take over from ``branch`` an ``output`` and what is computed of it, as one epoch of main; the branch
     ends. ``message`` says in the log who decided it, and why. Publishes nothing: the next run of the pipeline does, or
-    who calls this.
+    who calls this. ``give_up_delivered``: also where rows were handed over to sinks that cannot take back, which get no
+    others in their place.
 
     When the branch was adopted already nothing happens, for a caller that died before it could tell.
-    Raises UnknownBranchError, UnknownOutputError, NotAdoptableError, AuditMissingError, AuditFailedError; FencedError
-    if somebody else claims main meanwhile.
+    Raises UnknownBranchError, UnknownOutputError, NotAdoptableError, DeliveredError, AuditMissingError,
+    AuditFailedError; FencedError if somebody else claims main meanwhile.
     """
     started_at = timestamp()
     now = catalog.head()
     if branch not in now.generations and (done := _adopted_before(catalog, branch)) is not None:
         return _result(catalog, catalog.manifest(done.refs[MAIN]), (), run_id, started_at)
-    planned = _checked(catalog, now, branch, output)
+    planned = _checked(catalog, now, branch, output, give_up_delivered)
     try:
         claim = catalog.claim(MAIN, owner=run_id)
         if claim.snapshot_id != planned.main.snapshot_id:  # main went on meanwhile, and cannot any more
-            planned = _checked(catalog, catalog.head(), branch, output)
+            planned = _checked(catalog, catalog.head(), branch, output, give_up_delivered)
         manifest = _committed(planned, claim, message)
         adopted = [*planned.scope.adopted]
         catalog.drop(branch, f"dropped {branch}: main has adopted {', '.join(adopted)}", detail={"adopted": adopted})
@@ -85,10 +88,10 @@ def adopt(catalog: Catalog, branch: str, output: str, *, run_id: str, message: s
     return _result(catalog, manifest, warnings, run_id, started_at)
 
 
-def _checked(catalog: Catalog, now: Head, branch: str, output: str) -> PlannedAdoption:
+def _checked(catalog: Catalog, now: Head, branch: str, output: str, give_up: bool) -> PlannedAdoption:
     """The adoption as it is planned at ``now``, if nothing is against it."""
     planned = PlannedAdoption.of(catalog, now, branch, output)
-    for check in planned.checks():
+    for check in planned.checks(give_up_delivered=give_up):
         check()
     return planned
 
@@ -103,7 +106,7 @@ def rehearse_adoption(catalog: Catalog, branch: str, output: str, *, limit: int 
     for check in planned.checks():
         try:
             check()
-        except (*REFUSALS, NotAdoptableError) as error:
+        except (*REFUSALS, DeliveredError, NotAdoptableError) as error:
             refusals.append(error)
             break  # what comes after it relies on what it found
     return Rehearsal(branch, differences(planned.planned, planned.scope.adopted, limit), tuple(refusals))

@@ -54,7 +54,7 @@ def compute_output(
             f"main of {pipeline.name} has read nothing yet: `headrace run {pipeline.name}` computes all outputs"
         )
     if options.promotes:
-        check_before(pipeline, catalog.manifest(head.refs[MAIN]), scope)
+        check_before(pipeline, catalog.manifest(head.refs[MAIN]), scope, head)
     of = f"{', '.join(scope.adopted)}" + (f" (of {', '.join(scope.read)})" if scope.read else "")
     listener.noted(f"branch {options.branch} computes {of} in the epochs of main")
     options = replace(

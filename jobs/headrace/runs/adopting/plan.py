@@ -13,19 +13,23 @@ from headrace.read.snapshots.epoch_history import RecordedEpoch, epochs_since
 from headrace.runs.adopting.dead_letters import taken_by_none
 from headrace.runs.adopting.errors import NotAdoptableError
 from headrace.runs.adopting.scope import AdoptedOutputs
-from headrace.runs.publishing.promotion import Planned
+from headrace.runs.publishing.promotion import DeliveredError, Planned
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.manifest import OUTPUTS, Manifest
 from headrace_snapshots.format.output_view import outputs_of, parked_in, seen_by, upstream_of
 from headrace_snapshots.format.table_names import IDS
 from headrace_snapshots.output_catalog import seen_catalog
+from headrace_snapshots.refs import delivery_of, is_delivery
 
 Recorded = list[tuple[Manifest, RecordedEpoch]]
 
 
-def check_before(pipeline: Pipeline, main: Manifest, scope: AdoptedOutputs) -> None:
-    """Raise what stands against the adoption of outputs of ``pipeline`` by ``main``, whatever a branch computes."""
+def check_before(pipeline: Pipeline, main: Manifest, scope: AdoptedOutputs, head: Head) -> None:
+    """Raise what stands against the adoption of outputs of ``pipeline`` by ``main``, whatever a branch computes, as the
+    log stands at ``head``.
+    """
     _check_definition(definition(pipeline), main, scope)
+    _check_delivered(head, pipeline.name, scope)
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class PlannedAdoption:
     planned: Planned
     main: Manifest
     scope: AdoptedOutputs
+    now: Head
 
     @classmethod
     def of(cls, catalog: Catalog, now: Head, branch: str, output: str) -> "PlannedAdoption":
@@ -43,7 +48,7 @@ class PlannedAdoption:
         scope = AdoptedOutputs.of(catalog.pipeline, upstream_of(planned.head), output)
         if planned.main is None:
             raise NotAdoptableError(f"main of {catalog.pipeline} has no snapshot: promote the whole branch {branch}")
-        return cls(planned, catalog.manifest(planned.main), scope)
+        return cls(planned, catalog.manifest(planned.main), scope, now)
 
     @property
     def catalog(self) -> Catalog:
@@ -55,8 +60,12 @@ class PlannedAdoption:
         """The newest snapshot of the branch."""
         return self.planned.head
 
-    def checks(self) -> Iterator[Callable[[], None]]:
-        """What each may raise, the first that is to be said first; those that read rows come last."""
+    def checks(self, *, give_up_delivered: bool = False) -> Iterator[Callable[[], None]]:
+        """What each may raise, the first that is to be said first; those that read rows come last.
+        ``give_up_delivered``: what sinks have got that cannot take back is not against it.
+        """
+        if not give_up_delivered:
+            yield lambda: _check_delivered(self.now, self.catalog.pipeline, self.scope)
         yield self._check_computed
         yield self._check_audits
         yield lambda: _check_definition(self.branch.definition, self.main, self.scope)
@@ -169,6 +178,18 @@ def _check_definition(defined: Mapping[str, Any], main: Manifest, scope: Adopted
             raise NotAdoptableError(
                 f"{adopted} of {name} reads output {output}, which is parked at epoch {parked[output]}: `headrace run "
                 f"{name}` says why; mend that first"
+            )
+
+
+def _check_delivered(head: Head, pipeline: str, scope: AdoptedOutputs) -> None:
+    """Raise DeliveredError if a sink that cannot take back has rows of an output that would get others."""
+    for ref in sorted(filter(is_delivery, head.refs)):
+        output, sink = delivery_of(ref)
+        if output in scope.adopted:
+            raise DeliveredError(
+                f"rows of output {output} up to {head.refs[ref]} were handed over to sink {sink}, which cannot take "
+                "them back, and main would have others in their place. Run the backfill without --promote, then "
+                f"`headrace promote {pipeline}.{scope.output} BRANCH --give-up-delivered`"
             )
 
 

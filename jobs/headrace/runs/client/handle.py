@@ -477,26 +477,34 @@ class PipelineHandle(PipelineStorage):
         ``dry_run`` moves nothing, and gives what readers would see change (at most ``limit`` rows; all are counted) and
         the errors that would be raised. Raises UnknownBranchError, AuditMissingError, AuditFailedError,
         BranchBehindError, ForkGivenUpError, PatchedSinceError; ClockAheadError for a whole branch; for a patch
-        UnpatchableError, OtherDefinitionError, UnpublishedError, OpenWindowsError; for one output NotAdoptableError.
+        UnpatchableError, OtherDefinitionError, UnpublishedError, OpenWindowsError; for one output NotAdoptableError,
+        DeliveredError.
         """
         arguments = Arguments("promote")
         branch, limit = arguments.text("branch", branch, "trial"), arguments.whole("limit", limit, least=0)
         dry_run = arguments.flag("dry_run", dry_run)
         if not arguments.flag("patch", patch):
+            give_up = arguments.flag("give_up_delivered", give_up_delivered)
             if output is not None:
                 from headrace.runs.adopting import adopt as adopting
 
                 output = arguments.text("output", output, "daily")
                 if dry_run:
                     return adopting.rehearse_adoption(self._catalog, branch, output, limit=limit)
-                return adopting.adopt(self._catalog, branch, output, run_id=self._new_run_id(), message=message)
+                return adopting.adopt(
+                    self._catalog,
+                    branch,
+                    output,
+                    run_id=self._new_run_id(),
+                    message=message,
+                    give_up_delivered=give_up,
+                )
             if dry_run:
                 from headrace.runs.publishing.rehearsal import rehearse
 
                 return rehearse(self._catalog, branch, limit=limit)
             from headrace.runs.publishing import promotion
 
-            give_up = arguments.flag("give_up_delivered", give_up_delivered)
             return promotion.promote(
                 self._catalog, branch, run_id=self._new_run_id(), message=message, give_up_delivered=give_up
             )
