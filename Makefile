@@ -130,10 +130,7 @@ release: $(READY) ## Build wheel, sdist, site and notes of the version, try them
 images: $(READY) ## Build the images of docker/ without a Docker engine (needs root, buildah, debootstrap; ARGS="--base IMAGE": of your own)
 	$(BIN)/python -m scripts.images build $(ARGS)
 
-test-release: $(READY) ## Build wheel, sdist, site and notes of the version, try them out on each Python, tag it (ARGS=--rehearse: no tag)
-	$(BIN)/python -m scripts.release $(ARGS)
-
-images: $(READY) ## Run pipelines inside the images, on both executors and on a cluster (after make images)
+test-images: $(READY) ## Run pipelines inside the images, on both executors and on a cluster (after make images)
 	$(BIN)/python -m scripts.image_checks
 
 images-remove: ## Remove the images and what buildah keeps of them

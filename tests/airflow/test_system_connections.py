@@ -64,7 +64,7 @@ def test_a_place_on_s3() -> None:
 def test_a_rest_catalog() -> None:
     uri = uri_of(password=ODD, extra='{"warehouse": "sales"}', **OF_AIRFLOW["iceberg"])
     properties = catalog_properties(connection("lake", {variable("lake"): uri}))
-    assert properties["type"] == "rest"
+    assert properties["py-catalog-impl"].endswith(".PatientRestCatalog")
     assert properties["uri"] == "https://lake.example.com:8181/api/catalog"
     assert properties["credential"] == f"ann:{ODD}"
     assert properties["warehouse"] == "sales"
@@ -74,6 +74,8 @@ def test_an_sql_catalog() -> None:
     extra = '{"warehouse": "s3://bucket/lake", "catalog": "other"}'
     uri = uri_of(password=ODD, extra=extra, **OF_AIRFLOW["postgres"])
     properties = catalog_properties(connection("lake", {variable("lake"): uri}))
-    assert properties["uri"] == "postgresql+psycopg://ann:a%2Fb%2Bc%3Dd%20e%40f%3Ag%25h@db:5432/reports"
+    assert (
+        properties["uri"] == "postgresql+psycopg://ann:a%2Fb%2Bc%3Dd%20e%40f%3Ag%25h@db:5432/reports?connect_timeout=10"
+    )
     assert properties["warehouse"] == "s3://bucket/lake"
     assert "catalog" not in properties

@@ -110,6 +110,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "postgres": {"table": "reports.sales", "connection": "warehouse", "changes": False, "name": None},
     "final_rows": {"function": "billing:send", "connection": None, "name": None},
     "spark_sink": {"function": "targets:Reports", "connection": "oracle", "name": None},
+    "spark_source": {"function": "orders:Orders", "schema": {"user": str}, "connection": "oracle", "name": None},
     "kafka": {"topic": "orders", "schema": {"a": str}, "connection": "broker"},
     "published": {"upstream": "delays.hourly", "schema": {"a": str}, "root": None},
     "debezium_envelope": {"within": "payload", "shared": ["lsn"]},
