@@ -158,9 +158,22 @@ def _staged(folder: Path) -> Path:
     return folder
 
 
+def _found(python: str) -> str:
+    """An interpreter of that version: on PATH, or one of pyenv's; else its name, by which uv looks for one, or gets it.
+    ``python`` may be a path.
+    """
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    named = f"python{python}"
+    for candidate in (shutil.which(named), *map(str, sorted(pyenv.glob(f"{python}.*/bin/{named}"), reverse=True))):
+        # pyenv's shims are there and do not work
+        if candidate and subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return candidate
+    return python
+
+
 def _environment(folder: Path, python: str, *packages: str | Path) -> Path:
     """The interpreter of an environment with ``packages`` and nothing of this repository."""
-    _run(_uv(), "venv", "--quiet", "--python", python, folder)
+    _run(_uv(), "venv", "--quiet", "--python", _found(python), folder)
     interpreter = folder / "bin" / "python"
     _run(_uv(), "pip", "install", "--quiet", "--python", interpreter, *packages)
     place = _run(interpreter, "-c", "import headrace; print(headrace.__file__)", folder=folder).strip()
