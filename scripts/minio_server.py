@@ -106,8 +106,9 @@ def _build() -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     print(f"building MinIO {RELEASE} with {go} (about five minutes, once)", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        # -mod=vendor and friends in a person's GOFLAGS make `go install module@version` fail.
-        environment = {**os.environ, "GOBIN": folder, "GOFLAGS": "", "CGO_ENABLED": "0"}
+        # -mod=vendor and friends in a person's GOFLAGS make `go install module@version` fail. The compiler takes a
+        # fifth less of CPU if it collects its garbage less often.
+        environment = {**os.environ, "GOBIN": folder, "GOFLAGS": "", "CGO_ENABLED": "0", "GOGC": "400"}
         done = subprocess.run(
             [go, "install", MODULE], env=environment, cwd=folder, stdin=subprocess.DEVNULL, check=False
         )

@@ -43,11 +43,11 @@ _FEWEST = 8
 
 
 def examples(whole: int) -> settings:
-    """A fifth of ``whole`` seeded examples (all of them if they are eight at most), a few with the profile of
+    """An eighth of ``whole`` seeded examples (all of them if they are eight at most), a few with the profile of
     ``make test-unit``, as many fresh ones as ``HEADRACE_EXAMPLES`` says (``make fuzz``).
     """
     few = settings.get_current_profile_name() == "unit"
-    seeded = min(whole, settings().max_examples) if few else max(min(whole, _FEWEST), whole // 5)
+    seeded = min(whole, settings().max_examples) if few else max(min(whole, _FEWEST), whole // 8)
     return settings(
         max_examples=int(_WANTED or seeded),
         derandomize=_WANTED is None,
