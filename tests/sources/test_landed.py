@@ -166,3 +166,25 @@ def test_claimed_splits_that_the_source_has_lost_refuse_whoever_would_read_them_
     with pytest.raises(InputGoneError, match=r"1 of these files are gone: 8-16.*Nothing has moved"):
         handle.recover(first)
     assert sum(counts(handle).values()) == 16
+
+
+def test_what_was_claimed_while_a_source_was_read_where_it_is_lands_once_it_is_not(
+    outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = counting(outbox.source, executor="local")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(outbox.source), "is_durable", True)
+        patch.setattr(type(outbox.source), "plans_alike", False)
+        outbox.append(records(0, 8))
+        handle.run()
+        for first in (8, 16):
+            outbox.append(records(first, 8))
+            Landing(pipeline, store).land({})  # by runs that were killed then
+    outbox.append(records(24, 8))
+    assert handle.run().counts["input_files"] == 3
+    prune(outbox)
+    assert sum(counts(handle).values()) == 32
+    assert [name.partition("-")[0] for name in landed(store) if name[0] != "_"] == [
+        f"{number:020d}" for number in range(4)
+    ]
+    assert handle.fsck().damage == ()

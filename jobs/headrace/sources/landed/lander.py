@@ -41,7 +41,7 @@ class Lander:
         put = 0
         newest = self.place.newest(after)
         if newest is not None:
-            put += self._complete(newest)
+            put += self._complete(newest) if newest.is_landed else self._land_claimed(after)
         for claimed in self._claims(newest):
             put += self._complete(claimed)
         return put
@@ -85,9 +85,17 @@ class Lander:
             return self.place.claimed(wanted.number)
         return wanted
 
+    def _land_claimed(self, after: str) -> int:
+        """Put the files of ranges that were claimed alone, while the source was read where it is, from the one on that
+        was read last.
+        """
+        if self.reader is None:
+            return 0
+        return sum(self._complete(self.place.claimed(number)) for number in self.place.claims(after))
+
     def _complete(self, claimed: LandedRange) -> int:
         """Put those files of a range that are not there."""
-        if self.reader is None or not claimed.is_landed:
+        if self.reader is None:
             return 0
         there = self.place.files_of(claimed)
         missing = [number for number in range(len(claimed.splits)) if self.place.path(claimed, number) not in there]
