@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import headrace as hr
+from headrace.connections import variable
 from headrace.errors import HeadraceError
 from headrace.pipeline.loading.registry import resolve
 from headrace.runs.client.handle import PipelineHandle
@@ -72,10 +73,10 @@ class Reach:
         lake = self.folder / "lake"
         lake.mkdir(parents=True)
         return {
-            "HEADRACE_CONN_EVENTS": f"kafka://{self.kafka}",
-            "HEADRACE_CONN_WAREHOUSE": self.database,
-            "HEADRACE_CONN_LAKE": lake.as_uri(),
-            "HEADRACE_CONN_CATALOG": f"{self.database}?warehouse={lake.as_uri()}",
+            variable("events"): f"kafka://{self.kafka}",
+            variable("warehouse"): self.database,
+            variable("lake"): lake.as_uri(),
+            variable("catalog"): f"{self.database}?warehouse={lake.as_uri()}",
         }
 
     def send(self, orders: Sequence[dict[str, Any]]) -> None:
