@@ -1,30 +1,14 @@
 """The sink through Spark that the documentation shows, on a real PostgreSQL, by JDBC."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from scripts import jdbc_driver
 from scripts.postgres_server import Postgres
-from tests.needed import lacks
+from tests.with_jdbc import run_with_jdbc
 
 
 @pytest.mark.slow
 def test_a_jdbc_database_follows(server: Postgres, tmp_path: Path) -> None:
-    if not jdbc_driver.jar().is_file():
-        lacks("no JDBC driver (python -m scripts.jdbc_driver path)")
-    uri = server.url.replace("postgresql+psycopg2", "postgresql")
-    environment = {
-        **os.environ,
-        "PYSPARK_SUBMIT_ARGS": f"--jars {jdbc_driver.jar()} pyspark-shell",
-        "HEADRACE_CONN_REPORTS": uri,
-    }
-    command = [sys.executable, "-m", "tests.sinks.spark_sink_run", str(tmp_path), uri]
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-5000:]
-    finally:
-        server.rows("drop table if exists report, held")
+    module, connection = "tests.sinks.spark_sink_run", "HEADRACE_CONN_REPORTS"
+    run_with_jdbc(module, server, tmp_path, connection=connection, tables="report, held")

@@ -42,7 +42,7 @@ def live_landed(
         last = read.get(where, _BEGINNING)
         first = min(last.range + (last.number == last.last), _newest(catalog.pipeline, numbers))
         kept_objects = {path for path, number in numbers.items() if number >= first}
-        live |= kept_objects - _overtaken(catalog, where, kept_objects)
+        live |= kept_objects - _overtaken(catalog, kept_objects)
     return live
 
 
@@ -51,7 +51,7 @@ def _newest(pipeline: str, numbers: Mapping[str, int]) -> int:
     return max((number for path, number in numbers.items() if written_attempt(pipeline, path) is None), default=0)
 
 
-def _overtaken(catalog: Catalog, where: str, objects: Collection[str]) -> set[str]:
+def _overtaken(catalog: Catalog, objects: Collection[str]) -> set[str]:
     """Files that were written for a range by others than those whose files it claims. What no range claims yet may
     be on its way.
     """

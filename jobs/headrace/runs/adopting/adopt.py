@@ -55,8 +55,7 @@ def adopt(
 ) -> RunResult:
     """Let main take over from ``branch`` an ``output`` and what is computed of it, as one epoch of main; the branch
     ends. ``message`` says in the log who decided it, and why. Publishes nothing: the next run of the pipeline does, or
-    who calls this. ``give_up_delivered``: also where rows were handed over to sinks that cannot take back, which get no
-    others in their place.
+    who calls this. ``give_up_delivered``: also where rows were handed over to sinks that cannot take back.
 
     When the branch was adopted already nothing happens, for a caller that died before it could tell.
     Raises UnknownBranchError, UnknownOutputError, NotAdoptableError, DeliveredError, AuditMissingError,
