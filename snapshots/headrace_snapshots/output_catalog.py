@@ -5,6 +5,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import NoReturn, TypeVar
 
 from headrace_snapshots.ancestry import Link
@@ -17,13 +18,14 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import (
     UnknownOutputError,
     all_names_before,
+    called_where,
     output_names,
     seen_by,
     with_names,
 )
 from headrace_snapshots.log import LostEntry
 from headrace_snapshots.protocol import Head
-from headrace_snapshots.refs import MAIN, PUBLISHED, is_published, published_ref
+from headrace_snapshots.refs import MAIN, PUBLISHED, is_published, published_of, published_ref
 
 T = TypeVar("T")
 
@@ -64,10 +66,13 @@ class OutputCatalog(Catalog):
         """What main says the output was called before, also what others are called now: a snapshot without the output
         is from before these were. Nothing where that cannot be read.
         """
+        main = self._main_at(self.whole.known_head().refs)
+        return () if main is None else all_names_before(main, self.output)
+
+    def _main_at(self, refs: Mapping[str, str]) -> Manifest | None:
         with suppress(BrokenObjectError, MissingSnapshotError):
-            main = self.whole.known_head().refs.get(MAIN)
-            return () if main is None else all_names_before(self.whole.manifest(main), self.output)
-        return ()
+            return None if (main := refs.get(MAIN)) is None else self.whole.manifest(main)
+        return None
 
     def read_node(self, node_id: str) -> IndexNode:
         """An inner node of a file log. Raises BrokenObjectError."""
@@ -98,17 +103,30 @@ class OutputCatalog(Catalog):
 
     def history(self, before: int | None = None) -> Iterator[Entry | LostEntry]:
         """The entries below number ``before`` (default: all), newest first, as the output sees them."""
+        newest = None if before is None else self._newest_main
         for entry in super().history(before):
             if isinstance(entry, Entry):
-                yield entry.replace(refs=self._own(entry.refs), moves=self._own(entry.moves))
+                newest = newest or self._main_at(entry.refs)
+                called = self._called_by(entry, newest)
+                yield entry.replace(refs=self._own(entry.refs, called), moves=self._own(entry.moves, called))
             else:
                 yield entry
 
-    def _seen(self, head: Head) -> Head:
-        return replace(head, refs=self._own(head.refs))
+    def _called_by(self, entry: Entry, newest: Manifest | None) -> str | None:
+        """What the output, as ``newest`` has it, was called when ``entry`` was written."""
+        if newest is None:
+            return self.output
+        return called_where(published_of(dict.fromkeys((*entry.refs, *entry.moves), "")), newest, self.output)
 
-    def _own(self, by_ref: Mapping[str, T]) -> dict[str, T]:
-        own = published_ref(self.output)
+    @cached_property
+    def _newest_main(self) -> Manifest | None:
+        return self._main_at(self.whole.known_head().refs)
+
+    def _seen(self, head: Head) -> Head:
+        return replace(head, refs=self._own(head.refs, self.output))
+
+    def _own(self, by_ref: Mapping[str, T], called: str | None) -> dict[str, T]:
+        own = None if called is None else published_ref(called)
         return {
             PUBLISHED if ref == own else ref: value
             for ref, value in by_ref.items()

@@ -165,6 +165,14 @@ land(store, "clicks", "older.jsonl", range(3, 6))
 hr.open(root)[resolve("clicks")].run()  # too late, so the branch has more of windows that have expired
 answers["patching"] = backfilled("rows", patch=True)
 answers["patched"] = [e.to_json() for e in clicks.catalog.entries() if "a patch by branch rows" in e.message]
+hr.open(root)[resolve("clicks")].backfill(branch="other")
+form = {"pipeline": "clicks", "branch": "other", "promote": "when approved", "patch": False, "reason": None}
+decide("clicks_backfill", "approve", None, run_id="other", **form)
+clicks.drop("other")
+hr.open(root)[resolve("clicks")].backfill(branch="other")
+answers["backfill outdated"] = decide("clicks_backfill", "cut_over", YES, run_id="other", **form)
+answers["backfill unseen"] = decide("clicks_backfill", "cut_over", YES, run_id="unseen", **form)
+clicks.drop("other")
 never = {"pipeline": "clicks", "branch": "rows", "promote": "never", "patch": False, "reason": None}
 at_once = {**never, "promote": "at once"}
 answers["never"] = decide("clicks_backfill", "cut_over", **never)
@@ -270,9 +278,10 @@ def test_nothing_is_promoted_that_nobody_has_approved(decided: Any) -> None:
     assert found["entry"]["kind"] != "promote"
 
 
+@pytest.mark.parametrize("how", ["promote", "backfill"])
 @pytest.mark.parametrize(("seen", "why"), [("outdated", "rehearsal_outdated"), ("unseen", "not_rehearsed")])
-def test_no_branch_is_promoted_but_the_one_that_was_shown(decided: Any, seen: str, why: str) -> None:
-    found = decided[f"promote {seen}"]
+def test_no_branch_is_promoted_but_the_one_that_was_shown(decided: Any, how: str, seen: str, why: str) -> None:
+    found = decided[f"{how} {seen}"]
     assert found["message"].startswith(f"config.{why}: ")
     assert found["entry"]["kind"] != "promote"
 

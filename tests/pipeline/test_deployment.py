@@ -19,6 +19,12 @@ def pipeline(**parts: Any) -> hr.Pipeline:
     return hr.Pipeline("clicks", CLICKS, key="user", what={"n": hr.count()}, where=hr.FixedWindows("1h"), **parts)
 
 
+def outputs(backfill: hr.Backfill) -> hr.Pipeline:
+    """Two outputs."""
+    output = hr.Output(key="user", what={"n": hr.count()}, where=hr.FixedWindows("1h"))
+    return hr.Pipeline("clicks", CLICKS, outputs={"a": output, "b": output}, backfill=backfill)
+
+
 @pytest.mark.parametrize(
     ("schedule", "said"),
     [
@@ -53,6 +59,12 @@ def test_backfills_and_retention_have_schedules_in_zones_too() -> None:
     ]
 
 
+def test_a_scheduled_patch_is_of_one_output() -> None:
+    found = outputs(hr.Backfill("@daily", last="7d", patch=True, output="b")).backfill
+    assert found is not None
+    assert found.output == "b"
+
+
 def test_retentions_of_different_schedules_have_different_dags_and_of_equal_ones_the_same() -> None:
     zoned = hr.cron("0 4 * * *", zone="Europe/Berlin")
     ids = [
@@ -83,6 +95,14 @@ def test_retentions_of_different_schedules_have_different_dags_and_of_equal_ones
         (lambda: hr.on_files(or_at="@once"), "give times"),
         (lambda: hr.Backfill("0 25 * * *", last="7d"), "hour 25 is not between 0 and 23"),
         (lambda: hr.Backfill("@daily", last="7d", promote="later"), "write 'at once', 'when approved', 'never'"),
+        (lambda: hr.Backfill("@daily", last="7d", promote="never", patch=True), "a patch is a way to promote"),
+        (lambda: hr.Backfill("@daily", last="7d", output="daily"), "from the beginning: write patch=True"),
+        (lambda: pipeline(backfill=hr.Backfill("@daily", last="7d", patch=True, output="a")), "leave it out"),
+        (lambda: outputs(hr.Backfill("@daily", last="7d", patch=True)), "a patch is of one output: write output='a'"),
+        (
+            lambda: outputs(hr.Backfill("@daily", last="7d", patch=True, output="c")),
+            "the pipeline has the outputs a, b",
+        ),
         (lambda: hr.Retention(schedule=hr.on_assets(["s3://a"])), "give times"),  # type: ignore[arg-type]
         (lambda: pipeline(airflow={"owner": "x"}), "airflow"),
         (lambda: hr.airflow(retries=-1), "retries"),

@@ -12,6 +12,7 @@ import pytest
 
 import headrace as hr
 from headrace import CalendarWindows, Deduplicate, Output, Pipeline, col, count, expect
+from headrace.audit.releases import releases_that_hold
 from headrace.audit.store import AuditFailedError, LimitExceededError
 from headrace.errors import HeadraceError, PipelineError
 from headrace.observe.pane_history import PaneHistory
@@ -29,6 +30,7 @@ from headrace_snapshots.format import codec
 from headrace_snapshots.format.codec import NewerFormatError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, seen_by
+from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.refs import published_of
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore, check_catalog
@@ -213,6 +215,28 @@ def test_readers_of_each_output_see_what_its_own_audits_found_good(executor: Exe
     shop.rollback(to=second)
     assert published_of(catalog.head().refs) == dict.fromkeys(SHOP.outputs, second)
     check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
+
+
+def test_a_release_holds_under_another_name(executor: Executed, tmp_path: Path) -> None:
+    few = expect("column_values_to_be_between", column="clicks", max_value=0)
+    strict, root = expecting("visits", few), tmp_path.as_uri()
+    land(tmp_path, 0, 1)
+    with pytest.raises(AuditFailedError):
+        executor.process(strict, root, RunOptions("first", publish=True))
+    hr.open(root)[strict].release("main", output="visits", message="ada: they clicked")
+    named = {"hourly": HOURLY, "sessions": replace(strict.outputs["visits"], formerly="visits"), "daily": DAILY}
+    renamed = replace(SHOP, outputs=named)
+    land(tmp_path, 1, 2)
+    with pytest.raises(AuditFailedError):
+        executor.process(renamed, root, RunOptions("renamed", publish=True))
+    both = replace(renamed, outputs={**named, "visits": VISITS})
+    land(tmp_path, 2, 3)
+    with pytest.raises(AuditFailedError):
+        executor.process(both, root, RunOptions("another", publish=True))
+    catalog = catalog_of(tmp_path)
+    (held,) = releases_that_hold(seen_catalog(catalog, "sessions"))
+    assert (held.after, "they clicked" in held.message) == (None, True)
+    assert releases_that_hold(seen_catalog(catalog, "visits")) == [], "another one has the name now"
 
 
 def test_limits_of_an_output_hold_back_that_one_alone(executor: Executed, tmp_path: Path) -> None:

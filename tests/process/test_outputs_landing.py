@@ -113,6 +113,11 @@ def test_dead_letters_under_a_former_name_are_those_of_the_output(executor: Exec
     assert len([row for row in letters if row["output"] in ("visits", "sessions")]) == len(KEYLESS)
     again = replace(shop, outputs={**sessions, "visits": VISITS})
     executor.process(again, root.as_uri(), RunOptions("another", publish=True))
+    add(root, 45, KEYLESS[:2])
+    executor.process(again, root.as_uri(), RunOptions("more", publish=True))
+    land(root, 46, 47)
+    both = hr.open(root.as_uri())[again].replay_rejected(output="sessions", to="elsewhere")
+    assert both.records == len(KEYLESS) + 2, "and not those of the output that has the name now"
     with pytest.raises(LandingAgainError, match="outputs visits and sessions of shop were both called visits"):
         hr.open(root.as_uri())[again].replay_rejected(output="visits")
 
@@ -184,6 +189,9 @@ def test_what_an_output_may_have_taken_that_came_later_does_not_land(executor: E
     executor.process(SHOP, root, RunOptions("three", publish=True))
     add(tmp_path, 2, [*NOBODYS])
     executor.process(SHOP, root, RunOptions("on", publish=True))
+    coming = replace(SHOP, outputs={**SHOP.outputs, "more": VISITS})
+    result = hr.open(root)[coming].replay_rejected(to="landing/clicks")
+    assert (result.records, [*result.left.values()]) == (0, [6]), "the next run may be computing it already"
     result = hr.open(root)[SHOP].replay_rejected(to="landing/clicks")
     ((why, number),) = result.left.items()
     assert "rejected before there was output visits" in why

@@ -222,8 +222,7 @@ class Pipeline:
         set_(self, "executor", executor_name(given, executor))
         set_(self, "allow_finishing", given.flag("allow_finishing", allow_finishing))
         set_(self, "allow_double_counting", given.flag("allow_double_counting", allow_double_counting))
-        for alone in self.by_output.values():
-            check(alone)
+        _check_whole(given, self)
 
     @cached_property
     def by_output(self) -> "Mapping[str, Pipeline]":
@@ -378,6 +377,14 @@ class Pipeline:
     def schema(self) -> Schema:
         """Columns of a record, as event time, key and aggregates read them."""
         return self.source.columns
+
+
+def _check_whole(given: Arguments, pipeline: Pipeline) -> None:
+    """Raise PipelineError if parts of ``pipeline``, each of which is right, do not fit."""
+    if pipeline.backfill is not None:
+        pipeline.backfill.check_output(given, pipeline.outputs)
+    for alone in pipeline.by_output.values():
+        check(alone)
 
 
 def _own_input(given: Arguments, value: object) -> Input:

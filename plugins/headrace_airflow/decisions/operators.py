@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 REHEARSE: Final = "rehearse"
 """The task that says what a promotion would change."""
 
-_REHEARSED: Final = "branch"
+REHEARSED: Final = "branch"
 """Under this key the task leaves the snapshot of the branch that it spoke of."""
 
 _ROWS: Final = 20
@@ -80,7 +80,7 @@ class RehearsalOperator(BaseOperator):
             done = earlier_try(handle.catalog, context)
             output = form.get("output") or None
             # before it is read: whatever comes to the branch from here on, this run does not promote
-            context["ti"].xcom_push(key=_REHEARSED, value=handle.catalog.head().refs.get(form["branch"]))
+            context["ti"].xcom_push(key=REHEARSED, value=handle.catalog.head().refs.get(form["branch"]))
             lines = (
                 rehearsed(handle, form["branch"], output=output, patch=form["patch"])
                 if done is None
@@ -129,23 +129,30 @@ class PromoteOperator(BaseOperator):
             else:
                 message = decided(context, asks=form["approve"])
                 if form["approve"]:
-                    _check_shown(handle.catalog, form["branch"], context["ti"].xcom_pull(REHEARSE, key=_REHEARSED))
+                    shown = context["ti"].xcom_pull(REHEARSE, key=REHEARSED)
+                    check_shown(handle.catalog, form["branch"], shown, REHEARSE)
                 result = handle.promote(form["branch"], output=output, patch=form["patch"], message=message)
                 self.log.info("readers see %s (epoch %s) now: %s", result.published, result.epoch, message)
             return {"published": announced(self.root, handle, context, before)}
 
 
-def _check_shown(catalog: "Catalog", branch: str, shown: str | None) -> None:
+def check_shown(catalog: "Catalog", branch: str, shown: str | None, task: str, *, goes_on: bool = False) -> None:
     """Raise NotRehearsedError if nobody can have seen the branch, RehearsalOutdatedError unless it is as it was
-    ``shown``.
+    ``shown`` by ``task``; or, if it ``goes_on`` by catching up with main, as that was said there, has gone on from it.
     """
     if shown is None:
-        raise NotRehearsedError(f"clear the task {REHEARSE}, which says what would change; then approve that")
-    if (now := catalog.head().refs.get(branch)) != shown:
+        raise NotRehearsedError(f"clear the task {task}, which says what would change; then approve that")
+    now = catalog.head().refs.get(branch)
+    if now != shown and not (goes_on and now is not None and _continues(catalog, shown, now)):
         raise RehearsalOutdatedError(
-            f"branch {branch} was at {shown} when the task {REHEARSE} said what readers would see change, and that was "
-            f"approved; it is at {now or 'nothing'} now. If that is to be promoted, clear {REHEARSE}, which looks again"
+            f"branch {branch} was at {shown} when the task {task} said what readers would see change, and that was "
+            f"approved; it is at {now or 'nothing'} now. If that is to be promoted, clear {task}, which looks again"
         )
+
+
+def _continues(catalog: "Catalog", shown: str, now: str) -> bool:
+    """Whether ``now`` has come of ``shown``, by one definition."""
+    return catalog.is_ancestor(shown, now) and catalog.manifest(shown).fingerprint == catalog.manifest(now).fingerprint
 
 
 def moved(root: Root) -> AssetAlias:

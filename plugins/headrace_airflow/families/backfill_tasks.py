@@ -12,7 +12,7 @@ from headrace.runs.options import parse_span
 from headrace.runs.reporting.results import RunResult
 from headrace_airflow.assets import Published
 from headrace_airflow.decisions.asking import AskingOperator
-from headrace_airflow.decisions.operators import finish, handle_of, readers_see, rehearsed
+from headrace_airflow.decisions.operators import REHEARSED, check_shown, finish, handle_of, readers_see, rehearsed
 from headrace_airflow.decisions.reasons import APPROVE, decided, done_already, earlier_try
 from headrace_airflow.operators import HeadraceOperator, Summary, summary
 from headrace_airflow.roots.root import RootedPipeline
@@ -101,6 +101,8 @@ class BackfillApprovalOperator(AskingOperator):
             self.log.info("%s", done_already(done))
             return None
         output = form.get("output")
+        # before it is read: what comes to the branch from here on is only what it has to catch up with
+        context["ti"].xcom_push(key=REHEARSED, value=handle.catalog.head().refs.get(branch))
         return "\n".join(rehearsed(handle, branch, output=output, patch=form["patch"], later=(BranchBehindError,)))
 
 
@@ -140,7 +142,10 @@ class CutOverOperator(HeadraceOperator):
                 catalog = handle.catalog
                 shown = catalog.published_by_all(catalog.head().refs)
                 return self._announced(context, readers_see(catalog, shown))
-        message = "" if done is not None else decided(context, asks=form["promote"] == WHEN_APPROVED)
+        asks = form["promote"] == WHEN_APPROVED
+        message = "" if done is not None else decided(context, asks=asks)
+        if asks and done is None:
+            check_shown(handle.catalog, branch, context["ti"].xcom_pull(APPROVE, key=REHEARSED), APPROVE, goes_on=True)
         try:
             result = self._cut_over(context, message)
         except BranchBehindError as error:

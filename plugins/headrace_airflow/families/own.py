@@ -213,7 +213,7 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
         "reason": _reason(),
     }
     if rooted.pipeline.has_names:
-        params = {"output": _output(rooted.pipeline), **params}
+        params = {"output": _output(rooted.pipeline, None if regular is None else regular.output), **params}
     schedule = None if regular is None else regular.schedule
     with new_dag(rooted, "backfill", backfill_dag.__doc__, schedule=schedule, params=params) as dag:
         chain(
@@ -262,9 +262,9 @@ def _executor(pipeline: Pipeline) -> Param:
     )
 
 
-def _output(pipeline: Pipeline) -> Param:
+def _output(pipeline: Pipeline, output: str | None) -> Param:
     return Param(
-        None,
+        output,
         type=["null", "string"],
         enum=[None, *pipeline.outputs],
         values_display={"None": "all outputs"},

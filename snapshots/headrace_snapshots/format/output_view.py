@@ -4,7 +4,7 @@ Readers of an output need not know of the others. Where a pipeline has outputs w
 ``outputs`` of its schema, progress and definition what is each output's own, and the rest once for all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from headrace.errors import FixConfigError
@@ -83,6 +83,22 @@ def all_names_before(manifest: Manifest, output: str) -> tuple[str, ...]:
 def called_before(manifest: Manifest, output: str) -> tuple[str, ...]:
     """The same, without what others are called now."""
     return tuple(name for name in all_names_before(manifest, output) if name not in outputs_of(manifest))
+
+
+def called_where(there: Collection[str], now: Manifest, output: str) -> str | None:
+    """What an ``output`` of ``now`` was called where the outputs ``there`` were; None if it had not come then: a name
+    is that of the output which has been called otherwise most often since.
+    """
+
+    def names(one: str) -> tuple[str, ...]:
+        return (one, *all_names_before(now, one))
+
+    called = next((name for name in names(output) if name in there), None)
+    for other in outputs_of(now) if called is not None else ():
+        newest = next((name for name in names(other) if name in there), None)
+        if newest == called and names(other).index(called) > names(output).index(called):
+            return None
+    return called
 
 
 def first_name(manifest: Manifest, output: str) -> str:

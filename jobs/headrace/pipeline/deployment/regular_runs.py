@@ -1,5 +1,6 @@
 """What is done beside the runs of a pipeline on a schedule of its own: backfills, and letting its history expire."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +24,8 @@ class Backfill:
     last="7d")``. The schedule is a cron expression in UTC, a preset, ``cron(...)`` in a time zone, or a timedelta.
 
     ``promote`` is "at once", "when approved" by a person who has seen what would change, or "never". With ``patch``
-    only rows of windows that have expired are replaced, and main goes on as it is. Raises PipelineError.
+    only rows of windows that have expired are replaced, and main goes on as it is: where outputs have names, those of
+    one ``output``. Raises PipelineError.
 
     >>> hr.Backfill("0 3 * * *", last="7d").schedule
     '0 3 * * *'
@@ -33,15 +35,41 @@ class Backfill:
     last: Duration
     promote: str
     patch: bool
+    output: str | None
 
-    def __init__(self, schedule: Times, last: Length, *, promote: str = AT_ONCE, patch: bool = False) -> None:
+    def __init__(
+        self,
+        schedule: Times,
+        last: Length,
+        *,
+        promote: str = AT_ONCE,
+        patch: bool = False,
+        output: str | None = None,
+    ) -> None:
         given = Arguments("Backfill")
         object.__setattr__(self, "schedule", at_times(given, schedule))
         object.__setattr__(self, "last", given.duration("last", last, least=1))
         if promote not in PROMOTIONS:
             raise given.wrong("promote", promote, f"write {', '.join(map(repr, PROMOTIONS))}")
         object.__setattr__(self, "promote", promote)
-        object.__setattr__(self, "patch", given.flag("patch", patch))
+        if given.flag("patch", patch) and promote == NEVER:
+            raise given.wrong("promote", promote, "a patch is a way to promote: leave one of them out")
+        if output is not None and not patch:
+            raise given.wrong(
+                "output",
+                output,
+                "an output that main adopts is computed again from the beginning: write patch=True, or leave it out",
+            )
+        object.__setattr__(self, "patch", patch)
+        object.__setattr__(self, "output", output)
+
+    def check_output(self, given: Arguments, outputs: Collection[str]) -> None:
+        """Raise PipelineError unless a patch names one of the ``outputs`` of the pipeline, if they have names."""
+        if self.patch and outputs and self.output is None:
+            raise given.wrong("backfill", self, f"a patch is of one output: write output={next(iter(outputs))!r}")
+        if self.output is not None and self.output not in outputs:
+            there = f"the outputs {', '.join(outputs)}" if outputs else "one output, which has no name: leave it out"
+            raise given.wrong("backfill", self, f"there is no output {self.output!r}; the pipeline has {there}")
 
 
 @keywords

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from typing import Any
 
+from headrace.pipeline.output import Output
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Input
 from headrace.read.snapshots.progress import StoredProgress
@@ -25,8 +26,13 @@ from headrace.runs.reprocessing.copies import LandingAgainError, Target, late_be
 from headrace.runs.reprocessing.relanding import Copy, DroppedRecord, Relanding, Rows, lines_by_file
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.format.manifest import FORMERLY
-from headrace_snapshots.format.output_view import called_before, output_names, outputs_of
+from headrace_snapshots.format.output_view import (
+    all_names_before,
+    called_before,
+    called_where,
+    output_names,
+    outputs_of,
+)
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 _READ = ("input", "file", "position", "raw", "raw_bytes")
@@ -114,10 +120,18 @@ def _chosen(pipeline: Pipeline, of: str | None, to: str | None) -> list[Input]:
     return [input_ for input_ in pipeline.inputs if of in {None, input_.name}]
 
 
-def _came_since(catalog: Catalog, epoch: str) -> str:
-    """An output of main that the snapshot of ``epoch`` had not; "" if it had all, "of that time" if nobody can tell."""
+def _came_since(catalog: Catalog, defined: Mapping[str, Output], epoch: str) -> str:
+    """An output of main, or one that is ``defined`` and comes with the next run, that the snapshot of ``epoch`` had
+    not; "" if it had all, "of that time" if nobody can tell.
+    """
     main = snapshot_at(catalog, MAIN).manifest
-    if main is None or not (outputs := outputs_of(main)):
+    if main is None:
+        return ""
+    outputs, there = outputs_of(main), output_names(main)
+    for name, output in defined.items():
+        if name not in there and output.formerly not in there and not output.of:
+            return name
+    if not outputs:
         return ""
     try:
         had = output_names(catalog.manifest(epoch.partition("-")[2]))
@@ -127,18 +141,32 @@ def _came_since(catalog: Catalog, epoch: str) -> str:
     return next(new, "")
 
 
+def _called(catalog: Catalog, output: str, epoch: str) -> tuple[Set[str | None], Set[str]]:
+    """What the ``output`` was called in the snapshot of ``epoch``; and the names that it may have had, where the
+    snapshot has expired and others have them now.
+    """
+    main = snapshot_at(catalog, MAIN).manifest
+    if main is None:
+        return {output}, set()
+    own = {output, *called_before(main, output)}
+    try:
+        there = output_names(catalog.manifest(epoch.partition("-")[2]))
+    except MissingSnapshotError:
+        return own, {*all_names_before(main, output)} - own
+    called = called_where(there, main, output)
+    return (set() if called is None else {called}), set()
+
+
 class _Rejected:
     """Which dead letters of ``pipeline`` land, and in which files: those of an ``output``, or those of none."""
 
     def __init__(self, pipeline: Pipeline, relanding: Relanding, output: str | None) -> None:
         self._inputs, self._targets = {input_.name for input_ in pipeline.inputs}, relanding.targets
         self._output, self._name = output, pipeline.name
-        manifest = relanding.manifest  # as the output sees it
-        former = [] if output is None or manifest is None else manifest.schema.get(FORMERLY, [])
-        self._refused_by = {output, *former}
+        self._called = cache(partial(_called, relanding.whole, output or ""))
         self._counts, self._left = relanding.counts, relanding.left
         self._of_main = _of_main(relanding.catalog) if relanding.own else set()
-        self._came_since = cache(partial(_came_since, relanding.catalog))
+        self._came_since = cache(partial(_came_since, relanding.catalog, pipeline.outputs))
 
     def copies(self, epoch: str, rows: Rows) -> Iterator[Copy]:
         """The files of an epoch. Their names depend on nothing else: a file of which nothing can land has a number all
@@ -159,7 +187,12 @@ class _Rejected:
         for row in rows():
             name, file, refused_by = row["input"], row["file"], row.get("output")
             target = self._targets.get(name)
-            if refused_by not in self._refused_by:
+            called, maybe = ({None}, set[str]()) if self._output is None else self._called(epoch)
+            if refused_by in maybe:
+                self._left[
+                    f"refused by output {refused_by} in a snapshot that has expired, and two outputs have had that name"
+                ] += 1
+            elif refused_by not in called:
                 if self._output is None:
                     self._left[
                         f"refused by output {refused_by} alone, and taken by others: correct it and run `headrace "
@@ -194,7 +227,7 @@ class _Rejected:
             )
         if target.lands_in_source and (newer := self._came_since(epoch)):
             return (
-                f"rejected before there was output {newer}, which was computed of what was read before and may have "
+                f"rejected before there was output {newer}, which is computed of what was read before and may have "
                 f"taken them: `headrace backfill {self._name} --promote` reads the original files again"
             )
         return None

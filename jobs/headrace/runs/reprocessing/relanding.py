@@ -94,7 +94,8 @@ class Relanding:
         self._pipeline, self._view, self._at, self._output = pipeline, view, at, output
         self._store = open_store(root)
         self._beside = None if to is not None else root_beside(Catalog(self._store, pipeline.name), root, view, output)
-        self.catalog = seen_catalog(Catalog(self._store, pipeline.name), output)
+        self.whole = Catalog(self._store, pipeline.name)
+        self.catalog = seen_catalog(self.whole, output)
         self._snapshot = snapshot_at(self.catalog, at)
         self.manifest = self._snapshot.manifest
         self.targets = {input_.name: self._target(input_, to) for input_ in inputs}
