@@ -55,7 +55,8 @@ def drawn(graph: str, number: int) -> Edges:
     across = places[places % side < side - 1]
     down = places[places < side * (side - 1)]
     edges = np.concatenate([np.stack([across, across + 1], axis=1), np.stack([down, down + side], axis=1)])
-    return rolled.permutation(edges)[:number]
+    numbers = rolled.permutation(places)  # numbered row by row, each round would make every vertex better
+    return numbers[rolled.permutation(edges)[:number]]
 
 
 def pipeline(landing: Path) -> hr.Pipeline:

@@ -65,6 +65,16 @@ def test_a_window_gives_early_on_time_and_late_panes_with_retractions(executor: 
     assert not result.rejected
 
 
+def test_a_window_that_begins_at_the_end_of_time_has_no_ends(executor: Any) -> None:
+    has_none = col("window_start").is_null()
+    last = hr.Aggregation(what={"n": hr.count(), "has_none": has_none}, where=hr.FixedWindows("1us"))
+    pipeline = replace(
+        delays(), where=hr.GlobalWindows(), when=hr.Repeatedly(hr.AfterCount(1)), how=hr.discarding(), then=[last]
+    )
+    first, *_ = run(pipeline, [rows(flight("13:05", 5)), end()], executor=executor).panes
+    assert (first.window, first.values) == ((None, None), {"n": 1, "has_none": True})
+
+
 def test_a_pane_has_all_that_readers_see(executor: Any) -> None:
     (pane,) = run(delays(), [rows(flight("13:05", 5))], executor=executor).panes
     assert pane.key == {"origin": "JFK"}

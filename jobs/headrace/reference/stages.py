@@ -8,7 +8,7 @@ from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.result_columns import in_order
 from headrace.model.expressions.value_types import ListType
 from headrace.model.panes import WINDOW_END, WINDOW_START, Pane
-from headrace.model.time import Instant, is_finite
+from headrace.model.time import GLOBAL_WINDOW_END, Instant, is_finite
 from headrace.model.windows import Window
 from headrace.pipeline.aggregation import Stage
 from headrace.reference.contents import extract_with, read
@@ -75,12 +75,9 @@ def pane_record(stage: Stage, pane: Pane) -> Record:
 
 
 def window_record(window: Window) -> Record:
-    """The ends of ``window`` as columns, NULL for one that is infinite."""
-    start, end = window
-    return {
-        WINDOW_START: start if is_finite(start) else None,
-        WINDOW_END: end if is_finite(end) else None,
-    }
+    """The ends of ``window`` as columns, NULL for one that is infinite, or where a global window ends."""
+    ends = {WINDOW_START: window.start, WINDOW_END: window.end}
+    return {name: at if is_finite(at) and at < GLOBAL_WINDOW_END - 1 else None for name, at in ends.items()}
 
 
 def computed(stage: Stage, key: Key, window: Window, aggregates: tuple[Any, ...]) -> tuple[Any, ...]:
