@@ -18,6 +18,11 @@ def published_asset(qualified: str) -> Asset:
     return Asset(name=f"headrace_{qualified}", uri=f"headrace://{qualified}/published")
 
 
+def windows_asset(qualified: str) -> Asset:
+    """The complete windows of what readers see, each a partition: ``[ROOT.]PIPELINE[/OUTPUT]``."""
+    return Asset(name=f"headrace_{qualified}:windows", uri=f"headrace://{qualified}/windows")
+
+
 def snapshot_page(root: Root, pipeline: str, snapshot: str) -> str:
     """Where Airflow's UI has the page of a snapshot."""
     return f"/dags/{dag_id(pipeline, 'process', root.name)}/plugin/headrace_dag?view=history&snapshot={snapshot}"

@@ -1,7 +1,12 @@
-"""In a real Airflow a sink follows a publish and a rollback by itself, by keys of an Airflow connection."""
+"""In a real Airflow all that follows a pipeline follows it by itself, after a publish and after a rollback: a sink, by
+keys of an Airflow connection; a pipeline that reads it, and one that reads that; a DAG that has a partition for each
+window which is complete.
+"""
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
@@ -15,59 +20,146 @@ pytestmark = pytest.mark.airflow
 SECONDS = 300
 DELIVER = "headrace_clicks_deliver"
 
+READERS = """
+import headrace as hr
 
-def test_a_sink_follows_what_readers_see(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = f'sinks=[hr.postgres("{warehouse.schema}.clicks", connection="warehouse")]'
-    folder = tmp_path / "pipelines"
-    folder.mkdir()
-    write_pipeline(folder, "clicks", options=f'executor="local", {sink}', most=None)
+TALLIED = {"what": {"clicks": hr.col("clicks").sum()}, "when": hr.on_update(), "how": hr.retracting("30d")}
+hours = hr.Pipeline(
+    "hours",
+    hr.published("clicks", {"user": str, "clicks": int}),
+    key="user",
+    where=hr.FixedWindows("1h"),
+    schedule=hr.on_assets(["headrace://clicks/published"]),
+    executor="local",
+    **TALLIED,
+)
+days = hr.Pipeline(
+    "days",
+    hr.published("hours", {"user": str, "clicks": int}),
+    where=hr.CalendarWindows("day"),
+    schedule=hr.on_assets(["headrace://hours/published"]),
+    executor="local",
+    airflow=hr.airflow(announce_windows=True),
+    **TALLIED,
+)
+"""
+
+REPORTS = """
+from airflow.sdk import DAG, PartitionedAssetTimetable, task
+
+from headrace_airflow.assets import windows_asset
+
+with DAG("reports", schedule=PartitionedAssetTimetable(assets=windows_asset("days")), catchup=False):
+
+    @task
+    def report(dag_run=None):
+        import os
+
+        import headrace as hr
+
+        day = dag_run.partition_key
+        rows = hr.open(os.environ["HEADRACE_ROOT"])["days"].current(where=f"window_start = '{day}Z'").to_arrow()
+        with open(os.environ["REPORTS"], "a") as file:
+            file.write(f"{day} {rows['clicks'].to_pylist()}\\n")
+
+    report()
+"""
+
+
+class Followed:
+    """An Airflow with the pipeline ``clicks`` and all that follows it."""
+
+    def __init__(self, warehouse: Warehouse, folder: Path) -> None:
+        self.warehouse, self.folder = warehouse, folder
+        (folder / "pipelines").mkdir()
+        (folder / "dags").mkdir()
+        (folder / "dags" / "reports.py").write_text(REPORTS)
+        (folder / "pipelines" / "readers.py").write_text(READERS)
+        sink = f'sinks=[hr.postgres("{warehouse.schema}.clicks", connection="warehouse")]'
+        write_pipeline(folder / "pipelines", "clicks", options=f'executor="local", {sink}', most=None)
+        host, _, rest = warehouse.uri.rpartition("@")
+        login, _, self.password = host.removeprefix("postgresql://").partition(":")
+        address, _, database = rest.partition("/")
+        server, _, port = address.partition(":")
+        connection = {"conn_type": "postgres", "host": server, "port": int(port), "schema": database, "login": login}
+        local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+        bundles = [
+            {"name": "dags-folder", "classpath": local, "kwargs": {}},
+            {"name": "own", "classpath": local, "kwargs": {"path": str(folder / "dags")}},
+        ]
+        environment = {
+            "HEADRACE_PIPELINES": str(folder / "pipelines"),
+            "AIRFLOW_CONN_WAREHOUSE": json.dumps({**connection, "password": self.password}),
+            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
+            "REPORTS": str(folder / "reports"),
+        }
+        self.root = folder / "root"
+        (self.root / "landing" / "clicks").mkdir(parents=True)
+        self.airflow = LocalAirflow(folder / "home", self.root.as_uri(), environment)
+
+    def rows(self) -> list[tuple[object, ...]]:
+        """What the sink has."""
+        table = f"{self.warehouse.schema}.clicks"
+        there = self.warehouse.server.rows(f"select to_regclass('{table}') is not null") == [(True,)]
+        return self.warehouse.rows('"user", clicks', "clicks") if there else []
+
+    def reports(self) -> list[str]:
+        """What the DAG of the windows has written, in whatever order its runs came."""
+        file = self.folder / "reports"
+        return sorted(file.read_text().splitlines()) if file.exists() else []
+
+    def land(self, name: str, *clicks: tuple[str, str]) -> None:
+        """A file of clicks of users at times, which is processed."""
+        lines = [json.dumps({"user": user, "at": f"2026-11-{at}:00Z"}) for user, at in clicks]
+        (self.root / "landing" / "clicks" / name).write_text("\n".join(lines) + "\n")
+        self.run("headrace_clicks_process")
+
+    def run(self, dag_id: str, form: dict[str, object] | None = None) -> None:
+        """A run that ends well."""
+        wait_for_success(self.airflow.api, dag_id, self.airflow.api.trigger(dag_id, form), SECONDS)
+
+
+@pytest.fixture
+def followed(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
+    """The Airflow is up, and has all DAGs."""
     monkeypatch.delenv("HEADRACE_CONN_WAREHOUSE")
-    host, _, rest = warehouse.uri.rpartition("@")
-    login, _, password = host.removeprefix("postgresql://").partition(":")
-    address, _, database = rest.partition("/")
-    server, _, port = address.partition(":")
-    connection = {"conn_type": "postgres", "host": server, "port": int(port), "schema": database, "login": login}
-    environment = {
-        "HEADRACE_PIPELINES": str(folder),
-        "AIRFLOW_CONN_WAREHOUSE": json.dumps({**connection, "password": password}),
-    }
-    root = tmp_path / "root"
-    (root / "landing" / "clicks").mkdir(parents=True)
-    airflow = LocalAirflow(tmp_path / "home", root.as_uri(), environment)
-
-    def rows() -> list[tuple[object, ...]]:
-        there = warehouse.server.rows(f"select to_regclass('{warehouse.schema}.clicks') is not null") == [(True,)]
-        return warehouse.rows('"user", clicks', "clicks") if there else []
-
-    def until(expected: list[tuple[object, ...]]) -> None:
-        patient = Retrying(stop=stop_after_delay(SECONDS), wait=wait_fixed(0.5), retry=retry_if_result(bool))
-        patient(lambda: rows() != expected)
-
-    def land(name: str, *users: str) -> None:
-        lines = [json.dumps({"user": user, "at": "2026-11-20T00:00:00Z"}) for user in users]
-        (root / "landing" / "clicks" / name).write_text("\n".join(lines) + "\n")
-
-    def process() -> None:
-        dag_id = "headrace_clicks_process"
-        wait_for_success(airflow.api, dag_id, airflow.api.trigger(dag_id), SECONDS)
-
+    found = Followed(warehouse, tmp_path)
+    names = ("clicks_process", "clicks_deliver", "rollback", "hours_process", "days_process", "days_windows")
     try:
-        airflow.start()
-        for dag_id in (DELIVER, "headrace_clicks_process", "headrace_rollback"):
-            airflow.api.wait_for_dag(dag_id, SECONDS)
-        airflow.api.pause(DELIVER, is_paused=False)
-        land("1.json", "ada", "bob", "bob")
-        process()
-        until([("ada", 1), ("bob", 2)])
-        land("2.json", "ada", "cyd")
-        process()
-        until([("ada", 2), ("bob", 2), ("cyd", 1)])
-        form = {"pipeline": "clicks", "to": "beginning", "branch": None, "dry_run": False, "reason": "a wrong file"}
-        wait_for_success(airflow.api, "headrace_rollback", airflow.api.trigger("headrace_rollback", form), SECONDS)
-        until([])
-        (run, *_) = airflow.api.runs(DELIVER)
-        text = "\n".join(airflow.api.log(DELIVER, run["dag_run_id"], f"{warehouse.schema}.clicks"))
-        assert password not in text
-        assert "sink" in text
+        found.airflow.start()
+        for dag_id in (*(f"headrace_{name}" for name in names), "reports"):
+            found.airflow.api.wait_for_dag(dag_id, SECONDS)
+        yield found
     finally:
-        airflow.stop()
+        found.airflow.stop()
+
+
+def until(found: Callable[[], Any], expected: Any) -> None:
+    """Wait until something is as expected."""
+    patient = Retrying(
+        stop=stop_after_delay(SECONDS),
+        wait=wait_fixed(0.5),
+        retry=retry_if_result(lambda now: now != expected),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )
+    assert patient(found) == expected
+
+
+def test_all_that_follows_a_pipeline_follows_what_its_readers_see(followed: Followed) -> None:
+    followed.land("1.json", ("ada", "20T00:00"), ("bob", "20T00:00"), ("bob", "20T00:00"))
+    until(followed.rows, [("ada", 1), ("bob", 2)])
+    followed.land("2.json", ("ada", "20T00:00"), ("cyd", "22T00:05"))
+    until(followed.rows, [("ada", 2), ("bob", 2), ("cyd", 1)])
+    quiet = ["2026-11-19T00:00:00 []", "2026-11-21T00:00:00 []"]  # the first watermark is a minute before the 20th
+    complete = sorted([*quiet, "2026-11-20T00:00:00 [4]"])
+    until(followed.reports, complete)
+    form = {"pipeline": "clicks", "to": "beginning", "branch": None, "dry_run": False, "reason": "a wrong file"}
+    followed.run("headrace_rollback", form)
+    until(followed.rows, [])
+    until(followed.reports, sorted([*complete, "2026-11-20T00:00:00 []"]))
+    api = followed.airflow.api
+    (run, *_) = api.runs(DELIVER)
+    text = "\n".join(api.log(DELIVER, run["dag_run_id"], f"{followed.warehouse.schema}.clicks"))
+    assert followed.password not in text
+    assert "sink" in text
+    assert api.import_errors() == {}

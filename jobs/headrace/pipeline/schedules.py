@@ -22,6 +22,7 @@ DAG_FAMILIES: "Final[EntryPointGroup[DagFamily]]" = EntryPointGroup(
         "recover": "headrace_airflow.families.own:RECOVER",
         "backfill": "headrace_airflow.families.own:BACKFILL",
         "deliver": "headrace_airflow.families.delivery:DELIVER",
+        "windows": "headrace_airflow.families.complete_windows:WINDOWS",
     },
 )
 """The DAGs that each pipeline has, by name; its schedule is that of the first. Only Airflow imports them."""

@@ -138,7 +138,7 @@ class PromoteOperator(BaseOperator):
 
 def check_shown(catalog: "Catalog", branch: str, shown: str | None, task: str, *, goes_on: bool = False) -> None:
     """Raise NotRehearsedError if nobody can have seen the branch, RehearsalOutdatedError unless it is as it was
-    ``shown`` by ``task``; or, if it ``goes_on`` by catching up with main, as that was said there, has gone on from it.
+    ``shown`` by ``task``; or, if it ``goes_on`` by catching up with main, as that was said there, continues from it.
     """
     if shown is None:
         raise NotRehearsedError(f"clear the task {task}, which says what would change; then approve that")

@@ -37,6 +37,7 @@ class AirflowOptions:
     queue: str | None = None
     conn_id: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    announce_windows: bool | None = None
 
     def over(self, defaults: "AirflowOptions") -> "AirflowOptions":
         """These options, and where they say nothing ``defaults``; tags, arguments and environment are put together."""
@@ -68,6 +69,7 @@ def airflow(
     queue: str | None = None,
     conn_id: str | None = None,
     env: Mapping[str, str] | None = None,
+    announce_windows: bool | None = None,
 ) -> AirflowOptions:
     """How the DAGs of a pipeline run: ``Pipeline(..., airflow=hr.airflow(owner="sales", retries=3))``. Nothing of it is
     part of a fingerprint.
@@ -77,6 +79,8 @@ def airflow(
     functions, ``module:function``, that Airflow imports.
     ``pool`` is for tasks that write no state (those have a pool of their own). ``conn_id`` is the connection that says
     where Spark is. ``env`` are environment variables of the process that computes. ``default_args`` go to every task.
+    With ``announce_windows`` the asset ``headrace://NAME/windows`` gets an event for each window that is complete, and
+    again for one that is corrected, whose partition is when the window begins.
     Raises PipelineError.
 
     >>> hr.airflow(owner="sales", retries=3, execution_timeout="2h").owner
@@ -108,6 +112,7 @@ def airflow(
         queue=text("queue", queue, "large"),
         conn_id=text("conn_id", conn_id, "spark_default"),
         env=_mapping(given, "env", env, str, '{"TZ": "UTC"}'),
+        announce_windows=None if announce_windows is None else given.flag("announce_windows", announce_windows),
     )
 
 

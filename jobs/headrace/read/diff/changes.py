@@ -88,6 +88,15 @@ class Changes:
         rows = self.database.sql(f"select distinct {day} as day from {_CHANGES} order by day").fetchall()
         return [day for (day,) in rows]
 
+    def windows(self) -> list[tuple[int, int]]:
+        """The windows that change and have both ends: microseconds since 1970 UTC."""
+        ends = [f"epoch_us({identifier(name)})" for name in (WINDOW_START, WINDOW_END)]
+        there = " and ".join(f"{identifier(name)} is not null" for name in (WINDOW_START, WINDOW_END))
+        if not self.columns:  # nothing is published
+            return []
+        windows = self.database.sql(f"select distinct {', '.join(ends)} from {_CHANGES} where {there} order by all")
+        return [(int(start), int(end)) for start, end in windows.fetchall()]
+
     def met_by(self, copied: "pa.Table") -> tuple[int, int]:
         """How many rows of a copy change or go, and how many of these go. It has the columns of ``identity``."""
         same = same_identity("r", "c", self.identity)

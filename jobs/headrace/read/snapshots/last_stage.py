@@ -56,11 +56,16 @@ class LastStage:
     def expired_until(self, manifest: Manifest) -> Instant:
         """Windows that end no later than that have expired (semantics 5.2): no element can change them any more."""
         assert self.lateness is not None
-        progress = StoredProgress.of(manifest)
-        outputs = progress.chain.output_watermarks
-        above = len(outputs) - 2  # the last aggregation reads what the one above it gives
-        watermark = outputs[above] if above >= 0 else progress.watermark_of(progress.chain)
+        watermark = complete_until(manifest)
         return MAX_INSTANT if watermark >= GLOBAL_WINDOW_END else Instant(watermark - self.lateness)
+
+
+def complete_until(manifest: Manifest) -> Instant:
+    """Windows of the last aggregation that end no later than that are complete: its watermark has passed them."""
+    progress = StoredProgress.of(manifest)
+    outputs = progress.chain.output_watermarks
+    above = len(outputs) - 2  # the last aggregation reads what the one above it gives
+    return outputs[above] if above >= 0 else progress.watermark_of(progress.chain)
 
 
 def _inner(where: Mapping[str, Any]) -> Mapping[str, Any]:
