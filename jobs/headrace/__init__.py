@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.recipes import count_windows, sliding_count_windows
     from headrace.pipeline.sinks import delta, final_rows, iceberg, postgres, spark_sink
     from headrace.pipeline.sources import FileSource, Input, SparkFunction, csv, json, parquet
+    from headrace.pipeline.systems.avro import avro
     from headrace.pipeline.systems.kafka import kafka
     from headrace.pipeline.systems.spark import spark_source
     from headrace.runs.client.deployment import open  # noqa: A004 (read as hr.open)
@@ -209,6 +210,7 @@ _MODULES = {
         "json",
         "parquet",
     ),
+    "pipeline.systems.avro": ("avro",),
     "pipeline.systems.kafka": ("kafka",),
     "pipeline.systems.spark": ("spark_source",),
     "runs.client.deployment": ("open",),
@@ -273,6 +275,7 @@ __all__ = [
     "WindowFn",
     "accumulating",
     "airflow",
+    "avro",
     "check",
     "coalesce",
     "col",

@@ -19,7 +19,7 @@ EXTRAS: Final[Mapping[Extra, tuple[str, ...]]] = {
     "postgres": ("psycopg",),
     "delta": ("deltalake",),
     "iceberg": ("pyiceberg", "pyiceberg_core", "sqlalchemy"),
-    "kafka": ("aiokafka",),
+    "kafka": ("aiokafka", "urllib3"),
     "test": ("pytest",),
 }
 """The modules that each extra brings for Headrace's own use."""

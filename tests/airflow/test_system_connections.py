@@ -45,6 +45,20 @@ def test_a_cluster_of_kafka() -> None:
     assert read.options == {"tls": "true", "mechanism": "SCRAM-SHA-512", "bootstrap": "b2:9093,b3:9093"}
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        {"host": "https://registry.example.com/apis/v7", "port": 8081},
+        {"host": "registry.example.com", "port": 8081, "schema": "https"},
+    ],
+)
+def test_a_registry_of_schemas(address: Mapping[str, Any]) -> None:
+    read = connection("lake", {variable("lake"): uri_of(conn_type="http", login="ann", password=ODD, **address)})
+    assert (read.scheme, read.host, read.port, read.user) == ("https", "registry.example.com", 8081, "ann")
+    assert read.password == ODD
+    assert read.database == ("apis/v7" if "://" in address["host"] else "")
+
+
 def test_a_place_on_s3() -> None:
     extra = '{"endpoint_url": "http://127.0.0.1:9000", "region_name": "eu-west-1", "aws_session_token": "t"}'
     uri = uri_of(password=ODD, extra=extra, **OF_AIRFLOW["delta"])

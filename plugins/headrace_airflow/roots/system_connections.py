@@ -19,8 +19,11 @@ from headrace.connections import MissingConnectionError, is_secret, variable
 _SCHEMES: Final = {"postgres": "postgresql", "aws": "s3"}
 """Types of Airflow's whose systems write their URIs otherwise."""
 
-_HOST_IS_URI: Final = "iceberg"
-"""The type whose host is the whole address of a REST catalog."""
+_HOST_IS_URI: Final = ("iceberg", "http")
+"""Types whose host may be a whole address: of a REST catalog, of a registry of schemas."""
+
+_HTTP: Final = "http"
+"""The type whose schema is that of its address: http or https."""
 
 
 @contextmanager
@@ -55,7 +58,9 @@ def uri_of(connection: Connection) -> str:
     port = f":{connection.port}" if connection.port else ""
     kind = connection.conn_type or ""
     scheme, address, path = _SCHEMES.get(kind, kind), connection.host or "", connection.schema or ""
-    if kind == _HOST_IS_URI and "://" in address:
+    if kind == _HTTP and path in ("http", "https"):
+        scheme, path = path, ""
+    if kind in _HOST_IS_URI and "://" in address:
         scheme, _, address = address.partition("://")
         address, _, path = address.partition("/")
     query = f"?{urlencode(options)}" if options else ""

@@ -17,6 +17,9 @@ _NEVER[[0xC0, 0xC1, *range(0xF5, 0x100)]] = True
 _SECOND = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
 """First bytes after which not every second one may stand."""
 
+_END = bytes(3)
+"""Stands behind each value: a character that is cut there lacks three bytes at most, and takes none of the next one."""
+
 
 def text_of(values: pa.Array) -> pa.Array:
     """Bytes as strings, NULL where they are not UTF-8."""
@@ -29,9 +32,9 @@ def text_of(values: pa.Array) -> pa.Array:
 
 def are_text(values: pa.Array) -> NDArray[np.bool_]:
     """Which values of a binary column are UTF-8; NULL is."""
-    joined = pc.binary_join_element_wise(values.cast(pa.binary()).fill_null(b""), b"\0", b"")
+    joined = pc.binary_join_element_wise(values.cast(pa.binary()).fill_null(b""), _END, b"")
     offsets = np.frombuffer(joined.buffers()[1], np.int32)[joined.offset : joined.offset + len(joined) + 1]
-    octets = np.frombuffer(joined.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]  # a zero ends each value
+    octets = np.frombuffer(joined.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
     wrong = np.concatenate([_wrong(octets), [False]])
     valid: NDArray[np.bool_] = ~np.logical_or.reduceat(wrong, offsets[:-1] - offsets[0]) if len(values) else wrong[:0]
     return valid

@@ -14,6 +14,7 @@ from headrace.model.expressions.value_types import ListType, in_words
 from headrace.model.suggestions import keywords
 from headrace.pipeline.sinks import connection_name
 from headrace.pipeline.sources import Source, SparkFunction
+from headrace.pipeline.systems.avro import AvroValues
 
 METADATA: Final[Mapping[str, tuple[ColumnType, ...]]] = {
     "kafka_partition": (DataType.INT,),
@@ -36,6 +37,7 @@ class KafkaReading(TypedDict, total=False):
     max_bytes: int
     max_rejected: int | None
     transform: SparkFunction | None
+    values: AvroValues | None
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class KafkaSource(Source):
 
     ``land`` "always": each run writes what is new to the folder of its pipeline first; "never": the topic keeps its
     records for as long as snapshots live, and is read where it is. ``on_lost`` "skip": what the topic has lost before
-    it was read is given up.
+    it was read is given up. ``values``: how they are written; None: each is a JSON object.
     """
 
     kind: ClassVar[str] = "kafka"
@@ -58,6 +60,7 @@ class KafkaSource(Source):
     max_bytes: int = 512 * 1024 * 1024
     max_rejected: int | None = None
     transform: SparkFunction | None = None
+    values: AvroValues | None = None
 
     def __post_init__(self) -> None:
         given = Arguments("kafka")
@@ -77,6 +80,8 @@ class KafkaSource(Source):
             given.whole("max_rejected", self.max_rejected, least=0)
         if self.transform is not None:
             given.instance("transform", self.transform, SparkFunction, 'SparkFunction("module:function", ...)')
+        if self.values is not None:
+            given.instance("values", self.values, AvroValues, 'hr.avro(registry="schemas")')
         for name, kind in self.metadata.items():
             if kind not in METADATA[name]:
                 kinds = " or ".join(map(in_words, METADATA[name]))
@@ -108,8 +113,9 @@ class KafkaSource(Source):
 
     @property
     def connections(self) -> tuple[str, ...]:
-        """The connection to the cluster."""
-        return (self.connection,)
+        """The connection to the cluster, and that to a registry of schemas."""
+        registry = None if self.values is None else self.values.registry
+        return (self.connection, *(() if registry is None else (registry,)))
 
     @property
     def plans_alike(self) -> bool:
@@ -132,7 +138,7 @@ class KafkaSource(Source):
 
 @keywords
 def kafka(topic: str, schema: WrittenColumns, *, connection: str, **reading: Unpack[KafkaReading]) -> KafkaSource:
-    """The records of a ``topic`` of Kafka, whose values are JSON objects, one each.
+    """The records of a ``topic`` of Kafka, whose values are JSON objects, one each, or ``values=hr.avro(...)``.
 
     ``connection`` is a name; the environment says what it is (``HEADRACE_CONN_{NAME}``), or Airflow does:
     ``kafka://user:password@host:9092?tls=true``. ``schema`` names columns of the values, and of what Kafka says of each

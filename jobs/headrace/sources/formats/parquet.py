@@ -110,7 +110,7 @@ def _records(data: bytes, fields: SourceFields, required: Required, path: str, s
         outermost, *inner = field.path
         column = table.column(outermost)
         values = pa.concat_arrays(column.chunks) if rows else pa.nulls(0, column.type)
-        values, bad = _values(pc.struct_field(values, inner) if inner else values, field.type)
+        values, bad = values_as(pc.struct_field(values, inner) if inner else values, field.type)
         if bad is not None:
             is_text = DataType.STRING in (field.type, getattr(field.type, "item", None))
             reason = f"column {field.named(name)}: {NOT_UTF8}" if is_text else misfit(name, field)
@@ -160,10 +160,10 @@ def stored_columns(file_schema: pa.Schema, fields: SourceFields, path: str) -> l
     """The columns of ``fields`` that a file has. Raises FileColumnsError for one of another type."""
     stored = []
     for name, field in fields.items():
-        own = _type_there(file_schema, field, path)
+        own = type_there(file_schema, field, path)
         if own is None or pa.types.is_null(own):  # without any value: as good as missing
             continue
-        if not _is_read(own, field.type):
+        if not is_read(own, field.type):
             raise FileColumnsError(
                 path, f"its column {field.place} is {own}, and the source says {in_words(field.type)}"
             )
@@ -171,7 +171,7 @@ def stored_columns(file_schema: pa.Schema, fields: SourceFields, path: str) -> l
     return stored
 
 
-def _type_there(file_schema: pa.Schema, field: SourceField, path: str) -> pa.DataType | None:
+def type_there(file_schema: pa.Schema, field: SourceField, path: str) -> pa.DataType | None:
     """The type of a field in a file; None if the file does not have it."""
     own: pa.Schema | pa.DataType = file_schema
     for depth, part in enumerate(field.path):
@@ -202,16 +202,16 @@ def places(file_schema: pa.Schema, fields: SourceFields) -> Iterator[str]:
     return members_of(file_schema, ())
 
 
-def _is_read(own: pa.DataType, kind: ColumnType) -> bool:
+def is_read(own: pa.DataType, kind: ColumnType) -> bool:
     """Whether a stored type is one of ``kind``."""
     if isinstance(kind, ListType):
         if not (pa.types.is_list(own) or pa.types.is_large_list(own) or pa.types.is_fixed_size_list(own)):
             return False
-        return pa.types.is_null(own.value_type) or _is_read(own.value_type, kind.item)
+        return pa.types.is_null(own.value_type) or is_read(own.value_type, kind.item)
     return _FITS[kind](own.value_type if pa.types.is_dictionary(own) else own)
 
 
-def _values(values: pa.Array, kind: ColumnType) -> tuple[pa.Array, pa.Array | None]:
+def values_as(values: pa.Array, kind: ColumnType) -> tuple[pa.Array, pa.Array | None]:
     """A stored column as one of ``kind``, and which values do not fit it: strings that are not text, times that 64 bits
     do not hold in microseconds, dates beyond the calendar, decimals with more digits; lists with such a value.
     """

@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from headrace.errors import FixDataError
 from headrace.kernel.grouping import Ints
+from headrace.sources.formats.avro.octets import Octets, pieces, varints
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _MAGIC: Final = 2
@@ -43,8 +43,6 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """Records as they are fetched, and landed."""
-
-_Octets = NDArray[np.uint8]
 
 
 class UnreadableBatchError(FixDataError):
@@ -139,11 +137,11 @@ def _table(data: bytes, starts: Ints, batches: Sequence[RecordBatch], partition:
         return np.repeat(np.array(values, np.int64), counts)
 
     at = _beginnings(octets, starts, counts) + 1  # behind the attributes, which have no meaning yet
-    time_delta, at = _varints(octets, at)
-    offset_delta, at = _varints(octets, at)
+    time_delta, at = varints(octets, at)
+    offset_delta, at = varints(octets, at)
     key, at = _span(octets, at)
     value, at = _span(octets, at)
-    header_counts, at = _varints(octets, at)
+    header_counts, at = varints(octets, at)
     time = of_batch([batch.base_time for batch in batches]) + time_delta
     if any(batch.is_stamped for batch in batches):
         is_stamped = of_batch([batch.is_stamped for batch in batches]).astype(np.bool_)
@@ -152,14 +150,14 @@ def _table(data: bytes, starts: Ints, batches: Sequence[RecordBatch], partition:
         pa.array(np.full(len(time), partition, np.int32)),
         pa.array(of_batch([batch.base for batch in batches]) + offset_delta),
         pa.array(time, mask=time == _NO_TIME).cast(SCHEMA.field("timestamp").type),
-        _pieces(data, *key),
-        _pieces(data, *value),
+        pieces(data, *key),
+        pieces(data, *value),
         _headers(data, octets, at, header_counts),
     ]
     return pa.table(columns, schema=SCHEMA)
 
 
-def _beginnings(octets: _Octets, starts: Ints, counts: Ints) -> Ints:
+def _beginnings(octets: Octets, starts: Ints, counts: Ints) -> Ints:
     """Where each record begins, behind its length: of all batches side by side, those with most records first."""
     beginnings = np.empty(int(counts.sum()), np.int64)
     order = np.argsort(-counts, kind="stable")
@@ -169,47 +167,19 @@ def _beginnings(octets: _Octets, starts: Ints, counts: Ints) -> Ints:
     for number in range(int(left[0])):
         while left[alive - 1] <= number:
             alive -= 1
-        length, begin = _varints(octets, at[:alive])
+        length, begin = varints(octets, at[:alive])
         beginnings[place[:alive] + number] = begin
         at[:alive] = begin + length
     return beginnings
 
 
-def _varints(octets: _Octets, at: Ints) -> tuple[Ints, Ints]:
-    """The numbers ``at`` those places (zigzag, seven bits a byte), and where each ends."""
-    octet = octets[at]
-    number = (octet & 0x7F).astype(np.uint64)
-    end = at + 1
-    more = np.flatnonzero(octet & 0x80)
-    shift = 7
-    while len(more):
-        octet = octets[end[more]]
-        number[more] |= (octet & 0x7F).astype(np.uint64) << np.uint64(shift)
-        end[more] += 1
-        more, shift = more[(octet & 0x80) != 0], shift + 7
-    return (number >> np.uint64(1)).astype(np.int64) ^ -(number & np.uint64(1)).astype(np.int64), end
-
-
-def _span(octets: _Octets, at: Ints) -> tuple[tuple[Ints, Ints], Ints]:
+def _span(octets: Octets, at: Ints) -> tuple[tuple[Ints, Ints], Ints]:
     """Bytes behind their length, ``at`` those places: begin and length (-1: NULL); where they end."""
-    length, begin = _varints(octets, at)
+    length, begin = varints(octets, at)
     return (begin, length), begin + np.maximum(length, 0)
 
 
-def _pieces(data: bytes, begin: Ints, length: Ints) -> pa.Array:
-    """The bytes of ``data`` from each ``begin`` on, NULL where the ``length`` is negative. Begins ascend, so they and
-    what lies between them are one binary column, of which every other value is taken.
-    """
-    bounds = np.empty(2 * len(begin), np.int32)
-    bounds[0::2], bounds[1::2] = begin, begin + np.maximum(length, 0)
-    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
-    pieces = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
-    places = np.arange(0, len(bounds), 2)
-    is_null = length < 0
-    return pieces.take(pa.array(places, mask=is_null) if is_null.any() else pa.array(places))
-
-
-def _headers(data: bytes, octets: _Octets, at: Ints, counts: Ints) -> pa.Array:
+def _headers(data: bytes, octets: Octets, at: Ints, counts: Ints) -> pa.Array:
     """The headers of each record, which begin ``at``; NULL where it has none."""
     has_some = counts > 0
     if not has_some.any():
@@ -224,7 +194,7 @@ def _headers(data: bytes, octets: _Octets, at: Ints, counts: Ints) -> pa.Array:
         values[:, place], at[rows] = _span(octets, end)
     offsets = pa.array(np.append(first, total), pa.int32(), mask=np.append(~has_some, False))
     struct_ = pa.StructArray.from_arrays(
-        [_pieces(data, *names).cast(pa.string()), _pieces(data, *values)], fields=[*HEADERS.value_type]
+        [pieces(data, *names).cast(pa.string()), pieces(data, *values)], fields=[*HEADERS.value_type]
     )
     return pa.ListArray.from_arrays(offsets, struct_)
 

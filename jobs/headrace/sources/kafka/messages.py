@@ -11,7 +11,11 @@ from headrace.kernel.expressions.utf8 import text_of
 from headrace.kernel.types import TIMESTAMP, arrow_type
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.fields import ColumnType
+from headrace.pipeline.systems.avro import AvroValues
 from headrace.pipeline.systems.kafka import KafkaSource
+from headrace.sources.formats.avro.datums import RecordType
+from headrace.sources.formats.avro.messages import read_avro
+from headrace.sources.formats.avro.schema import record_of
 from headrace.sources.formats.json_messages import read_json
 from headrace.sources.formats.scan import NOT_UTF8, Scanned, nothing
 from headrace.sources.required_columns import Required
@@ -28,7 +32,11 @@ def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: st
     of_value = {name: field for name, field in source.fields.items() if name not in source.metadata}
     if of_value:
         needed = {name: reader for name, reader in required.columns.items() if name in of_value}
-        records = read_json(values, offsets, of_value, replace(required, columns=needed), path)
+        asked = replace(required, columns=needed)
+        if source.values is None:
+            records = read_json(values, offsets, of_value, asked, path)
+        else:
+            records = read_avro(values, offsets, of_value, asked, _schemas(fetched, source.values))
         unparsed = records.unparsed
         if values.null_count:  # a compacted topic says so that a key is deleted
             unparsed = pc.if_else(values.is_null(), _NO_VALUE, unparsed)
@@ -45,6 +53,15 @@ def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: st
         read = {name: pc.if_else(parses, column, pa.scalar(None, column.type)) for name, column in read.items()}
     in_order = {name: read[name] for name in source.fields}
     return Scanned(in_order, unparsed, offsets, lambda rows: values.take(pa.array(rows)), records.lacks)
+
+
+def _schemas(fetched: pa.Table, values: AvroValues) -> Mapping[int, RecordType] | RecordType:
+    """With what the values were written: what they say themselves, or what the definition says of all."""
+    if values.schema is not None:
+        return record_of(values.schema)
+    from headrace.sources.kafka.registry import kept_schemas  # with a client
+
+    return kept_schemas(fetched)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

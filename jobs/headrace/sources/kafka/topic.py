@@ -203,10 +203,15 @@ class TopicReader(FetchingReader):
             raise SplitGoneError(split.path, "is of a topic that was replaced since")
         if NewPartitions.of(split) is not None:
             return SCHEMA.empty_table()
-        return records(self.client, topic, OffsetRange.of(split), skips_lost=self.source.skips_lost)
+        fetched = records(self.client, topic, OffsetRange.of(split), skips_lost=self.source.skips_lost)
+        if self.source.values is None or self.source.values.registry is None:
+            return fetched
+        from headrace.sources.kafka.registry import with_schemas
+
+        return with_schemas(fetched, self.source.values.registry)
 
     def scanned(self, fetched: "pa.Table", required: "Required", path: str) -> "Scanned":
-        """The columns of values and metadata; a value is judged as a line of JSON."""
+        """The columns of values and metadata; a value is judged as a line of JSON, or a row of Parquet."""
         from headrace.sources.kafka.messages import scanned
 
         return scanned(fetched, self.source, required, path)

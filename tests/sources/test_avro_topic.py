@@ -1,0 +1,241 @@
+"""A real topic whose values are Avro, with their schemas in a real registry."""
+
+import io
+import json
+import secrets
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import fastavro
+import pytest
+
+import headrace as hr
+from headrace.errors import HeadraceError
+from headrace.pipeline.sources import Source
+from headrace.runs.client.handle import PipelineHandle
+from headrace.sources.kafka import registry as reading
+from headrace.sources.kafka.registry import RegistryRefusedError, RegistryUnreachableError
+from headrace.testing.connectors import SourceConformance, SourceWorld
+from scripts.airflow_env import free_port
+from scripts.schema_registry import SchemaRegistry
+from tests.sources.kafka_topics import Topics
+
+AVRO = hr.avro(registry="schemas")
+AT = {"type": "long", "logicalType": "timestamp-micros"}
+FIRST = {
+    "type": "record",
+    "name": "order",
+    "fields": [{"name": "user", "type": ["null", "string"]}, {"name": "at", "type": AT}],
+}
+SECOND = {**FIRST, "fields": [*FIRST["fields"], {"name": "amount", "type": "int", "default": 1}]}
+NUMBERS = {
+    "type": "record",
+    "name": "numbered",
+    "fields": [
+        {"name": "number", "type": "long"},
+        {"name": "said", "type": {"type": "record", "name": "said", "fields": [{"name": "text", "type": "string"}]}},
+        {"name": "at", "type": AT},
+    ],
+}
+
+
+def message(number: int, schema: Any, value: Mapping[str, Any]) -> bytes:
+    """A value as Confluent's serializers write it."""
+    out = io.BytesIO(struct.pack(">bI", 0, number))
+    out.seek(0, io.SEEK_END)
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
+    return out.getvalue()
+
+
+@pytest.fixture
+def name() -> str:
+    return f"topic.{secrets.token_hex(4)}"
+
+
+@dataclass
+class AvroWorld(SourceWorld):
+    """A topic with two partitions, which get records in turns."""
+
+    topics: Topics
+    topic: str
+    schema: int
+    sent: int = field(default=0)
+
+    @property
+    def source(self) -> Source:
+        columns = {"number": int, "text": hr.field("said.text", str), "at": datetime}
+        return hr.kafka(self.topic, columns, connection="events", values=AVRO)
+
+    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
+        for row in records:
+            value = {**row, "said": {"text": row["text"]}}
+            self._send(message(self.schema, NUMBERS, value))
+
+    def append_unreadable(self) -> None:
+        self._send(struct.pack(">bI", 0, self.schema) + b"\2\2\xff\0")  # its text is none
+
+    def _send(self, value: bytes) -> None:
+        self.sent += 1
+        self.topics.send(self.topic, [(None, value)], self.sent % 2)
+
+
+class TestAvroTopic(SourceConformance):
+    executors = ("local",)
+
+    @pytest.fixture
+    def world(self, topics: Topics, schemas: SchemaRegistry, name: str) -> SourceWorld:
+        topics.make(name, 2)
+        return AvroWorld(topics, name, schemas.register(f"{name}-value", NUMBERS))
+
+
+def orders(root: Path, topic: str, **options: Any) -> PipelineHandle:
+    """Orders of each user, and what they spent."""
+    source = hr.kafka(topic, {"user": str, "at": datetime, "amount": int}, connection="events", values=AVRO, **options)
+    pipeline = hr.Pipeline(
+        "orders",
+        source.event_time("at", bound="1h"),
+        key="user",
+        what={"orders": hr.count(), "spent": hr.col("amount").sum()},
+        where=hr.FixedWindows("1d"),
+        when=hr.on_update(),
+        executor="local",
+    )
+    return hr.open(root.as_uri(), create=True)[pipeline]
+
+
+def read(handle: PipelineHandle, at: str = "main") -> dict[str, tuple[int, int | None]]:
+    return {row["user"]: (row["orders"], row["spent"]) for row in handle.read("current", at=at).to_json()}
+
+
+def order(number: int, user: str | None, amount: int | None = None) -> bytes:
+    """With the second schema if it has an amount."""
+    value = {"user": user, "at": 1_760_000_000_000_000, **({} if amount is None else {"amount": amount})}
+    return message(number, FIRST if amount is None else SECOND, value)
+
+
+def test_a_schema_grows_and_what_has_landed_needs_no_registry(
+    topics: Topics, schemas: SchemaRegistry, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.make(name)
+    first = schemas.register(f"{name}-value", FIRST)
+    handle = orders(tmp_path, name)
+    topics.send(name, [(None, order(first, "ada")), (None, order(first, None)), (None, b"{}")])
+    handle.run()
+    assert read(handle) == {"ada": (1, 0)}
+    second = schemas.register(f"{name}-value", SECOND)
+    assert second != first
+    topics.send(name, [(None, order(first, "bob")), (None, order(second, "bob", 5)), (None, order(second, "ada", 7))])
+    handle.run()
+    assert read(handle) == {"ada": (2, 7), "bob": (2, 5)}
+    reasons = sorted(row["reason"] for row in handle.read("rejected", at="main").to_json())
+    assert reasons == ["key is null: user", "no Avro message of a schema registry"]
+    monkeypatch.delenv("HEADRACE_CONN_SCHEMAS")
+    monkeypatch.setenv("HEADRACE_CONN_SCHEMAS", f"http://127.0.0.1:{free_port()}")
+    reading._known.clear()
+    handle.run(mode="replay", from_branch="main", branch="again")
+    assert read(handle, "again") == read(handle)
+
+
+def test_a_registry_that_does_not_answer_loses_nothing(
+    topics: Topics, schemas: SchemaRegistry, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.make(name)
+    first = schemas.register(f"{name}-value", FIRST)
+    topics.send(name, [(None, order(first, "ada"))])
+    handle = orders(tmp_path, name)
+    reading._known.clear()
+    with monkeypatch.context() as away:
+        away.setenv("HEADRACE_CONN_SCHEMAS", f"http://ada:opensesame@127.0.0.1:{free_port()}")
+        with pytest.raises(RegistryUnreachableError, match=r"connection schemas .* does not answer") as failed:
+            handle.run()
+        assert "opensesame" not in str(failed.value)
+        away.setenv("HEADRACE_CONN_SCHEMAS", "kafka://127.0.0.1:1")
+        with pytest.raises(RegistryRefusedError, match="needs http://host:port"):
+            handle.run()
+    topics.send(name, [(None, order(999_999, "bob"))])
+    handle.run()
+    (letter,) = handle.read("rejected", at="main").to_json()
+    assert letter["reason"] == "schema 999999, which the registry does not have"
+    assert read(handle) == {"ada": (1, 0)}
+    reading._known.clear()
+    topics.send(name, [(None, order(first, "bob"))])
+    monkeypatch.delenv("HEADRACE_CONN_SCHEMAS")
+    with pytest.raises(HeadraceError, match="HEADRACE_CONN_SCHEMAS"):
+        handle.run()
+
+
+def test_all_values_may_have_the_schema_of_the_definition(topics: Topics, name: str, tmp_path: Path) -> None:
+    topics.make(name)
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(dict(SECOND)), {"user": "ada", "at": 0, "amount": 3})
+    topics.send(name, [(None, out.getvalue()), (b"gone", None)])
+    source = hr.kafka(
+        name, {"user": str, "amount": int, "kafka_offset": int}, connection="events", values=hr.avro(schema=SECOND)
+    )
+    pipeline = hr.Pipeline(
+        "orders",
+        source.arrival_time(),
+        key="user",
+        what={"spent": hr.col("amount").sum(), "last": hr.col("kafka_offset").max()},
+        where=hr.GlobalWindows(),
+        when=hr.on_update(),
+        executor="local",
+    )
+    handle = hr.open(tmp_path.as_uri(), create=True)[pipeline]
+    handle.run()
+    (row,) = handle.read("current", at="main").to_json()
+    assert (row["user"], row["spent"], row["last"]) == ("ada", 3, 0)
+    (letter,) = handle.read("rejected", at="main").to_json()
+    assert letter["reason"] == "no value"
+
+
+# --- what no registry that is right says
+
+
+ANSWERS: Mapping[str, tuple[int, str, type[HeadraceError], str]] = {
+    "no JSON": (200, "<html>", RegistryRefusedError, "no schema registry"),
+    "another JSON": (200, "[]", RegistryRefusedError, "no schema registry"),
+    "another kind": (200, '{"schema": "x", "schemaType": "PROTOBUF"}', RegistryRefusedError, "is PROTOBUF"),
+    "no schema": (200, '{"schema": "{}"}', RegistryRefusedError, "no schema of Avro"),
+    "not let in": (401, "", RegistryRefusedError, "does not let in"),
+    "nobody": (404, "no such page", RegistryRefusedError, "no schema registry"),
+    "elsewhere": (302, "", RegistryRefusedError, "no schema registry"),
+    "out of order": (500, "", RegistryUnreachableError, "answers with 500"),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_that_is_wrong_is_told(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    status, body, error, why = ANSWERS[answer]
+    asked: list[str | None] = []
+
+    class Wrong(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Authorization"])
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Wrong)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        address = f"http://ada:open%20sesame@127.0.0.1:{server.server_port}/some/where"
+        monkeypatch.setenv("HEADRACE_CONN_SCHEMAS", address)
+        monkeypatch.setattr(reading, "_TRIES", 1)
+        with pytest.raises(error, match=why) as failed:
+            reading.schemas(reading.connection("schemas"), [7])
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert "sesame" not in str(failed.value)
+    assert {*asked} == {"Basic YWRhOm9wZW4gc2VzYW1l"}
