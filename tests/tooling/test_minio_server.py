@@ -65,7 +65,7 @@ def test_go_installs_the_named_version_into_the_cache_once(
     built = find_or_build()
     assert built.read_text() == "built"
     assert built.is_relative_to(tmp_path / "cache" / "headrace")
-    assert record.read_text() == f"install {MODULE}\nGOFLAGS=[]\n"
+    assert record.read_text() == f"install -gcflags=all=-dwarf=false -ldflags=-s -w {MODULE}\nGOFLAGS=[]\n"
     record.unlink()
     assert find_or_build() == built
     assert not record.exists()
