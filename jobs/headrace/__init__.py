@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.quality.limits import Limits, limit
     from headrace.pipeline.quality.usual import usual_distribution, usual_nulls, usual_volume
     from headrace.pipeline.recipes import count_windows, sliding_count_windows
-    from headrace.pipeline.sinks import delta, final_rows, iceberg, postgres, spark_sink
+    from headrace.pipeline.sinks import delta, final_rows, iceberg, kafka_sink, postgres, spark_sink
     from headrace.pipeline.sources import FileSource, Input, SparkFunction, csv, json, parquet
     from headrace.pipeline.systems.avro import avro
     from headrace.pipeline.systems.kafka import kafka
@@ -199,6 +199,7 @@ _MODULES = {
         "delta",
         "final_rows",
         "iceberg",
+        "kafka_sink",
         "postgres",
         "spark_sink",
     ),
@@ -296,6 +297,7 @@ __all__ = [
     "if_else",
     "json",
     "kafka",
+    "kafka_sink",
     "least",
     "limit",
     "lit",

@@ -16,6 +16,7 @@ OF_AIRFLOW: Mapping[str, dict[str, Any]] = {
     "delta": {"conn_type": "aws", "host": "bucket", "schema": "a/lake", "login": "ann"},
     "iceberg": {"conn_type": "iceberg", "host": "https://lake.example.com:8181/api/catalog", "login": "ann"},
     "final_rows": {"conn_type": "smtp", "host": "mail", "port": 587, "login": "ann"},
+    "kafka": {"conn_type": "kafka", "host": "broker", "port": 9093, "login": "ann"},
     "spark": {"conn_type": "jdbc", "host": "db", "port": 1521, "login": "ann"},
 }
 

@@ -113,6 +113,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "spark_source": {"function": "orders:Orders", "schema": {"user": str}, "connection": "oracle", "name": None},
     "kafka": {"topic": "orders", "schema": {"a": str}, "connection": "broker"},
     "avro": {"registry": "schemas"},
+    "kafka_sink": {"topic": "orders", "connection": "broker", "name": None},
     "published": {"upstream": "delays.hourly", "schema": {"a": str}, "root": None},
     "debezium_envelope": {"within": "payload", "shared": ["lsn"]},
     "delta_change_type": {},

@@ -1,4 +1,6 @@
-"""Servers for the tests of a process: PostgreSQL, with a schema of its own for each, a catalog of Iceberg."""
+"""Servers for the tests of a process: PostgreSQL, with a schema of its own for each, a catalog of Iceberg, a
+broker of Kafka.
+"""
 
 import secrets
 from collections.abc import Iterator
@@ -6,11 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from scripts.iceberg_rest import IcebergRest, jars
+from scripts.kafka import Kafka
+from scripts.kafka import jars as kafka_jars
 from scripts.postgres_server import Postgres, binaries
 from tests.needed import lacks
 from tests.sinks.warehouse import Warehouse
+from tests.sources.kafka_topics import Topics
 
-_SERVERS = {"server", "iceberg_rest", "minio"}
+_SERVERS = {"broker", "server", "iceberg_rest", "minio"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -33,6 +38,21 @@ def iceberg_rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRe
         lacks("no jars of Iceberg's REST catalog (python -m scripts.iceberg_rest path)")
     with IcebergRest(tmp_path_factory.mktemp("iceberg")) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    if not kafka_jars().is_dir():
+        lacks("no jars of Kafka (python -m scripts.kafka path)")
+    with Kafka(tmp_path_factory.mktemp("kafka")) as started:
+        yield started
+
+
+@pytest.fixture
+def topics(broker: Kafka, monkeypatch: pytest.MonkeyPatch) -> Topics:
+    """Topics of the broker, which is the connection ``events``."""
+    monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{broker.address}")
+    return Topics(broker.address)
 
 
 @pytest.fixture

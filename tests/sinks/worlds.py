@@ -2,15 +2,18 @@
 all deliveries that are killed.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
+from aiokafka.client import AIOKafkaClient
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyiceberg.catalog import Catalog, load_catalog
@@ -25,6 +28,9 @@ from headrace.pipeline.sinks import Sink
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace.sinks.iceberg.kind import catalog_properties
 from headrace.sinks.postgres.target import PostgresTarget
+from headrace.sources.kafka.client import KafkaClient
+from headrace.sources.kafka.fetching import records
+from headrace.sources.kafka.offsets import OffsetRange
 from headrace.testing.connectors import ChangeLogWorld, SinkWorld
 from tests.s3_proxy import Proxy
 
@@ -81,6 +87,45 @@ class PostgresChangesWorld(ChangeLogWorld):
     @property
     def _rows_world(self) -> PostgresWorld:
         return PostgresWorld(self.uri, self.schema)
+
+
+@dataclass(frozen=True)
+class KafkaWorld(ChangeLogWorld):
+    """A topic of changes, of the broker at ``address``."""
+
+    address: str
+    topic: str
+
+    @property
+    def sink(self) -> Sink:
+        return hr.kafka_sink(self.topic, connection="events")
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {"HEADRACE_CONN_EVENTS": f"kafka://{self.address}"}
+
+    def records(self) -> list[dict[str, Any]]:
+        """As a consumer reads them that sees no transaction which was not committed."""
+        with KafkaClient(connection("events", self.environment)) as client:
+            topic = client.topic(self.topic)
+            tables = [
+                records(client, topic, OffsetRange(number, there.first, there.end))
+                for number, there in client.partitions(topic).items()
+            ]
+        found = [json.loads(value) for table in tables for value in table["value"].to_pylist()]
+        by_number = {record["_change"]: record for record in found}
+        assert all(record["_sign"] == 0 for record in found if record is not by_number[record["_change"]])
+        return [_typed(by_number[number]) for number in sorted(by_number)]
+
+    def before_each_request(self, act: Callable[[], None]) -> None:
+        AIOKafkaClient.send = _after(act, AIOKafkaClient.send)
+
+
+def _typed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with times where its window is, its columns by name."""
+    times = {name: record[name] for name in ("window_start", "window_end") if record.get(name) is not None}
+    typed = {**record, **{name: datetime.fromisoformat(at) for name, at in times.items()}}
+    return dict(sorted(typed.items()))  # an object has no order
 
 
 class _ProxyOfAProcess(Proxy):

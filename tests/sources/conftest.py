@@ -4,13 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from scripts.kafka import Kafka, jars
 from scripts.schema_registry import SchemaRegistry, unpacked
 from tests.needed import lacks
-from tests.sinks.conftest import server
-from tests.sources.kafka_topics import Topics
+from tests.sinks.conftest import broker, server, topics
 
-__all__ = ["server"]
+__all__ = ["broker", "server", "topics"]
 
 _SERVERS = {"broker", "registry", "server"}
 
@@ -19,14 +17,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """What needs a server is a test of ``make test-connectors``."""
     if not _SERVERS.isdisjoint(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.connectors)
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    if not jars().is_dir():
-        lacks("no jars of Kafka (python -m scripts.kafka path)")
-    with Kafka(tmp_path_factory.mktemp("kafka")) as started:
-        yield started
 
 
 @pytest.fixture(scope="session")
@@ -42,10 +32,3 @@ def schemas(registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch) -> Schema
     """The registry, which is the connection ``schemas``."""
     monkeypatch.setenv("HEADRACE_CONN_SCHEMAS", registry.uri)
     return registry
-
-
-@pytest.fixture
-def topics(broker: Kafka, monkeypatch: pytest.MonkeyPatch) -> Topics:
-    """Topics of the broker, which is the connection ``events``."""
-    monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{broker.address}")
-    return Topics(broker.address)

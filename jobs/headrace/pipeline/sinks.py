@@ -23,6 +23,7 @@ SINKS: "Final[EntryPointGroup[SinkKind]]" = EntryPointGroup(
         "iceberg": "headrace.sinks.iceberg.kind:ICEBERG",
         "final_rows": "headrace.sinks.final_rows:FINAL_ROWS",
         "spark": "headrace.sinks.spark_target:SPARK",
+        "kafka": "headrace.sinks.kafka.kind:KAFKA_SINK",
     },
 )
 CONNECTION_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -30,6 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _TABLE = re.compile(r"([^.\x00]{1,63}\.)?[^.\x00]{1,63}")
 _ICEBERG_TABLE = re.compile(r"[A-Za-z0-9_-]{1,100}(\.[A-Za-z0-9_-]{1,100})+")
 _PARTITIONS: Final = ("year", "month", "day", "hour")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _PATH = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*")
 
 
@@ -74,6 +76,15 @@ class IcebergSink(Sink):
 
     table: str
     partition_by: str | None
+
+
+@dataclass(frozen=True)
+class KafkaSink(Sink):
+    """A ``topic`` of changes of a cluster of Kafka."""
+
+    kind: ClassVar[str] = "kafka"
+
+    topic: str
 
 
 @dataclass(frozen=True)
@@ -166,6 +177,25 @@ def iceberg(table: str, *, connection: str, partition_by: str | None = "day", na
     return IcebergSink(
         _sink_name(given, name, table), connection_name(given, connection), table, partition_by=partition_by
     )
+
+
+@keywords
+def kafka_sink(topic: str, *, connection: str, name: str | None = None) -> KafkaSink:
+    """A topic of Kafka that gets what happens to what readers see, as JSON: each pane and each retraction, in order.
+
+    A record is an object with a number (``_change``), a sign (``_sign``: 1, or -1 for what is withdrawn), the epoch
+    (``_epoch``), key, window and values; its own key is that of the row. Where ``published`` goes back, the rows that
+    differ are withdrawn and put in place. What a delivery sends is one transaction. ``connection`` is a name; the
+    environment says what it is, as for ``kafka``. The ``topic`` is there already, with the partitions and the retention
+    that it is to have. ``name`` is what the sink is called, by default as the topic.
+
+    >>> hr.kafka_sink("reports.sales", connection="events").name
+    'reports.sales'
+    """
+    given = Arguments("kafka_sink")
+    if not _TOPIC.fullmatch(given.text("topic", topic, "reports.sales")):
+        raise given.wrong("topic", topic, "write letters, digits, ., - and _, at most 200")
+    return KafkaSink(_sink_name(given, name, topic[:100]), connection_name(given, connection), topic)
 
 
 @keywords

@@ -3,6 +3,7 @@
 import json
 from base64 import b64encode
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -14,16 +15,35 @@ from headrace.kernel.types import DATE, DECIMAL, TIMESTAMP
 from headrace.model.time import iso_8601
 
 
-def as_json(columns: Mapping[str, pa.Array], rows: Ints) -> pa.Array:
+def as_json(columns: Mapping[str, pa.Array], rows: Ints, *, for_all: bool = False) -> pa.Array:
     """Some rows as JSON: NULLs included, lists as arrays, timestamps to the microsecond, decimals as text, bytes in
-    base64.
+    base64. ``for_all``: so that every reader of JSON takes them, with NaN and infinities as text.
     """
     names = list(columns)
     taken = [_plain(columns[name].take(pa.array(rows))) for name in names]
+    if for_all:
+        taken = [
+            _finite(values) if _has_floats(columns[name].type) else values
+            for name, values in zip(names, taken, strict=True)
+        ]
     objects = [
         json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False) for values in zip(*taken, strict=True)
     ]
     return pa.array([text.encode(errors="replace") for text in objects], pa.binary())
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind.value_type if pa.types.is_list(kind) else kind))
+
+
+def _finite(values: list[Any]) -> list[Any]:
+    return [
+        _finite(one) if isinstance(one, list) else one if one is None or isfinite(one) else _WORDS[str(one)]
+        for one in values
+    ]
+
+
+_WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def _plain(values: pa.Array) -> list[Any]:

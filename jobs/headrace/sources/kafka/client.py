@@ -19,7 +19,12 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 
 from headrace.connections import Connection, variable
-from headrace.sources.kafka.errors import KafkaRefusedError, KafkaUnreachableError, TopicReplacedError
+from headrace.sources.kafka.errors import (
+    KafkaRefusedError,
+    KafkaUnreachableError,
+    TopicReplacedError,
+    UnknownTopicError,
+)
 from headrace.sources.kafka.protocol import TopicRequest
 
 logging.getLogger("aiokafka.conn").setLevel(logging.INFO)  # when it debugs it logs requests, with passwords
@@ -137,7 +142,7 @@ class KafkaClient:
     # --- in the loop
 
     async def _connected(self) -> AIOKafkaClient:
-        client = AIOKafkaClient(**self._settings(), request_timeout_ms=_REQUEST_MS)
+        client = AIOKafkaClient(**settings_of(self._connection), request_timeout_ms=_REQUEST_MS)
         try:
             await client.bootstrap()
         except kafka_errors.KafkaConnectionError:
@@ -148,56 +153,18 @@ class KafkaClient:
 
     async def _say_why(self, hosts: Any) -> None:
         """Raise what stands against the first of ``hosts``, which the client only logs."""
-        settings = self._settings()
+        settings = settings_of(self._connection)
         del settings["bootstrap_servers"]
         host, port, _ = hosts[0]
         connection = await create_conn(host, port, **settings, request_timeout_ms=_REQUEST_MS)
         connection.close()
-
-    def _settings(self) -> dict[str, Any]:
-        given, options = self._connection, self._connection.options
-        tls = self._with_tls()
-        servers = [f"{given.host}:{given.port or 9092}", *filter(None, options.get("bootstrap", "").split(","))]
-        settings: dict[str, Any] = {"bootstrap_servers": servers, "client_id": "headrace"}
-        settings["security_protocol"] = f"{'SASL_' if given.user else ''}{'SSL' if tls else 'PLAINTEXT'}"
-        if tls:
-            context = ssl.create_default_context(cafile=options.get("cafile"))
-            if certificate := options.get("certfile"):
-                context.load_cert_chain(certificate, options.get("keyfile"))
-            settings["ssl_context"] = context
-        if given.user:
-            settings["sasl_mechanism"] = options.get("mechanism", "PLAIN")
-            settings |= {"sasl_plain_username": given.user, "sasl_plain_password": given.password}
-        return settings
-
-    def _with_tls(self) -> bool:
-        """Whether to encrypt. An option that is misspelled would send passwords in clear text. Raises
-        KafkaRefusedError.
-        """
-        options = self._connection.options
-        for name in options:
-            if name not in _OPTIONS:
-                raise KafkaRefusedError(
-                    f"{self._connection}: option {name!r} is not known; it takes {', '.join(_OPTIONS)}"
-                )
-        written = options.get("tls", "false").lower()
-        if written not in (*_YES, *_NO):
-            raise KafkaRefusedError(f"{self._connection}: tls is {written!r}: write true or false")
-        certificates = [name for name in options if name.endswith("file")]
-        if certificates and written in _NO:
-            raise KafkaRefusedError(f"{self._connection}: {certificates[0]} is for tls=true, which it does not say")
-        if (mechanism := options.get("mechanism", "PLAIN")) not in _MECHANISMS:
-            raise KafkaRefusedError(
-                f"{self._connection}: mechanism is {mechanism!r}: write one of {', '.join(_MECHANISMS)}"
-            )
-        return written in _YES
 
     async def _topic(self, name: str) -> Topic:
         assert self._client is not None
         response = await self._client.send(self._client.get_random_node(), TopicRequest(name))
         code, _, topic_id, _, partitions, *_ = response.topics[0]
         if code == _UNKNOWN_TOPIC:
-            raise KafkaRefusedError(f"{self._connection}: there is no topic {name}")
+            raise UnknownTopicError(f"{self._connection}: there is no topic {name}")
         _check(code)
         return Topic(name, topic_id.hex(), {number: leader for _, number, leader, *_ in partitions})
 
@@ -255,6 +222,40 @@ class KafkaClient:
     def _told(self, error: BaseException) -> str:
         text = str(error) or type(error).__name__
         return f"{self._connection}: {self._connection.without_secrets(text)}"
+
+
+def settings_of(connection: Connection) -> dict[str, Any]:
+    """What a client of aiokafka's is told of ``connection``. Raises KafkaRefusedError."""
+    options, tls = connection.options, _with_tls(connection)
+    servers = [f"{connection.host}:{connection.port or 9092}", *filter(None, options.get("bootstrap", "").split(","))]
+    settings: dict[str, Any] = {"bootstrap_servers": servers, "client_id": "headrace"}
+    settings["security_protocol"] = f"{'SASL_' if connection.user else ''}{'SSL' if tls else 'PLAINTEXT'}"
+    if tls:
+        context = ssl.create_default_context(cafile=options.get("cafile"))
+        if certificate := options.get("certfile"):
+            context.load_cert_chain(certificate, options.get("keyfile"))
+        settings["ssl_context"] = context
+    if connection.user:
+        settings["sasl_mechanism"] = options.get("mechanism", "PLAIN")
+        settings |= {"sasl_plain_username": connection.user, "sasl_plain_password": connection.password}
+    return settings
+
+
+def _with_tls(connection: Connection) -> bool:
+    """Whether to encrypt. An option that is misspelled would send passwords in clear text. Raises KafkaRefusedError."""
+    options = connection.options
+    for name in options:
+        if name not in _OPTIONS:
+            raise KafkaRefusedError(f"{connection}: option {name!r} is not known; it takes {', '.join(_OPTIONS)}")
+    written = options.get("tls", "false").lower()
+    if written not in (*_YES, *_NO):
+        raise KafkaRefusedError(f"{connection}: tls is {written!r}: write true or false")
+    certificates = [name for name in options if name.endswith("file")]
+    if certificates and written in _NO:
+        raise KafkaRefusedError(f"{connection}: {certificates[0]} is for tls=true, which it does not say")
+    if (mechanism := options.get("mechanism", "PLAIN")) not in _MECHANISMS:
+        raise KafkaRefusedError(f"{connection}: mechanism is {mechanism!r}: write one of {', '.join(_MECHANISMS)}")
+    return written in _YES
 
 
 def _check(code: int) -> None:

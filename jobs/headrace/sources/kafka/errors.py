@@ -9,6 +9,10 @@ class KafkaRefusedError(FixConfigError):
     code = "config.kafka_refused"
 
 
+class UnknownTopicError(KafkaRefusedError):
+    """The cluster has no topic of that name."""
+
+
 class KafkaUnreachableError(RetryError):
     """The cluster does not answer, or has nobody who leads a partition."""
 

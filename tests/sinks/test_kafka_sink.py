@@ -1,0 +1,219 @@
+"""A topic of changes: what a consumer reads of it, and what stands against delivering to it."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+import headrace as hr
+from headrace.connections import connection
+from headrace.errors import HeadraceError, PipelineError
+from headrace.runs.client.handle import PipelineHandle
+from headrace.sinks.kafka.topic import DELIVERIES
+from headrace.sinks.open_sink import SinkRefusedError, SinkTakenError, SinkUnreachableError
+from headrace.sources.kafka.client import KafkaClient
+from headrace.sources.kafka.fetching import records
+from headrace.sources.kafka.offsets import OffsetRange
+from scripts.airflow_env import free_port
+from tests.sources.kafka_topics import Topics
+
+SCHEMA: Mapping[str, Any] = {
+    "shop": str, "at": datetime, "price": Decimal, "share": float, "day": date, "octets": bytes, "n": int, "ok": bool
+}  # fmt: skip
+
+
+@pytest.fixture
+def topic(topics: Topics) -> str:
+    name = f"sales.{secrets.token_hex(4)}"
+    topics.make(name, 3)
+    return name
+
+
+def handle_of(root: Path, topic: str, **options: Any) -> PipelineHandle:
+    pipeline = hr.Pipeline(
+        options.pop("name", "sales"),
+        hr.json("landing/sales", dict(SCHEMA)).event_time("at", bound="0s"),
+        key="shop",
+        what={
+            "n": hr.col("n").sum(),
+            "price": hr.col("price").max(),
+            "share": hr.col("share").max(),
+            "day": hr.col("day").max(),
+            "ok": hr.col("ok").max(),
+            "all": hr.col("n").collect(),
+            "octets": hr.col("octets").max(),
+            "last": hr.col("at").max(),
+        },
+        where=hr.GlobalWindows(),
+        when=hr.on_update(),
+        how=hr.retracting(),
+        sinks=[hr.kafka_sink(topic, connection="events")],
+        executor="local",
+        **options,
+    )
+    return hr.open(root.as_uri(), create=True)[pipeline]
+
+
+def land(root: Path, name: str, *rows: Mapping[str, Any]) -> None:
+    folder = root / "landing" / "sales"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("".join(json.dumps({"at": "2026-05-01T00:00:00Z", **row}) + "\n" for row in rows))
+
+
+def messages(topic: str) -> list[tuple[int, Any, Any]]:
+    """Partition, key and value of each committed record."""
+    found = []
+    with KafkaClient(connection("events")) as client:
+        there = client.topic(topic)
+        for number, partition in client.partitions(there).items():
+            table = records(client, there, OffsetRange(number, partition.first, partition.end))
+            pairs = zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)
+            found += [(number, json.loads(key), json.loads(value)) for key, value in pairs]
+    return sorted(found, key=lambda one: (one[2]["_change"], one[0]))
+
+
+def test_a_record_says_what_its_row_is(topic: str, tmp_path: Path) -> None:
+    handle = handle_of(tmp_path, topic)
+    row = {"shop": "Ås", "price": "12.50", "day": "2026-05-01", "octets": "/wA=", "n": 7, "ok": True}
+    land(tmp_path, "1", {**row, "share": 0.5})
+    handle.run()
+    handle.deliver()
+    ((partition, key, value),) = messages(topic)
+    window = {"window_start": None, "window_end": None}
+    assert key == {"shop": "Ås", **window}
+    values = {"n": 7, "price": "12.5", "share": 0.5, "day": "2026-05-01", "ok": True, "all": [7], "octets": "/wA="}
+    assert value == {
+        "_change": 1, "_sign": 1, "_epoch": None, "shop": "Ås", **window, **values, "last": "2026-05-01T00:00:00Z"
+    }  # fmt: skip
+    land(tmp_path, "2", {**row, "n": 1, "share": 0.25})
+    handle.run()
+    handle.deliver()
+    _, withdrawn, added = messages(topic)
+    assert withdrawn[:2] == added[:2] == (partition, key), "what becomes of a row stays in order"
+    assert [(one["_sign"], one["_epoch"], one["n"]) for _, _, one in (withdrawn, added)] == [(-1, 1, 7), (1, 1, 8)]
+
+
+def test_numbers_that_json_has_no_word_for_are_text(topic: str, tmp_path: Path) -> None:
+    handle = handle_of(tmp_path, topic)
+    land(tmp_path, "1", {"shop": "a", "share": 1e308, "n": 1}, {"shop": "b", "n": None})
+    handle.run()
+    handle.deliver()
+    text = hr.open(tmp_path.as_uri())["sales"].current().count()
+    assert text == 2
+    by_shop = {value["shop"]: value for _, _, value in messages(topic)}
+    assert by_shop["a"]["share"] == 1e308
+    assert by_shop["b"]["share"] is None
+
+
+def test_what_is_void_is_said_in_every_partition(topic: str, tmp_path: Path) -> None:
+    handle = handle_of(tmp_path, topic)
+    for name in "12345":
+        land(tmp_path, name, {"shop": name, "n": 1})
+        handle.run()
+        if name == "1":
+            handle.deliver()
+        handle.expire(keep_last=1)
+    handle_of(tmp_path, topic).deliver()
+    void = [(partition, key, value["_change"]) for partition, key, value in messages(topic) if value["_sign"] == 0]
+    assert void == [(0, {}, 2), (1, {}, 2), (2, {}, 2)]
+    assert sorted(value["shop"] for _, _, value in messages(topic) if value["_change"] > 2) == [*"12345"]
+
+
+def test_another_pipeline_is_told_and_may_take_over(topic: str, tmp_path: Path) -> None:
+    land(tmp_path, "1", {"shop": "a", "n": 1})
+    for name in ("sales", "others"):
+        handle_of(tmp_path, topic, name=name).run()
+    handle_of(tmp_path, topic).deliver()
+    others = handle_of(tmp_path, topic, name="others")
+    with pytest.raises(SinkTakenError, match="holds rows of sales"):
+        others.deliver()
+    others.deliver(take_over=True)
+    assert [value["_sign"] for _, _, value in messages(topic)] == [1, 0, 0, 0, 1]
+    assert others.deliver()[0].source is None
+
+
+def test_a_delivery_that_was_overtaken_commits_nothing(topic: str, topics: Topics, tmp_path: Path) -> None:
+    """Its transaction is open as the next one begins."""
+    handle = handle_of(tmp_path, topic)
+    land(tmp_path, "1", {"shop": "a", "n": 1})
+    handle.run()
+
+    async def overtaken() -> None:
+        zombie = AIOKafkaProducer(bootstrap_servers=topics.address, transactional_id=f"headrace.{topic}")
+        await zombie.start()
+        try:
+            await zombie.begin_transaction()
+            await zombie.send_and_wait(topic, b'{"_change": 1}', b"{}")
+            await asyncio.to_thread(handle.deliver)
+            with pytest.raises(Exception, match=r"(?i)fence|epoch"):
+                await zombie.commit_transaction()
+        finally:
+            await zombie.stop()
+
+    asyncio.run(overtaken())
+    assert [value["_sign"] for _, _, value in messages(topic)] == [1]
+
+
+def test_what_stands_against_it_is_told(
+    topic: str, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(tmp_path, "1", {"shop": "a", "n": 1})
+    missing = handle_of(tmp_path, f"none.{secrets.token_hex(4)}")
+    missing.run()
+    with pytest.raises(SinkRefusedError, match=r"there is no topic none\..*Make it, with the partitions"):
+        missing.deliver()
+    with pytest.raises(SinkRefusedError, match="says what other topics hold"):
+        handle_of(tmp_path, DELIVERIES).deliver()
+    small = f"small.{secrets.token_hex(4)}"
+    topics.make(small, 1, max_message_bytes="200")
+    refused(handle_of(tmp_path, small), "data.undeliverable")
+    assert messages(small) == []
+    monkeypatch.setenv("HEADRACE_CONN_EVENTS", "postgresql://ada:opensesame@127.0.0.1:1/x")
+    refused(handle_of(tmp_path, topic), "config.sink_refused")
+    monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE", 0.1)
+    monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://ada:opensesame@127.0.0.1:{free_port()}")
+    with pytest.raises(SinkUnreachableError):
+        handle_of(tmp_path, topic).deliver()
+
+
+def refused(handle: PipelineHandle, code: str) -> None:
+    with pytest.raises(HeadraceError) as failed:
+        handle.deliver()
+    assert failed.value.code == code
+    assert "opensesame" not in str(failed.value)
+
+
+def test_a_topic_of_changes_is_read_as_signed_input(topic: str, tmp_path: Path) -> None:
+    """What another pipeline makes of the records is what readers see."""
+    handle = handle_of(tmp_path, topic)
+    for name, n in (("1", 5), ("2", 6)):
+        land(tmp_path, name, {"shop": "a", "n": n}, {"shop": "b", "n": 1})
+        handle.run()
+        handle.deliver()
+    source = hr.kafka(topic, {"shop": str, "n": int, "sign": hr.field("_sign", int)}, connection="events")
+    again = hr.Pipeline(
+        "again",
+        source.arrival_time(),
+        key="shop",
+        what={"n": (hr.col("n") * hr.col("sign")).sum()},
+        where=hr.GlobalWindows(),
+        when=hr.on_update(),
+        executor="local",
+    )
+    copy = hr.open(tmp_path.as_uri())[again]
+    copy.run()
+    rows = [{row["shop"]: row["n"] for row in one.read("current", at="main").to_json()} for one in (handle, copy)]
+    assert rows[0] == rows[1] == {"a": 11, "b": 2}
+
+
+@pytest.mark.parametrize("wrong", ["", "a b", "x" * 201, 5])
+def test_a_topic_has_a_name(wrong: Any) -> None:
+    with pytest.raises(PipelineError, match=r"kafka_sink\(topic="):
+        hr.kafka_sink(wrong, connection="events")
