@@ -5,7 +5,7 @@ import json
 import secrets
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -25,6 +25,7 @@ from headrace.testing.connectors import SourceConformance, SourceWorld
 from scripts.airflow_env import free_port
 from scripts.schema_registry import SchemaRegistry
 from tests.sources.kafka_topics import Topics
+from tests.sources.test_kafka import COLUMNS, TopicWorld
 
 AVRO = hr.avro(registry="schemas")
 AT = {"type": "long", "logicalType": "timestamp-micros"}
@@ -59,39 +60,43 @@ def name() -> str:
 
 
 @dataclass
-class AvroWorld(SourceWorld):
-    """A topic with two partitions, which get records in turns."""
+class KeptTopicWorld(TopicWorld):
+    """One that keeps its records, in Avro, and is read where it is."""
 
-    topics: Topics
-    topic: str
-    schema: int
-    sent: int = field(default=0)
+    schema: int = 0
 
     @property
     def source(self) -> Source:
-        columns = {"number": int, "text": hr.field("said.text", str), "at": datetime}
-        return hr.kafka(self.topic, columns, connection="events", values=AVRO)
+        return hr.kafka(self.topic, COLUMNS, connection="events", land="never", values=AVRO)
 
     def append(self, records: Sequence[Mapping[str, Any]]) -> None:
-        for row in records:
-            value = {**row, "said": {"text": row["text"]}}
-            self._send(message(self.schema, NUMBERS, value))
+        rows = [{**row, "said": {"text": row["text"]}} for row in records]
+        self._send([message(self.schema, NUMBERS, row) for row in rows])
 
     def append_unreadable(self) -> None:
-        self._send(struct.pack(">bI", 0, self.schema) + b"\2\2\xff\0")  # its text is none
+        self._send([struct.pack(">bI", 0, self.schema) + b"\2\2\xff\0"])  # its text is none
 
-    def _send(self, value: bytes) -> None:
-        self.sent += 1
-        self.topics.send(self.topic, [(None, value)], self.sent % 2)
+    def lose(self) -> None:
+        self.topics.delete_before(self.topic, self.first, 1)
+
+    def alter(self) -> None:
+        self.topics.remove(self.topic)
+        self.topics.make(self.topic, 2)
+        for _ in range(10):
+            self.append_unreadable()
+
+    @property
+    def first(self) -> int:
+        return 1
 
 
-class TestAvroTopic(SourceConformance):
+class TestKeptTopic(SourceConformance):
     executors = ("local",)
 
     @pytest.fixture
     def world(self, topics: Topics, schemas: SchemaRegistry, name: str) -> SourceWorld:
         topics.make(name, 2)
-        return AvroWorld(topics, name, schemas.register(f"{name}-value", NUMBERS))
+        return KeptTopicWorld(topics, name, schema=schemas.register(f"{name}-value", NUMBERS))
 
 
 def orders(root: Path, topic: str, **options: Any) -> PipelineHandle:

@@ -75,37 +75,6 @@ class TopicWorld(SourceWorld):
         self.topics.produce(in_turns)
 
 
-@dataclass
-class KeptTopicWorld(TopicWorld):
-    """One that keeps its records, and is read where it is."""
-
-    @property
-    def source(self) -> Source:
-        return hr.kafka(self.topic, COLUMNS, connection="events", land="never")
-
-    def lose(self) -> None:
-        self.topics.delete_before(self.topic, self.first, 1)
-
-    def alter(self) -> None:
-        self.topics.remove(self.topic)
-        self.topics.make(self.topic, 2)
-        for _ in range(10):
-            self.append_unreadable()
-
-    @property
-    def first(self) -> int:
-        return 1
-
-
-class TestKeptTopic(SourceConformance):
-    executors = ("local",)
-
-    @pytest.fixture
-    def world(self, topics: Topics, name: str) -> SourceWorld:
-        topics.make(name, 2)
-        return KeptTopicWorld(topics, name)
-
-
 class TestTopic(SourceConformance):
     executors = ("local",)
 
