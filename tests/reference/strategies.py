@@ -43,11 +43,11 @@ _FEWEST = 8
 
 
 def examples(whole: int) -> settings:
-    """An eighth of ``whole`` seeded examples (all of them if they are eight at most), a few with the profile of
+    """A tenth of ``whole`` seeded examples (all of them if they are eight at most), a few with the profile of
     ``make test-unit``, as many fresh ones as ``HEADRACE_EXAMPLES`` says (``make fuzz``).
     """
     few = settings.get_current_profile_name() == "unit"
-    seeded = min(whole, settings().max_examples) if few else max(min(whole, _FEWEST), whole // 8)
+    seeded = min(whole, settings().max_examples) if few else max(min(whole, _FEWEST), whole // 10)
     return settings(
         max_examples=int(_WANTED or seeded),
         derandomize=_WANTED is None,
