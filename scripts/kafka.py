@@ -3,6 +3,7 @@
     with Kafka(folder) as broker:
         broker.address          # 127.0.0.1:PORT, without a password
         broker.with_password    # the same broker for USER with PASSWORD
+        broker.encrypted        # and over TLS (broker.certificate), by SCRAM
 
 One node that is broker and controller (KRaft), whose log is below ``folder``. Apart from its jars it needs Java 17.
 ``python -m scripts.kafka path | start | stop``: where its jars are, which Maven gets; a broker that stays.
@@ -16,12 +17,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 import psutil
 import tenacity
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from headrace.distribute.spark.jvm import cache_folder
 from headrace.errors import FixConfigError, RetryError
@@ -31,6 +38,7 @@ from scripts.maven import fetched
 VERSION: Final = "4.2.2"
 USER, PASSWORD = "reader", "horse-%2F-staple"
 STATE = Path(".headrace/kafka")
+_AUTHORITY: Final = "Headrace's tests"
 _JARS = (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")
 _START_SECONDS = 60.0
 _STOP_SECONDS = 20.0
@@ -65,7 +73,7 @@ class Kafka:
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
-        self._ports = [free_port() for _ in range(3)]
+        self._ports = [free_port() for _ in range(4)]
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -80,6 +88,16 @@ class Kafka:
         return f"127.0.0.1:{self._ports[1]}"
 
     @property
+    def encrypted(self) -> str:
+        """Where it listens over TLS to those who have a password (SASL, SCRAM-SHA-512)."""
+        return f"127.0.0.1:{self._ports[2]}"
+
+    @property
+    def certificate(self) -> Path:
+        """The certificate of the authority that has signed its own."""
+        return self.folder / "authority.pem"
+
+    @property
     def pid(self) -> int:
         """Its process."""
         assert self._process is not None
@@ -91,7 +109,8 @@ class Kafka:
         random = subprocess.run(
             java("kafka.tools.StorageTool", "random-uuid"), capture_output=True, text=True, check=True
         )
-        words = ("format", "-t", random.stdout.strip().splitlines()[-1], "-c", str(properties))
+        user = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"
+        words = ("format", "-t", random.stdout.strip().splitlines()[-1], "-c", str(properties), "--add-scram", user)
         subprocess.run(java("kafka.tools.StorageTool", *words), capture_output=True, check=True)
         self.start()
         return self
@@ -150,9 +169,11 @@ class Kafka:
             self._process.wait()
 
     def _write_properties(self) -> Path:
-        anybody, password, controller = self._ports
-        listeners = f"ANYBODY://127.0.0.1:{anybody},PASSWORD://127.0.0.1:{password}"
-        login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        anybody, password, encrypted, controller = self._ports
+        listeners = f"ANYBODY://127.0.0.1:{anybody},PASSWORD://127.0.0.1:{password},ENCRYPTED://127.0.0.1:{encrypted}"
+        modules = "org.apache.kafka.common.security"
+        login = f"{modules}.plain.PlainLoginModule required"
+        _write_certificates(self.certificate, self.folder / "server.pem")
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -161,11 +182,15 @@ class Kafka:
             "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": listeners,
             "listener.security.protocol.map": (
-                "CONTROLLER:PLAINTEXT,ANYBODY:PLAINTEXT,PASSWORD:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT"
+                "CONTROLLER:PLAINTEXT,ANYBODY:PLAINTEXT,PASSWORD:SASL_PLAINTEXT,ENCRYPTED:SASL_SSL,PLAINTEXT:PLAINTEXT"
             ),
             "inter.broker.listener.name": "ANYBODY",
-            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.password.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.encrypted.sasl.enabled.mechanisms": "SCRAM-SHA-512",
             "listener.name.password.plain.sasl.jaas.config": f'{login} user_{USER}="{PASSWORD}";',
+            "listener.name.encrypted.scram-sha-512.sasl.jaas.config": f"{modules}.scram.ScramLoginModule required;",
+            "listener.name.encrypted.ssl.keystore.type": "PEM",
+            "listener.name.encrypted.ssl.keystore.location": str(self.folder / "server.pem"),
             "log.dirs": str(self.folder / "data"),
             "auto.create.topics.enable": "false",
             "offsets.topic.replication.factor": "1",
@@ -183,6 +208,26 @@ class Kafka:
         properties = self.folder / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         return properties
+
+
+def _write_certificates(authority: Path, server: Path) -> None:
+    """An authority's certificate, and a key with a certificate for 127.0.0.1 that it has signed."""
+    began = datetime.now(UTC) - timedelta(minutes=5)
+
+    def signed(name: str, key: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> x509.Certificate:
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _AUTHORITY)])
+        builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
+        builder = builder.not_valid_before(began).not_valid_after(began + timedelta(days=30))
+        builder = builder.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+        places = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+        return builder.add_extension(places, critical=False).sign(root, hashes.SHA256())
+
+    root, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    as_text = serialization.Encoding.PEM
+    authority.write_bytes(signed(_AUTHORITY, root, is_authority=True).public_bytes(as_text))
+    secret = own.private_bytes(as_text, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    server.write_bytes(secret + signed("127.0.0.1", own, is_authority=False).public_bytes(as_text))
 
 
 def _running() -> dict[str, str | float] | None:

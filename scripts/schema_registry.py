@@ -84,9 +84,10 @@ class SchemaRegistry:
         """Where it speaks Confluent's protocol."""
         return f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
 
-    def register(self, subject: str, schema: Any) -> int:
+    def register(self, subject: str, schema: Any, kind: str = "AVRO") -> int:
         """The number of a schema, which is kept."""
-        answer = httpx.post(f"{self.uri}/subjects/{subject}/versions", json={"schema": json.dumps(schema)})
+        given = {"schema": json.dumps(schema), "schemaType": kind}
+        answer = httpx.post(f"{self.uri}/subjects/{subject}/versions", json=given)
         return int(answer.raise_for_status().json()["id"])
 
     def __enter__(self) -> Self:

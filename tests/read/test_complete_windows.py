@@ -106,6 +106,8 @@ def test_at_first_the_newest_are_told_of(tmp_path: Path) -> None:
     assert told(story.news()) == ([], []), "readers see nothing so far"
     story.announced = None
     story.land(10, 70, 130, 190)
+    assert told(story.news(at_first=0)) == ([], [])
+    story.announced = None
     assert told(story.news(at_first=2)) == ([1, 2], [])
 
 
@@ -117,6 +119,16 @@ def test_where_nobody_knows_what_was_told_all_are_told_of_again(tmp_path: Path) 
     story.land(130)
     news = story.news()
     assert (told(news), news.is_guess) == (([1], [0]), True)
+
+
+def test_where_nothing_is_published_and_what_was_told_has_expired_there_is_nothing_to_tell(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+    story.land(10, 70)
+    story.handle.rollback(to="beginning")
+    story.announced = AnnouncedWindows("0123456789abcdef", parse("2024-01-01T01:00:00Z"))
+    news = story.news(at_first=0)
+    assert (told(news), news.is_guess) == (([], []), True)
+    assert news.announced == AnnouncedWindows(None, parse("-inf"))
 
 
 def test_only_windows_with_rows_are_told_of_where_others_are_many_or_depend_on_keys(

@@ -8,8 +8,7 @@ import pytest
 from headrace.testing.connectors import ChangeLogConformance, SinkConformance
 from scripts.iceberg_rest import IcebergRest
 from tests.sinks.warehouse import Warehouse
-from tests.sinks.worlds import DeltaWorld, IcebergWorld, KafkaWorld, PostgresChangesWorld, PostgresWorld
-from tests.sources.kafka_topics import Topics
+from tests.sinks.worlds import DeltaWorld, IcebergWorld, PostgresChangesWorld, PostgresWorld
 
 pytestmark = pytest.mark.slow
 
@@ -38,14 +37,6 @@ class TestPostgresChanges(WithoutValues, ChangeLogConformance):
     @pytest.fixture
     def world(self, warehouse: Warehouse) -> PostgresChangesWorld:
         return PostgresChangesWorld(warehouse.uri, warehouse.schema)
-
-
-class TestKafka(WithoutValues, ChangeLogConformance):
-    @pytest.fixture
-    def world(self, topics: Topics) -> KafkaWorld:
-        topic = f"sales.{secrets.token_hex(4)}"
-        topics.make(topic, 3)
-        return KafkaWorld(topics.address, topic)
 
 
 class TestDelta(SinkConformance):

@@ -138,6 +138,9 @@ def test_nothing_goes_below_what_was_handed_over_unless_it_is_given_up(
     assert mailing.sent[1:3] == mailing.sent[3:5]
 
     handle.backfill(branch="again")
+    (refusal,) = handle.promote("again", dry_run=True).refusals
+    assert isinstance(refusal, DeliveredError)
+    assert handle.promote("again", dry_run=True, give_up_delivered=True).refusals == ()
     with pytest.raises(RefusedError, match="--give-up-delivered"):
         handle.promote("again")
     handle.promote("again", give_up_delivered=True)
@@ -169,6 +172,7 @@ def test_an_output_is_not_computed_again_behind_what_was_handed_over(
         handle.backfill(output="mailed", promote=True)
     handle.backfill(output="mailed", branch="again")
     (refusal,) = handle.promote("again", output="mailed", dry_run=True).refusals
+    assert handle.promote("again", output="mailed", dry_run=True, give_up_delivered=True).refusals == ()
     with pytest.raises(DeliveredError, match=re.escape(str(refusal))):
         handle.promote("again", output="mailed")
     handle.promote("again", output="mailed", give_up_delivered=True)

@@ -153,6 +153,10 @@ def test_all_that_follows_a_pipeline_follows_what_its_readers_see(followed: Foll
     quiet = ["2026-11-19T00:00:00 []", "2026-11-21T00:00:00 []"]  # the first watermark is a minute before the 20th
     complete = sorted([*quiet, "2026-11-20T00:00:00 [4]"])
     until(followed.reports, complete)
+    # a person has a day done again
+    followed.airflow.api.announce("headrace://days/windows", "2026-11-20T00:00:00")
+    complete = sorted([*complete, "2026-11-20T00:00:00 [4]"])
+    until(followed.reports, complete)
     form = {"pipeline": "clicks", "to": "beginning", "branch": None, "dry_run": False, "reason": "a wrong file"}
     followed.run("headrace_rollback", form)
     until(followed.rows, [])

@@ -281,3 +281,104 @@ def test_ten_bytes_are_the_most_that_a_number_has() -> None:
     number, at = Data(b"\xff" * 12, limits).numbers(np.array([0]), np.array([0]))
     assert at.tolist() == [10]
     assert number.tolist() == [-(2**63)]
+
+
+# --- what a review found
+
+
+def test_arrays_of_what_is_no_scalar_are_no_column_whatever_their_items_have() -> None:
+    inner = {
+        "type": "record",
+        "name": "i",
+        "fields": [{"name": "id", "type": ["null", "int"]}, {"name": "z", "type": "int"}],
+    }
+    schema = record(
+        user={"type": "array", "items": inner},
+        lists={"type": "array", "items": {"type": "array", "items": "int"}},
+        n="int",
+    )
+    value = {"user": [{"id": None, "z": 1}, {"id": 5, "z": 1}], "lists": [[], [1]], "n": 3}
+    message = written(schema, value)
+    for fields in (columns(user=list[int]), columns(id=hr.field("user.id", int)), columns(lists=list[int])):
+        (reason,) = scanned([message], schema, fields).unparsed.to_pylist()
+        assert "not a" in reason
+    assert rows(scanned([message], schema, columns(n=int))) == [{"n": 3}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "read"),
+    [
+        ({"type": "string", "logicalType": "decimal", "precision": 10, "scale": 2}, "12", str),
+        ({"type": "double", "logicalType": "decimal", "precision": 10}, 1.5, float),
+        ({"type": "bytes", "logicalType": "decimal"}, b"x", bytes),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 0}, b"x", bytes),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 3}, b"x", bytes),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 39}, b"x", bytes),
+    ],
+)
+def test_a_logical_type_that_does_not_fit_means_nothing(kind: Any, value: Any, read: Any) -> None:
+    plain = {"type": kind["type"]}
+    found = scanned([written(record(a=plain), {"a": value})], record(a=kind), columns(a=read))
+    assert rows(found) == [{"a": value}]
+
+
+def test_a_decimal_may_have_more_bytes_than_its_digits_need() -> None:
+    schema = record(d={"type": "fixed", "name": "d", "size": 20, "logicalType": "decimal", "precision": 38, "scale": 2})
+    data = [number.to_bytes(20, "big", signed=True) for number in (125, -125, 2**140, -(2**127) - 1)]
+    found = scanned(data, schema, columns(d=Decimal))
+    assert [None if row["d"] is None else float(row["d"]) for row in rows(found)] == [1.25, -1.25, None, None]
+    assert found.unparsed.to_pylist()[2:] == ["not Avro of its schema"] * 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"\x80" * 10 + b"\x04",
+        b"\xfe" + b"\xff" * 8 + b"\x7f\x04",
+    ],
+)
+def test_a_number_of_more_than_64_bits_is_none(wrong: bytes) -> None:
+    assert scanned([wrong], record(a="long", b="long"), columns(a=int)).unparsed.to_pylist() == [
+        "not Avro of its schema"
+    ]
+
+
+def test_a_block_of_the_least_number_of_items_is_none() -> None:
+    schema = record(n={"type": "array", "items": "int"})
+    found = scanned([b"\xff" * 9 + b"\x01" + b"\x00"], schema, columns(n=list[int]))
+    assert found.unparsed.to_pylist() == ["not Avro of its schema"]
+
+
+def test_odd_types_harm_no_other_field() -> None:
+    names = [{"type": "fixed", "name": f"f{number}", "size": 1} for number in range(140)]
+    schema = record(
+        none=["null"],
+        many=["null", *names],
+        e={"type": "array", "items": {"type": "enum", "name": "e", "symbols": []}},
+        n="int",
+    )
+    found = scanned([bytes([0, 0, 0, 6])], schema, columns(n=int, none=int))
+    assert rows(found) == [{"n": 3, "none": None}]
+    assert scanned([bytes([0, 0, 0, 6])], schema, columns(many=bytes)).unparsed.to_pylist() == [
+        "column many: not base64"
+    ]
+    empty = record(
+        a={"type": "array", "items": {"type": "record", "name": "x", "fields": [{"name": "x", "type": "null"}]}},
+        n="int",
+    )
+    assert rows(scanned([bytes([10, 0, 2])], empty, columns(n=int))) == [{"n": 1}]
+
+
+def test_a_long_array_is_read_in_time_that_depends_on_it_alone() -> None:
+    schema = record(n={"type": "array", "items": "int"})
+    messages = [written(schema, {"n": [*range(2000)]}), *[written(schema, {"n": [number]}) for number in range(2000)]]
+    found = scanned(messages, schema, columns(n=list[int]))
+    assert [len(values) for values in found.columns["n"].to_pylist()] == [2000, *[1] * 2000]
+
+
+def test_no_message_is_no_record_and_a_schema_that_cannot_be_read_says_so() -> None:
+    assert len(scanned([], record(n="int"), columns(n=int))) == 0
+    found = read_avro(pa.array([framed(7, b"x")]), np.arange(1), columns(n=int), Required(), {7: None})
+    assert found.unparsed.to_pylist() == ["schema 7, which is no record in Avro"]
+    with pytest.raises(AvroSchemaError):
+        record_of(json.dumps(record(a="int")).replace('"int"', "[" * 5000 + "]" * 5000))

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import fastavro
 import pytest
@@ -425,8 +426,6 @@ def test_partitions_go_on_in_equal_parts_of_what_they_have() -> None:
 def test_a_password_is_asked_for_and_never_told(
     broker: Kafka, topics: Topics, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from urllib.parse import quote
-
     topics.make(name)
     topics.send(name, as_json(1))
     monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{USER}:{quote(PASSWORD, safe='')}@{broker.with_password}")
@@ -437,6 +436,24 @@ def test_a_password_is_asked_for_and_never_told(
     with pytest.raises(KafkaRefusedError, match="HEADRACE_CONN_EVENTS right") as refused:
         numbers(source(name))
     assert PASSWORD not in str(refused.value)
+
+
+def test_over_tls_and_by_scram(broker: Kafka, topics: Topics, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics.make(name)
+    topics.send(name, as_json(1))
+    options = f"tls=true&mechanism=SCRAM-SHA-512&cafile={quote(str(broker.certificate))}"
+    place = f"{USER}:{quote(PASSWORD, safe='')}@{broker.encrypted}"
+    monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{place}?{options}")
+    assert numbers(source(name)) == [1]
+    for uri, why in (
+        (f"kafka://{USER}:wrong@{broker.encrypted}?{options}", "HEADRACE_CONN_EVENTS right"),
+        (f"kafka://{place}?tls=true&mechanism=SCRAM-SHA-512", "certificate"),
+        (f"kafka://{place}?tls=true&cafile=/no/such.pem", "No such file"),
+    ):
+        monkeypatch.setenv("HEADRACE_CONN_EVENTS", uri)
+        with pytest.raises(KafkaRefusedError, match=why) as refused:
+            numbers(source(name))
+        assert PASSWORD not in str(refused.value)
 
 
 def test_what_cannot_be_reached_or_is_not_there_is_said(

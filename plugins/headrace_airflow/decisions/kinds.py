@@ -48,6 +48,12 @@ _SNAPSHOT: Final = "A snapshot's id, a branch, a tag"
 _DRY_RUN: Final = ("Dry run", "Only say in the log what would happen.")
 
 
+GIVE_UP_DELIVERED: Final = (
+    "Give up what was delivered",
+    "Also below what was handed over to a sink that cannot take back.",
+)
+
+
 def _release(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
     entry = handle.release(form["snapshot"] or MAIN, message=reason, output=form.get("output") or None)
     for ref, (_, after) in entry.moves.items():
@@ -57,13 +63,14 @@ def _release(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]
 
 def _rollback(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
     branch = form["branch"] or MAIN
-    given_up = handle.rollback(to=form["to"], branch=branch, dry_run=True)
+    anyway = form.get("give_up_delivered", False)
+    given_up = handle.rollback(to=form["to"], branch=branch, dry_run=True, give_up_delivered=anyway)
     verb = "would move" if form["dry_run"] else "moves"
     for ref, (before, after) in given_up.moves.items():
         yield f"{ref} {verb} from {before or 'nothing'} to {after or 'nothing'}"
     yield from given_up.told
     if not form["dry_run"]:
-        entry = handle.rollback(to=form["to"], branch=branch, message=reason)
+        entry = handle.rollback(to=form["to"], branch=branch, message=reason, give_up_delivered=anyway)
         yield f"rolled back by entry {entry.number}; the next run continues from there"
 
 
@@ -114,6 +121,7 @@ KINDS: Final = (
             "to": _text("To", f"{_SNAPSHOT}, or {BEGINNING!r}.", required=True),
             "branch": _text("Branch", "Empty: main."),
             "dry_run": _switch(*_DRY_RUN),
+            "give_up_delivered": _switch(*GIVE_UP_DELIVERED),
         },
         _rollback,
         needs_reason=True,

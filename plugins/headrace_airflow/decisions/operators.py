@@ -82,7 +82,7 @@ class RehearsalOperator(BaseOperator):
             # before it is read: whatever comes to the branch from here on, this run does not promote
             context["ti"].xcom_push(key=REHEARSED, value=handle.catalog.head().refs.get(form["branch"]))
             lines = (
-                rehearsed(handle, form["branch"], output=output, patch=form["patch"])
+                rehearsed(handle, form["branch"], output=output, patch=form["patch"], anyway=_anyway(form))
                 if done is None
                 else [done_already(done)]
             )
@@ -131,9 +131,20 @@ class PromoteOperator(BaseOperator):
                 if form["approve"]:
                     shown = context["ti"].xcom_pull(REHEARSE, key=REHEARSED)
                     check_shown(handle.catalog, form["branch"], shown, REHEARSE)
-                result = handle.promote(form["branch"], output=output, patch=form["patch"], message=message)
+                result = handle.promote(
+                    form["branch"],
+                    output=output,
+                    patch=form["patch"],
+                    message=message,
+                    give_up_delivered=_anyway(form),
+                )
                 self.log.info("readers see %s (epoch %s) now: %s", result.published, result.epoch, message)
             return {"published": announced(self.root, handle, context, before)}
+
+
+def _anyway(form: Mapping[str, Any]) -> bool:
+    """Whether what was delivered to sinks that cannot take back may be given up."""
+    return bool(form.get("give_up_delivered", False))
 
 
 def check_shown(catalog: "Catalog", branch: str, shown: str | None, task: str, *, goes_on: bool = False) -> None:
@@ -174,15 +185,16 @@ def rehearsed(
     output: str | None = None,
     patch: bool,
     later: tuple[type[HeadraceError], ...] = (),
+    anyway: bool = False,
 ) -> list[str]:
     """What readers would see change by a promotion of ``branch``, as Markdown. Raises why it would be refused; what is
-    put right ``later``, before the promotion, is only said.
+    put right ``later``, before the promotion, is only said. ``anyway``: also below what was delivered.
     """
     if patch:
         patched = handle.promote(branch, output=output, patch=True, dry_run=True, limit=_ROWS)
         outputs, refusals = {output or "": patched.output}, patched.refusals
     else:
-        rehearsal = handle.promote(branch, output=output, dry_run=True, limit=_ROWS)
+        rehearsal = handle.promote(branch, output=output, dry_run=True, limit=_ROWS, give_up_delivered=anyway)
         outputs, refusals = {name: diff.output for name, diff in rehearsal.diffs.items()}, rehearsal.refusals
     notes = []
     for refusal in refusals:

@@ -26,6 +26,12 @@ _ANNOUNCED: Final = "announced"
 _ANNOUNCING: Final = "announcing"
 """Under this key what the last run was about to announce: it has, if the newest event says so."""
 
+_UNTIL: Final = "until"
+"""Events of ours say up to when windows were complete then."""
+
+_EVENTS: Final = 100
+"""The newest event of ours is looked for among so many."""
+
 _AT_FIRST: Final = 1_000
 """Complete windows of which it is told when nothing was told before, at most."""
 
@@ -75,8 +81,9 @@ class AnnounceWindowsOperator(BaseOperator):
         announcing, announced = (
             None if (kept := state.get(key)) is None else _read(kept) for key in (_ANNOUNCING, _ANNOUNCED)
         )
-        events = context["inlet_events"][self.windows].ascending(False).limit(1)
-        newest = next((_read(event.extra) for event in events if event.extra), None)
+        events = context["inlet_events"][self.windows].ascending(False).limit(_EVENTS)
+        # a person may have made events of the asset, too, as in order to have a window done once more
+        newest = next((_read(event.extra) for event in events if _UNTIL in (event.extra or {})), None)
         return announcing if announcing is not None and newest == announcing else announced
 
 

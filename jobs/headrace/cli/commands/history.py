@@ -186,13 +186,16 @@ def promote(
         rehearsal = patched = handle.promote(branch, output=of_output, patch=True, dry_run=True, limit=limit)
         show = partial(_print_patch, patched)
     else:
-        rehearsal = promoted = handle.promote(branch, output=of_output, dry_run=True, limit=limit)
+        rehearsal = promoted = handle.promote(
+            branch, output=of_output, dry_run=True, limit=limit, give_up_delivered=give_up_delivered
+        )
         show = partial(_print_diffs, promoted)
     if output is Format.JSON:
         print_json(rehearsal.to_json())
         return
     show()
-    again = f"headrace promote {pipeline} {branch} --root {root}{' --patch' if patch else ''}"
+    flags = f"{' --patch' if patch else ''}{' --give-up-delivered' if give_up_delivered else ''}"
+    again = f"headrace promote {pipeline} {branch} --root {root}{flags}"
     for refusal in rehearsal.refusals:
         notice(f"the promotion would be refused: {refusal} ({refusal.code})")
     if not rehearsal.refusals:

@@ -16,7 +16,10 @@ from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window, Wind
 from headrace.read.diff.changes import ChangeSource, changes_between
 from headrace.read.snapshots.last_stage import complete_until
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import UnknownOutputError
 from headrace_snapshots.refs import PUBLISHED
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ class AnnouncedWindows:
 class WindowNews:
     """Windows that are ``completed`` since, and those that were complete and are ``corrected``, oldest first; what is
     ``announced`` with them. ``is_guess``: nobody knows any more what was announced before, and every complete window is
-    among them.
+    among them, if there is any.
     """
 
     completed: tuple[Window, ...]
@@ -89,7 +92,7 @@ def window_news(
         corrected = {window for window in touched if window.end <= since} - completed
     first = sorted(completed)
     if announced is None and at_first is not None:
-        first = first[-at_first:]
+        first = first[max(0, len(first) - at_first) :]
     return WindowNews(tuple(first), tuple(sorted(corrected)), now, is_guess)
 
 
@@ -119,7 +122,10 @@ def _touched(catalog: Catalog, announced: AnnouncedWindows, after: Manifest | No
     """The windows whose rows are not those that were ``announced``; and whether nobody knows which, so that all are."""
     if after is None:  # all of them are gone
         assert announced.snapshot is not None
-        before, after = None, catalog.manifest(announced.snapshot)
+        try:
+            before, after = None, catalog.manifest(announced.snapshot)
+        except (MissingSnapshotError, BrokenObjectError, UnknownOutputError):
+            return (), True
     else:
         before = announced.snapshot
     with changes_between(catalog, before, after) as changes:

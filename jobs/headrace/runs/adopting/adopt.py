@@ -95,14 +95,17 @@ def _checked(catalog: Catalog, now: Head, branch: str, output: str, give_up: boo
     return planned
 
 
-def rehearse_adoption(catalog: Catalog, branch: str, output: str, *, limit: int = 20) -> Rehearsal:
+def rehearse_adoption(
+    catalog: Catalog, branch: str, output: str, *, limit: int = 20, give_up_delivered: bool = False
+) -> Rehearsal:
     """What ``adopt`` would do; moves nothing. At most ``limit`` of the rows that readers would see change are given.
+    ``give_up_delivered``: what sinks have got that cannot take back is not against it.
 
     Raises UnknownBranchError, UnknownOutputError, and what a reader of ``current`` does.
     """
     planned = PlannedAdoption.of(catalog, catalog.head(), branch, output)
     refusals = []
-    for check in planned.checks():
+    for check in planned.checks(give_up_delivered=give_up_delivered):
         try:
             check()
         except (*REFUSALS, DeliveredError, NotAdoptableError) as error:

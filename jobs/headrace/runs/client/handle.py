@@ -443,6 +443,7 @@ class PipelineHandle(PipelineStorage):
         patch: Literal[False] = False,
         dry_run: Literal[True],
         limit: int = 20,
+        give_up_delivered: bool = False,
     ) -> "Rehearsal": ...
 
     @overload
@@ -454,6 +455,7 @@ class PipelineHandle(PipelineStorage):
         patch: Literal[True],
         dry_run: Literal[True],
         limit: int = 20,
+        give_up_delivered: bool = False,
     ) -> "PatchRehearsal": ...
 
     def promote(
@@ -490,7 +492,9 @@ class PipelineHandle(PipelineStorage):
 
                 output = arguments.text("output", output, "daily")
                 if dry_run:
-                    return adopting.rehearse_adoption(self._catalog, branch, output, limit=limit)
+                    return adopting.rehearse_adoption(
+                        self._catalog, branch, output, limit=limit, give_up_delivered=give_up
+                    )
                 return adopting.adopt(
                     self._catalog,
                     branch,
@@ -502,7 +506,7 @@ class PipelineHandle(PipelineStorage):
             if dry_run:
                 from headrace.runs.publishing.rehearsal import rehearse
 
-                return rehearse(self._catalog, branch, limit=limit)
+                return rehearse(self._catalog, branch, limit=limit, give_up_delivered=give_up)
             from headrace.runs.publishing import promotion
 
             return promotion.promote(

@@ -184,6 +184,19 @@ def check_delivered(catalog: Catalog, now: Head, branch: str, begin: Manifest | 
             )
 
 
+def check_has_delivered(catalog: Catalog, now: Head, branch: str, newest: Manifest) -> None:
+    """Raise DeliveredError if ``branch``, whose snapshot is the ``newest``, lacks what was handed over to a sink that
+    cannot take back.
+    """
+    for ref in filter(is_delivery, now.refs):
+        if not catalog.is_ancestor(now.refs[ref], newest.snapshot_id):
+            raise DeliveredError(
+                f"rows up to {now.refs[ref]} were handed over to sink {delivery_of(ref)[1]}, which cannot take them "
+                f"back, and branch {branch} lacks them: promote it with --give-up-delivered (in Airflow: *Give up what "
+                "was delivered*), or as a patch, which replaces rows"
+            )
+
+
 @dataclass(frozen=True)
 class Planned:
     """A promotion of ``branch``, whose newest snapshot is ``head``, over what ``main`` is, and what readers see of each

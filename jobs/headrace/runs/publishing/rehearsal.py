@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
-from headrace.runs.publishing.promotion import REFUSALS, Planned
+from headrace.runs.publishing.promotion import REFUSALS, DeliveredError, Planned, check_has_delivered
 from headrace.runs.reporting.results import RunError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -62,13 +62,20 @@ class ReadersRehearsal:
         return {"refusals": refusals, **({"output": outputs[""]} if "" in outputs else {"outputs": outputs})}
 
 
-def rehearse(catalog: Catalog, branch: str, *, limit: int = 20) -> Rehearsal:
+def rehearse(catalog: Catalog, branch: str, *, limit: int = 20, give_up_delivered: bool = False) -> Rehearsal:
     """What ``promote`` would do; moves nothing. At most ``limit`` of the rows that readers would see change are given.
+    ``give_up_delivered``: what sinks have got that cannot take back is not against it.
 
     Raises UnknownBranchError, and what a reader of ``current`` does.
     """
-    planned = Planned.of(catalog, catalog.head(), branch)
+    head = catalog.head()
+    planned = Planned.of(catalog, head, branch)
     refusals = _refusals(planned)
+    if not give_up_delivered:
+        try:
+            check_has_delivered(catalog, head, branch, planned.head)
+        except DeliveredError as error:
+            refusals = (*refusals, error)
     return Rehearsal(branch, differences(planned, output_names(planned.head), limit), refusals)
 
 

@@ -216,6 +216,8 @@ class KafkaClient:
             if error.retriable or isinstance(error, _PASSING):
                 raise KafkaUnreachableError(f"{self._told(error)}. Nothing was read; try again") from None
             raise KafkaRefusedError(f"{self._told(error)}. Is {variable(self._connection.name)} right?") from None
+        except (ssl.SSLCertVerificationError, FileNotFoundError, PermissionError) as error:
+            raise KafkaRefusedError(f"{self._told(error)}. Is {variable(self._connection.name)} right?") from None
         except (OSError, TimeoutError) as error:
             raise KafkaUnreachableError(f"{self._told(error)}. Nothing was read; try again") from None
 

@@ -55,13 +55,14 @@ def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: st
     return Scanned(in_order, unparsed, offsets, lambda rows: values.take(pa.array(rows)), records.lacks)
 
 
-def _schemas(fetched: pa.Table, values: AvroValues) -> Mapping[int, RecordType] | RecordType:
+def _schemas(fetched: pa.Table, values: AvroValues) -> Mapping[int, RecordType | None] | RecordType:
     """With what the values were written: what they say themselves, or what the definition says of all."""
     if values.schema is not None:
         return record_of(values.schema)
     from headrace.sources.kafka.registry import kept_schemas  # with a client
 
-    return kept_schemas(fetched)
+    assert values.registry is not None
+    return kept_schemas(fetched, values.registry)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -4,6 +4,7 @@ What is fetched of a topic keeps the schemas of its values with it, in the metad
 landed: to read it again nobody is asked.
 """
 
+import json
 import logging
 import re
 from base64 import b64encode
@@ -20,10 +21,15 @@ from headrace.sources.formats.avro.datums import RecordType
 from headrace.sources.formats.avro.messages import schema_ids
 from headrace.sources.formats.avro.schema import AvroSchemaError, record_of
 
+_logger = logging.getLogger(__name__)
 logging.getLogger("urllib3").setLevel(logging.INFO)
 
 _KEPT: Final = b"headrace.avro."
 _NAMED: Final = re.compile(rb"headrace\.avro\.([0-9]+)")
+_ASKED: Final = b"headrace.avro"
+"""What was fetched says so that a registry was asked."""
+
+_NO_SUCH_SCHEMA: Final = 40403
 _SECONDS: Final = 10.0
 _TRIES: Final = 4
 
@@ -32,7 +38,7 @@ _known: dict[tuple[str, int], str] = {}
 
 
 class RegistryRefusedError(FixConfigError):
-    """A registry of schemas does not answer as one, does not let in, or has a schema that cannot be read."""
+    """A registry of schemas does not answer as one, or does not let in."""
 
     code = "config.schema_registry"
 
@@ -47,15 +53,31 @@ def with_schemas(fetched: pa.Table, registry: str) -> pa.Table:
     """What was ``fetched``, with the schemas of its values. Raises MissingConnectionError, RegistryRefusedError,
     RegistryUnreachableError.
     """
-    numbers = {int(one) for chunk in fetched.column("value").chunks for one in set(schema_ids(chunk)) if one >= 0}
-    kept = {_KEPT + str(one).encode(): text.encode() for one, text in schemas(connection(registry), numbers).items()}
-    return fetched.replace_schema_metadata(kept)
+    known = schemas(connection(registry), _numbers(fetched))
+    kept = {_KEPT + str(one).encode(): text.encode() for one, text in known.items()}
+    return fetched.replace_schema_metadata({_ASKED: b"1", **kept})
 
 
-def kept_schemas(fetched: pa.Table) -> dict[int, RecordType]:
-    """The schemas that ``fetched`` keeps, by number. Raises AvroSchemaError."""
-    kept = fetched.schema.metadata or {}
-    return {int(named[1]): record_of(text.decode()) for key, text in kept.items() if (named := _NAMED.fullmatch(key))}
+def kept_schemas(fetched: pa.Table, registry: str) -> dict[int, RecordType | None]:
+    """The schemas that ``fetched`` keeps, by number; None: one that is no record. What was landed before the source was
+    said to be in Avro keeps none: then the registry is asked. Raises what ``with_schemas`` raises.
+    """
+    if _ASKED not in (fetched.schema.metadata or {}):
+        fetched = with_schemas(fetched, registry)
+    kept = fetched.schema.metadata.items()
+    return {int(named[1]): _record(text.decode()) for key, text in kept if (named := _NAMED.fullmatch(key))}
+
+
+def _numbers(fetched: pa.Table) -> set[int]:
+    return {int(one) for chunk in fetched.column("value").chunks for one in set(schema_ids(chunk)) if one >= 0}
+
+
+def _record(text: str) -> RecordType | None:
+    try:
+        return record_of(text)
+    except AvroSchemaError as error:
+        _logger.warning("values have a schema that is no record in Avro: %s", error)
+        return None
 
 
 def schemas(registry: Connection, numbers: Collection[int]) -> dict[int, str]:
@@ -87,7 +109,8 @@ def _pool(registry: Connection) -> urllib3.PoolManager:
 def _schema(pool: urllib3.PoolManager, registry: Connection, number: int) -> str | None:
     port = "" if registry.port is None else f":{registry.port}"
     path = f"{registry.database.rstrip('/')}/" if registry.database else ""
-    url = f"{registry.scheme}://{registry.host}{port}/{path}schemas/ids/{number}"
+    host = f"[{registry.host}]" if ":" in registry.host else registry.host
+    url = f"{registry.scheme}://{host}{port}/{path}schemas/ids/{number}"
     try:
         answer = pool.request("GET", url, redirect=False)
     except urllib3.exceptions.HTTPError as error:
@@ -108,18 +131,12 @@ def _schema(pool: urllib3.PoolManager, registry: Connection, number: int) -> str
         text = kind = None
     if not isinstance(text, str):
         raise RegistryRefusedError(f"{registry}: what answers ({answer.status}) is no schema registry")
-    if kind != "AVRO":
-        raise RegistryRefusedError(f"{registry}: schema {number} is {kind}, and values=hr.avro(...) reads Avro")
-    try:
-        record_of(text)
-    except AvroSchemaError as error:
-        raise RegistryRefusedError(f"{registry}, schema {number}: {error}") from error
-    return text
+    return text if kind == "AVRO" else json.dumps(f"{kind}, and not Avro")
 
 
 def _says_none(answer: urllib3.BaseHTTPResponse) -> bool:
     """Whether it is a registry that says so, and not something else at that place."""
     try:
-        return "error_code" in answer.json()
-    except (ValueError, TypeError):
+        return bool(answer.json()["error_code"] == _NO_SUCH_SCHEMA)
+    except (ValueError, KeyError, TypeError):
         return False

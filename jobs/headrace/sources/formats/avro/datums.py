@@ -19,6 +19,11 @@ Wanted = Mapping[str, "Wanted"]
 
 _PADDING = 32
 _DECIMAL_BYTES = 16
+_MOST_OF_NUMBER = 10
+"""An integer has so many bytes at most."""
+
+_NO_COLUMN = pa.month_day_nano_interval()
+"""Stands for what no column can be."""
 
 
 class Data:
@@ -45,6 +50,9 @@ class Data:
     def numbers(self, rows: Ints, at: Ints) -> tuple[Ints, Ints]:
         """An integer of each of ``rows``, 0 of those that are cut."""
         numbers, end = varints(self.octets, at)
+        is_long = end - at == _MOST_OF_NUMBER
+        if is_long.any():
+            self.spoil(rows, is_long & (self.octets[end - 1] > 1))  # more than 64 bits
         moved = self.moved(rows, end)
         return (numbers if moved is end else np.where(moved == end, numbers, 0)), moved
 
@@ -72,6 +80,11 @@ class AvroType(ABC):
     def arrow(self) -> pa.DataType:
         """What values are as a column."""
 
+    @property
+    def least_bytes(self) -> int:
+        """So many bytes a value has at least."""
+        return 1
+
     @abstractmethod
     def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
         """The values of ``rows``, which have come to ``at``, and where they are then. What nobody has ``wanted`` (None)
@@ -82,6 +95,10 @@ class AvroType(ABC):
 @dataclass(frozen=True)
 class NullType(AvroType):
     """Nothing."""
+
+    @property
+    def least_bytes(self) -> int:
+        return 0
 
     @property
     def arrow(self) -> pa.DataType:
@@ -164,6 +181,10 @@ class FixedType(AvroType):
     size: int
 
     @property
+    def least_bytes(self) -> int:
+        return self.size
+
+    @property
     def arrow(self) -> pa.DataType:
         return pa.binary()
 
@@ -190,14 +211,19 @@ class DecimalType(AvroType):
         else:
             end = data.moved(rows, at + self.size)
             begin, length = at, end - at
-        data.spoil(rows, length > _DECIMAL_BYTES)
-        place = np.arange(_DECIMAL_BYTES)
-        is_digit = place < np.minimum(length, _DECIMAL_BYTES)[:, None]
+        if wanted is None:
+            return pa.nulls(len(rows)), end
+        sign = np.where((length > 0) & (data.octets[begin] >= 0x80), 0xFF, 0).astype(np.uint8)[:, None]
+        most = max(_DECIMAL_BYTES, int(length.max(initial=0)))
+        place = np.arange(most)
+        is_digit = place < length[:, None]
         digits = data.octets[np.where(is_digit, begin[:, None] + length[:, None] - 1 - place, 0)]
-        sign = np.where((length > 0) & (data.octets[begin] >= 0x80), 0xFF, 0).astype(np.uint8)
-        octets = np.where(is_digit, digits, sign[:, None])
-        values = pa.Array.from_buffers(self.arrow, len(rows), [None, pa.py_buffer(np.ascontiguousarray(octets))])
-        return values, end
+        octets = np.where(is_digit, digits, sign)
+        if most > _DECIMAL_BYTES:  # what is more repeats the sign
+            is_wide = (octets[:, _DECIMAL_BYTES:] != sign).any(axis=1)
+            data.spoil(rows, is_wide | ((octets[:, _DECIMAL_BYTES - 1] >= 0x80) != (sign[:, 0] == 0xFF)))
+        kept = np.ascontiguousarray(octets[:, :_DECIMAL_BYTES])
+        return pa.Array.from_buffers(self.arrow, len(rows), [None, pa.py_buffer(kept)]), end
 
 
 @dataclass(frozen=True)
@@ -214,7 +240,8 @@ class EnumType(AvroType):
         numbers, end = data.numbers(rows, at)
         is_wrong = (numbers < 0) | (numbers >= len(self.symbols))
         data.spoil(rows, is_wrong)
-        return pa.array(self.symbols).take(pa.array(np.where(is_wrong, 0, numbers))), end
+        symbols = pa.array(self.symbols, pa.string())
+        return symbols.take(pa.array(np.where(is_wrong, 0, numbers), mask=is_wrong)), end
 
 
 @dataclass(frozen=True)
@@ -222,6 +249,10 @@ class RecordType(AvroType):
     """Fields, one after the other."""
 
     fields: Mapping[str, AvroType]
+
+    @property
+    def least_bytes(self) -> int:
+        return sum(kind.least_bytes for kind in self.fields.values())
 
     @property
     def arrow(self) -> pa.DataType:
@@ -252,9 +283,9 @@ class UnionType(AvroType):
 
     @property
     def arrow(self) -> pa.DataType:
-        if len(self._values) == 1:
-            return self._values[0].arrow
-        return pa.dense_union([pa.field(str(number), kind.arrow) for number, kind in enumerate(self._values)])
+        if not self._values:
+            return pa.null()
+        return self._values[0].arrow if len(self._values) == 1 else _NO_COLUMN
 
     def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
         numbers, at = data.numbers(rows, at)
@@ -294,22 +325,26 @@ class ItemsType(AvroType):
         return pa.map_(pa.string(), self.item.arrow) if self.is_map else pa.list_(self.item.arrow)
 
     def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        wanted = None if self.is_map else wanted
+        if self.is_map or pa.types.is_nested(self.item.arrow):  # of these nothing is a column
+            wanted = None
         left, at = self._block(data, rows, at)
         at, sizes = at.copy(), np.zeros(len(rows), np.int64)
         of_row: list[Ints] = []
         items: list[pa.Array] = []
-        while len(turn := np.flatnonzero(left > 0)):
+        turn = np.flatnonzero(left > 0)
+        while len(turn):
             for part in self._parts:
                 read, at[turn] = part.read(data, rows[turn], at[turn], wanted if part is self.item else None)
-            of_row.append(turn)
-            items.append(read)
+            if wanted is not None:
+                of_row.append(turn)
+                items.append(read)
             sizes[turn] += 1
             left[turn] -= 1
-            left[data.is_bad[rows]] = 0
-            ended = turn[(left[turn] == 0) & ~data.is_bad[rows[turn]]]
+            is_whole = ~data.is_bad[rows[turn]]
+            ended = turn[(left[turn] == 0) & is_whole]
             if len(ended):
                 left[ended], at[ended] = self._block(data, rows[ended], at[ended])
+            turn = turn[(left[turn] > 0) & is_whole]
         if wanted is None:
             return pa.nulls(len(rows)), at
         offsets = pa.array(np.append(0, np.cumsum(sizes)), pa.int32())
@@ -328,13 +363,15 @@ class ItemsType(AvroType):
             at = at.copy()
             _, at[is_sized] = data.numbers(rows[is_sized], at[is_sized])
             number = np.abs(number)
-        is_wrong = number > np.maximum(data.limits[rows] - at, _EMPTY_ITEMS if isinstance(self.item, NullType) else 0)
+        has_bytes = self.is_map or self.item.least_bytes > 0
+        room = np.maximum(data.limits[rows] - at, 0 if has_bytes else _EMPTY_ITEMS)
+        is_wrong = (number < 0) | (number > room)
         data.spoil(rows, is_wrong)
         return np.where(is_wrong | data.is_bad[rows], 0, number), at
 
 
 _EMPTY_ITEMS = 1_000
-"""An array has so many items that are nothing at most."""
+"""An array has so many items without a byte at most."""
 
 PRIMITIVE: Mapping[str, Callable[[], AvroType]] = {
     "null": NullType,

@@ -15,7 +15,7 @@ from headrace.model.expressions.fields import SourceField, SourceFields
 from headrace.sources.formats.avro.datums import Data, RecordType, Wanted
 from headrace.sources.formats.errors import FileColumnsError
 from headrace.sources.formats.parquet import is_read, places, type_there, values_as
-from headrace.sources.formats.scan import NOT_UTF8, Scanned, misfit
+from headrace.sources.formats.scan import NOT_UTF8, Scanned, misfit, nothing
 from headrace.sources.required_columns import Required, nearest
 
 PREFIX: Final = 5
@@ -42,25 +42,29 @@ def read_avro(
     position: Ints,
     fields: SourceFields,
     required: Required,
-    schemas: Mapping[int, RecordType] | RecordType,
+    schemas: Mapping[int, RecordType | None] | RecordType,
 ) -> Scanned:
     """``messages``, a binary column, as records of ``fields``; ``position`` numbers them. ``schemas``: those of a
-    registry by number, which stands before each datum; or the one that all have, of which nothing is said before them.
+    registry by number, which stands before each datum (None: one that cannot be read); or the one that all have, of
+    which nothing is said before them.
     """
-    by_id: Mapping[int, RecordType]
+    if not len(messages):
+        return nothing(fields)
+    by_id: Mapping[int, RecordType | None]
     if isinstance(schemas, RecordType):
         ids, skipped, by_id = np.zeros(len(messages), np.int64), 0, {0: schemas}
     else:
         ids, skipped, by_id = schema_ids(messages), PREFIX, schemas
     parts: list[_Messages] = []
+    known: list[RecordType] = []
     for one in map(int, np.unique(ids)):
-        rows = np.flatnonzero(ids == one)
-        if one in by_id:
-            parts.append(_Data(_chosen(messages, rows), rows, skipped, by_id[one], fields))
+        rows, record = np.flatnonzero(ids == one), by_id.get(one)
+        if record is not None:
+            known.append(record)
+            parts.append(_Data(_chosen(messages, rows), rows, skipped, record, fields))
         else:
-            reason = NO_SCHEMA if one < 0 else f"schema {one}, which the registry does not have"
-            parts.append(_Messages(rows, fields, reason))
-    known = [by_id[one] for one in map(int, np.unique(ids)) if one in by_id]
+            what = "is no record in Avro" if one in by_id else "the registry does not have"
+            parts.append(_Messages(rows, fields, NO_SCHEMA if one < 0 else f"schema {one}, which {what}"))
     order = np.argsort(np.concatenate([part.rows for part in parts]), kind="stable")
     columns = {name: _joined([part.columns[name] for part in parts], order) for name in fields}
     unparsed = _joined([part.unparsed for part in parts], order)

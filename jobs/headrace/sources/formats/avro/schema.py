@@ -11,7 +11,7 @@ from headrace.errors import FixConfigError
 from headrace.sources.formats.avro.datums import (
     PRIMITIVE,
     AvroType,
-    BooleanType,
+    BytesType,
     DecimalType,
     EnumType,
     FixedType,
@@ -44,7 +44,7 @@ def record_of(text: str) -> RecordType:
     """The record that ``text`` is a schema of. Raises AvroSchemaError."""
     try:
         kind = _Parser().kind(json.loads(text), "")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise AvroSchemaError(f"it is no schema of Avro ({error!r}): {text[:200]}") from error
     if not isinstance(kind, RecordType):
         raise AvroSchemaError(f"it is no record, and columns are fields of a record: {text[:200]}")
@@ -104,12 +104,11 @@ def _full(name: str, namespace: str) -> str:
 
 
 def _logical(schema: Mapping[str, Any], kind: AvroType, size: int | None) -> AvroType:
-    """``kind`` as its logical type says; one that is not known means nothing, as Avro has it."""
+    """``kind`` as its logical type says; one that is not known, or does not fit, means nothing, as Avro has it."""
     logical = schema.get("logicalType")
-    if logical == "decimal" and not isinstance(kind, IntegerType | BooleanType):
-        precision = int(schema["precision"])
-        if precision > _MOST_DIGITS:
-            return kind
-        return DecimalType(precision, int(schema.get("scale", 0)), size)
+    if logical == "decimal" and (isinstance(kind, FixedType) or kind == BytesType()):
+        precision, scale = (schema.get(name, 0) for name in ("precision", "scale"))
+        if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision <= _MOST_DIGITS:
+            return DecimalType(precision, scale, size) if precision else kind
     time = _TIMES.get(logical or "")
     return IntegerType(time) if isinstance(kind, IntegerType) and time is not None else kind
