@@ -8,19 +8,14 @@
 
 import argparse
 import os
-import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-import httpx
 import pyspark
-import tenacity
 
 from headrace.distribute.spark.jvm import cache_folder
 from headrace.errors import FixConfigError
-from scripts.airflow_env import free_port
+from scripts.java_server import JavaServer
 from scripts.maven import fetched
 
 ICEBERG = "1.10.0"
@@ -43,9 +38,6 @@ OF_SPARK = (
 )
 """What Spark brings along and the server needs, too."""
 
-START_SECONDS = 60.0
-STOP_SECONDS = 10.0
-
 
 def jars() -> Path:
     """The folder of the jars, if they are here."""
@@ -57,13 +49,8 @@ def fetch() -> Path:
     return fetched(jars(), JARS)
 
 
-class IcebergRest:
+class IcebergRest(JavaServer):
     """A server, once entered, whose catalog and tables are below ``folder``."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def uri(self) -> str:
@@ -75,50 +62,23 @@ class IcebergRest:
         """Where its tables are."""
         return (self._folder / "warehouse").as_uri()
 
-    def __enter__(self) -> Self:
+    @property
+    def _words(self) -> list[str]:
         of_spark = Path(pyspark.__file__).parent / "jars"
         paths = [str(jars() / "*"), *(str(path) for name in OF_SPARK for path in of_spark.glob(f"{name}.jar"))]
-        java = str(Path(os.environ["JAVA_HOME"], "bin", "java")) if os.environ.get("JAVA_HOME") else "java"
-        settings = {
+        return ["-cp", os.pathsep.join(paths), "org.apache.iceberg.rest.RESTCatalogServer"]
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        return {
             "CATALOG_REST_PORT": str(self._port),
             "CATALOG_WAREHOUSE": self.warehouse,
             "CATALOG_URI": f"jdbc:sqlite:{self._folder / 'catalog.db'}",
         }
-        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(paths)]
-        log = self._folder / "log"
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [java, *options, "org.apache.iceberg.rest.RESTCatalogServer"],
-                env={**os.environ, **settings},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            for attempt in tenacity.Retrying(
-                stop=tenacity.stop_after_delay(START_SECONDS), wait=tenacity.wait_fixed(0.05), reraise=True
-            ):
-                with attempt:
-                    assert self._process.poll() is None, log.read_text()
-                    httpx.get(f"{self.uri}/v1/config").raise_for_status()
-        except BaseException:
-            self._end()
-            raise
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    @property
+    def _answers(self) -> str:
+        return "v1/config"
 
 
 def main() -> None:

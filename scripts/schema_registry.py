@@ -10,22 +10,18 @@
 import argparse
 import io
 import json
-import os
-import subprocess
 import sys
 import tarfile
 import tempfile
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
-import tenacity
 
 from headrace.distribute.spark.jvm import cache_folder
 from headrace.errors import FixConfigError
-from scripts.airflow_env import free_port
+from scripts.java_server import JavaServer
 
 APICURIO = "3.0.9"
 ARCHIVE = (
@@ -34,8 +30,6 @@ ARCHIVE = (
 )
 SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
 DOWNLOAD_SECONDS = 300.0
-START_SECONDS = 60.0
-STOP_SECONDS = 10.0
 
 
 class RegistryUnavailableError(FixConfigError):
@@ -71,13 +65,8 @@ def fetch() -> Path:
     return unpacked()
 
 
-class SchemaRegistry:
+class SchemaRegistry(JavaServer):
     """A server, once entered, which forgets all that it knows when it ends."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def uri(self) -> str:
@@ -90,45 +79,17 @@ class SchemaRegistry:
         answer = httpx.post(f"{self.uri}/subjects/{subject}/versions", json=given)
         return int(answer.raise_for_status().json()["id"])
 
-    def __enter__(self) -> Self:
-        java = str(Path(os.environ["JAVA_HOME"], "bin", "java")) if os.environ.get("JAVA_HOME") else "java"
-        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        settings = {"QUARKUS_HTTP_PORT": str(self._port), "QUARKUS_HTTP_HOST": "127.0.0.1"}
-        log = self._folder / "log"
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [java, *options, "-jar", unpacked() / f"apicurio-registry-app-{APICURIO}-runner.jar"],
-                env={**os.environ, **settings},
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            for attempt in tenacity.Retrying(
-                stop=tenacity.stop_after_delay(START_SECONDS), wait=tenacity.wait_fixed(0.1), reraise=True
-            ):
-                with attempt:
-                    assert self._process.poll() is None, log.read_text()
-                    httpx.get(f"{self.uri}/subjects").raise_for_status()
-        except BaseException:
-            self._end()
-            raise
-        return self
+    @property
+    def _words(self) -> list[str]:
+        return ["-jar", str(unpacked() / f"apicurio-registry-app-{APICURIO}-runner.jar")]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
+    @property
+    def _settings(self) -> dict[str, str]:
+        return {"QUARKUS_HTTP_PORT": str(self._port), "QUARKUS_HTTP_HOST": "127.0.0.1"}
 
-    def _end(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    @property
+    def _answers(self) -> str:
+        return "subjects"
 
 
 def main() -> None:

@@ -21,9 +21,6 @@ from headrace.runs.client.handle import PipelineHandle
 from headrace.sinks.kafka.topic import DELIVERIES
 from headrace.sinks.open_sink import SinkRefusedError, SinkTakenError, SinkUnreachableError
 from headrace.sources.formats.json_text import as_json
-from headrace.sources.kafka.client import KafkaClient
-from headrace.sources.kafka.fetching import records
-from headrace.sources.kafka.offsets import OffsetRange
 from headrace.testing.connectors import ChangeLogConformance
 from scripts.airflow_env import free_port
 from tests.sinks.worlds import KafkaWorld
@@ -88,13 +85,9 @@ def land(root: Path, name: str, *rows: Mapping[str, Any]) -> None:
 
 def messages(topic: str) -> list[tuple[int, Any, Any]]:
     """Partition, key and value of each committed record."""
-    found = []
-    with KafkaClient(connection("events")) as client:
-        there = client.topic(topic)
-        for number, partition in client.partitions(there).items():
-            table = records(client, there, OffsetRange(number, partition.first, partition.end))
-            pairs = zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)
-            found += [(number, json.loads(key), json.loads(value)) for key, value in pairs]
+    address = connection("events")
+    committed = Topics(f"{address.host}:{address.port}").committed(topic)
+    found = [(number, json.loads(key or b""), json.loads(value or b"")) for number, key, value in committed]
     return sorted(found, key=lambda one: (one[2]["_change"], one[0]))
 
 

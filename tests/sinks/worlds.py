@@ -28,11 +28,9 @@ from headrace.pipeline.sinks import Sink
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace.sinks.iceberg.kind import catalog_properties
 from headrace.sinks.postgres.target import PostgresTarget
-from headrace.sources.kafka.client import KafkaClient
-from headrace.sources.kafka.fetching import records
-from headrace.sources.kafka.offsets import OffsetRange
 from headrace.testing.connectors import ChangeLogWorld, SinkWorld
 from tests.s3_proxy import Proxy
+from tests.sources.kafka_topics import Topics
 
 
 @dataclass(frozen=True)
@@ -106,13 +104,7 @@ class KafkaWorld(ChangeLogWorld):
 
     def records(self) -> list[dict[str, Any]]:
         """As a consumer reads them that sees no transaction which was not committed."""
-        with KafkaClient(connection("events", self.environment)) as client:
-            topic = client.topic(self.topic)
-            tables = [
-                records(client, topic, OffsetRange(number, there.first, there.end))
-                for number, there in client.partitions(topic).items()
-            ]
-        found = [json.loads(value) for table in tables for value in table["value"].to_pylist()]
+        found = [json.loads(value) for _, _, value in Topics(self.address).committed(self.topic) if value is not None]
         by_number = {record["_change"]: record for record in found}
         assert all(record["_sign"] == 0 for record in found if record is not by_number[record["_change"]])
         return [_typed(by_number[number]) for number in sorted(by_number)]

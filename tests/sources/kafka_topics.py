@@ -10,6 +10,11 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.structs import TopicPartition
 
+from headrace.connections import Connection
+from headrace.sources.kafka.client import KafkaClient
+from headrace.sources.kafka.fetching import records
+from headrace.sources.kafka.offsets import OffsetRange
+
 Result = TypeVar("Result")
 Message = tuple[bytes | None, bytes | None]
 """A key and a value."""
@@ -50,6 +55,20 @@ class Topics:
     def send_json(self, name: str, records: Sequence[Mapping[str, Any]], partition: int | None = None) -> None:
         self.send(name, [(None, json.dumps(record).encode()) for record in records], partition)
 
+    def committed(self, name: str) -> list[tuple[int, bytes | None, bytes | None]]:
+        """Partition, key and value of each record that a consumer sees which waits for transactions."""
+        with KafkaClient(Connection("events", "kafka", *_host_and_port(self.address))) as client:
+            topic = client.topic(name)
+            tables = {
+                number: records(client, topic, OffsetRange(number, there.first, there.end))
+                for number, there in client.partitions(topic).items()
+            }
+        return [
+            (number, key, value)
+            for number, table in tables.items()
+            for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)
+        ]
+
     def produce(self, act: Callable[[AIOKafkaProducer], Coroutine[Any, Any, Result]], **more: Any) -> Result:
         """What ``act`` does with a producer."""
 
@@ -69,3 +88,8 @@ class Topics:
                 await admin.close()
 
         asyncio.run(run())
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.partition(":")
+    return host, int(port)

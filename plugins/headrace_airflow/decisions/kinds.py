@@ -54,6 +54,11 @@ GIVE_UP_DELIVERED: Final = (
 )
 
 
+def gives_up_delivered(form: Form) -> bool:
+    """Whether a form says that what was delivered to sinks that cannot take back may be given up."""
+    return bool(form.get("give_up_delivered", False))
+
+
 def _release(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
     entry = handle.release(form["snapshot"] or MAIN, message=reason, output=form.get("output") or None)
     for ref, (_, after) in entry.moves.items():
@@ -63,7 +68,7 @@ def _release(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]
 
 def _rollback(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
     branch = form["branch"] or MAIN
-    anyway = form.get("give_up_delivered", False)
+    anyway = gives_up_delivered(form)
     given_up = handle.rollback(to=form["to"], branch=branch, dry_run=True, give_up_delivered=anyway)
     verb = "would move" if form["dry_run"] else "moves"
     for ref, (before, after) in given_up.moves.items():

@@ -8,7 +8,7 @@ from airflow.sdk import AssetAlias, BaseOperator, Context
 from headrace.errors import HeadraceError
 from headrace_airflow.assets import Published
 from headrace_airflow.decisions.asking import AskingOperator
-from headrace_airflow.decisions.kinds import Decision
+from headrace_airflow.decisions.kinds import Decision, gives_up_delivered
 from headrace_airflow.decisions.reasons import (
     NotRehearsedError,
     RehearsalOutdatedError,
@@ -82,7 +82,7 @@ class RehearsalOperator(BaseOperator):
             # before it is read: whatever comes to the branch from here on, this run does not promote
             context["ti"].xcom_push(key=REHEARSED, value=handle.catalog.head().refs.get(form["branch"]))
             lines = (
-                rehearsed(handle, form["branch"], output=output, patch=form["patch"], anyway=_anyway(form))
+                rehearsed(handle, form["branch"], output=output, patch=form["patch"], anyway=gives_up_delivered(form))
                 if done is None
                 else [done_already(done)]
             )
@@ -136,15 +136,10 @@ class PromoteOperator(BaseOperator):
                     output=output,
                     patch=form["patch"],
                     message=message,
-                    give_up_delivered=_anyway(form),
+                    give_up_delivered=gives_up_delivered(form),
                 )
                 self.log.info("readers see %s (epoch %s) now: %s", result.published, result.epoch, message)
             return {"published": announced(self.root, handle, context, before)}
-
-
-def _anyway(form: Mapping[str, Any]) -> bool:
-    """Whether what was delivered to sinks that cannot take back may be given up."""
-    return bool(form.get("give_up_delivered", False))
 
 
 def check_shown(catalog: "Catalog", branch: str, shown: str | None, task: str, *, goes_on: bool = False) -> None:

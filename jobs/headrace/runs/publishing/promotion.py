@@ -174,27 +174,31 @@ def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
 
 def check_delivered(catalog: Catalog, now: Head, branch: str, begin: Manifest | None) -> None:
     """Raise DeliveredError if ``branch`` begins before what was handed over to a sink that cannot take back."""
-    for ref in filter(is_delivery, now.refs):
-        if begin is None or not catalog.is_ancestor(now.refs[ref], begin.snapshot_id):
-            raise DeliveredError(
-                f"rows up to {now.refs[ref]} were handed over to sink {delivery_of(ref)[1]}, which cannot take them "
-                f"back, and branch {branch} would begin before them. Run the backfill without "
-                f"--promote, then `headrace promote {catalog.pipeline} {branch} --give-up-delivered`, or --patch, "
-                "which replaces rows"
-            )
+    for what in _delivered_beyond(catalog, now, begin):
+        raise DeliveredError(
+            f"{what}, and branch {branch} would begin before them. Run the backfill without "
+            f"--promote, then `headrace promote {catalog.pipeline} {branch} --give-up-delivered`, or --patch, "
+            "which replaces rows"
+        )
 
 
 def check_has_delivered(catalog: Catalog, now: Head, branch: str, newest: Manifest) -> None:
     """Raise DeliveredError if ``branch``, whose snapshot is the ``newest``, lacks what was handed over to a sink that
     cannot take back.
     """
+    for what in _delivered_beyond(catalog, now, newest):
+        raise DeliveredError(
+            f"{what}, and branch {branch} lacks them: promote it with --give-up-delivered (in Airflow: *Give up what "
+            "was delivered*), or as a patch, which replaces rows"
+        )
+
+
+def _delivered_beyond(catalog: Catalog, now: Head, manifest: Manifest | None) -> Iterator[str]:
+    """For people: what was handed over to sinks that cannot take back, and is not in ``manifest``."""
     for ref in filter(is_delivery, now.refs):
-        if not catalog.is_ancestor(now.refs[ref], newest.snapshot_id):
-            raise DeliveredError(
-                f"rows up to {now.refs[ref]} were handed over to sink {delivery_of(ref)[1]}, which cannot take them "
-                f"back, and branch {branch} lacks them: promote it with --give-up-delivered (in Airflow: *Give up what "
-                "was delivered*), or as a patch, which replaces rows"
-            )
+        if manifest is None or not catalog.is_ancestor(now.refs[ref], manifest.snapshot_id):
+            sink = delivery_of(ref)[1]
+            yield f"rows up to {now.refs[ref]} were handed over to sink {sink}, which cannot take them back"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ A datum that is cut, or says what cannot be, is *bad*: what is read of it counts
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -315,10 +315,10 @@ class ItemsType(AvroType):
 
     item: AvroType
     is_map: bool = False
-    _parts: tuple[AvroType, ...] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_parts", (BytesType(), self.item) if self.is_map else (self.item,))
+    @property
+    def _parts(self) -> tuple[AvroType, ...]:
+        return (BytesType(), self.item) if self.is_map else (self.item,)
 
     @property
     def arrow(self) -> pa.DataType:
@@ -331,9 +331,9 @@ class ItemsType(AvroType):
         at, sizes = at.copy(), np.zeros(len(rows), np.int64)
         of_row: list[Ints] = []
         items: list[pa.Array] = []
-        turn = np.flatnonzero(left > 0)
+        parts, turn = self._parts, np.flatnonzero(left > 0)
         while len(turn):
-            for part in self._parts:
+            for part in parts:
                 read, at[turn] = part.read(data, rows[turn], at[turn], wanted if part is self.item else None)
             if wanted is not None:
                 of_row.append(turn)
