@@ -1,5 +1,6 @@
 """The cache of data files: the rows that were stored, or they are read again, and never anything else; bounded."""
 
+import dataclasses
 import gc
 import os
 import shutil
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -361,3 +363,33 @@ def test_a_folder_that_cannot_be_written_is_told(store: MemoryStore, tmp_path: P
     (cache.folder / "unnamed").touch()
     with pytest.raises(FixConfigError, match="set HEADRACE_CACHE to a folder"):
         put(store, cache)
+
+
+def test_columns_of_one_value_are_what_they_were(store: MemoryStore, cache: LayerCache) -> None:
+    """A lookup does not read them row by row. Zeros of both signs are equal, and stay what they are."""
+    hashes = np.arange(0, 4000, 2, dtype=np.uint64)
+    count = len(hashes)
+    columns = {
+        "_h": pa.array(hashes),
+        "same": pa.repeat(7, count),
+        "none": pa.nulls(count, pa.int64()),
+        "ends": pa.array([1, *([2] * (count - 2)), 1], pa.int64()),
+        "some": pa.array([5, None, *([5] * (count - 2))], pa.int64()),
+        "zeros": pa.array([0.0, *([-0.0] * (count - 1))]),
+        "text": pa.repeat("a", count),
+        "truth": pa.repeat(True, count),
+        "at": pa.repeat(pa.scalar(0, pa.timestamp("us", "UTC")), count),
+    }
+    rows = pa.RecordBatch.from_pydict(columns)
+    file = put(store, cache, rows)
+    for reader in (cache, again(cache), LayerCache(cache.folder.parent / "empty", LARGE)):
+        run = reader.run(store, file, rows.schema)
+        assert {*run.constant} == {"same", "none", "truth", "at"}
+        wanted = np.array([0, 1, 2, 600, 601, 3998, 5000], np.uint64)
+        expected = rows.take(pa.array([0, 1, 300, 1999]))
+        assert run.rows_of(wanted).equals(expected)
+        assert str(run.rows_of(wanted, ["_h", "zeros"]).to_pylist()) == str(
+            expected.select(["_h", "zeros"]).to_pylist()
+        )
+        begun = dataclasses.replace(run, rows=run.rows.slice(300, 10))
+        assert begun.rows_of(wanted, ["_h", "same", "at"]).equals(rows.select(["_h", "same", "at"]).slice(300, 1))

@@ -27,6 +27,9 @@ from headrace.program import columns as c
 
 Hashes = NDArray[np.uint64]
 
+NONE: Mapping[str, pa.Scalar] = {}
+"""No columns."""
+
 
 def newest(stage: CompiledStage, layers: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """The row of the newest layer for each (key, window); ``layers`` stand oldest first."""
@@ -65,11 +68,11 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
-def lookup(stage: CompiledStage, layers: Iterable[pa.RecordBatch], wanted: Hashes) -> pa.RecordBatch:
-    """The newest rows of keys whose hash is one of ``wanted``, which ascend. Rows that say that a window is gone are
-    left out.
+def remaining(stage: CompiledStage, layers: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    """The newest of rows that were looked up in ``layers``, oldest first. Those that say that a window is gone are left
+    out.
     """
-    batches = [rows for layer in layers if (rows := rows_of(layer, wanted)).num_rows]
+    batches = [rows for rows in layers if rows.num_rows]
     if not batches:
         return no_rows(stage.state_schema)
     return there(newest(stage, batches))
@@ -88,18 +91,27 @@ def hashes_of(layer: pa.RecordBatch, which: NDArray[np.bool_]) -> Hashes:
     return hashes
 
 
-def rows_of(layer: pa.RecordBatch, wanted: Hashes) -> pa.RecordBatch:
-    """The rows of a layer whose hash is one of ``wanted``, which ascend."""
+def rows_of(layer: pa.RecordBatch, wanted: Hashes, constant: Mapping[str, pa.Scalar] = NONE) -> pa.RecordBatch:
+    """The rows of a layer whose hash is one of ``wanted``, which ascend. What is ``constant`` has one value in all
+    rows, and is not read.
+    """
     own = layer.column(c.HASH).to_numpy()
     if not len(own):
         return layer
-    wanted = wanted[np.searchsorted(wanted, own[0]) : np.searchsorted(wanted, own[-1], "right")]
+    wanted = wanted[wanted.searchsorted(own[0]) : wanted.searchsorted(own[-1], "right")]
     rows = _found_one_by_one(own, wanted) if len(wanted) < len(own) else _found_by_all(own, wanted)
-    return layer if len(rows) == len(own) else layer.take(pa.array(rows))
+    if len(rows) == len(own):
+        return layer
+    places = pa.array(rows)  # one row after another from all over the memory: it is what a lookup costs
+    columns = [
+        pa.repeat(constant[name], len(rows)) if name in constant else column.take(places)
+        for name, column in zip(layer.schema.names, layer.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=layer.schema)
 
 
 def _found_one_by_one(own: Hashes, wanted: Hashes) -> Ints:
-    low: Ints = np.searchsorted(own, wanted, "left")
+    low: Ints = own.searchsorted(wanted)
     is_there = own[np.minimum(low, len(own) - 1)] == wanted
     low, wanted = low[is_there], wanted[is_there]
     high = low + 1

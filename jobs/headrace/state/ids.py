@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headrace.kernel.delta import Disposition
 from headrace.kernel.elements import takes_part
 from headrace.kernel.keys import grouped, hashes
-from headrace.kernel.state import distinct, rows_of, together
+from headrace.kernel.state import distinct, together
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.typing import type_of
@@ -84,7 +84,7 @@ class RememberedIds:
 
     def _alive(self, wanted: NDArray[np.uint64]) -> pa.RecordBatch:
         """The rows of some hashes that are not forgotten."""
-        batches = [rows_of(run.rows, wanted) for layer in self.layers for run in in_turn(layer.runs)]
+        batches = [run.rows_of(wanted) for layer in self.layers for run in in_turn(layer.runs)]
         rows = together(self.schema, batches)
         return rows.filter(pa.array(self.counts(rows)))
 

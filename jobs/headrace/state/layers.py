@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import Hashes, distinct, hashes_of, lookup, newest, rows_of, there, told
+from headrace.kernel.state import Hashes, distinct, hashes_of, newest, remaining, there, told
 from headrace.model.time import NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
@@ -41,7 +41,8 @@ class Layers:
         wanted = [touched, *(run.due(clocks) for run in in_turn(self.runs) if run.most_due(clocks))]
         if heard:
             wanted += [hashes_of(run.rows, told(self.stage, run.rows, heard)) for run in in_turn(self.runs)]
-        return lookup(self.stage, (run.rows for run in in_turn(self.runs)), distinct(wanted))
+        hashes = distinct(wanted)
+        return remaining(self.stage, (run.rows_of(hashes) for run in in_turn(self.runs)))
 
     def most_found(self, clocks: FiringClocks, signals: Sequence[Signal] = ()) -> int:
         """An upper bound of how many rows ``lookup`` would find besides those of keys that are touched."""
@@ -74,7 +75,7 @@ class Layers:
         """The earliest hold of an open window, or ``watermark`` if none is earlier (semantics 7.1)."""
         looked_at = [c.HASH, *self.stage.identity, c.STATUS, c.HOLD]
         for bound, hashes in _by_hold(self.runs, watermark):
-            rows = newest(self.stage, [rows_of(run.rows.select(looked_at), hashes) for run in in_turn(self.runs)])
+            rows = newest(self.stage, [run.rows_of(hashes, looked_at) for run in in_turn(self.runs)])
             holds = pc.min(rows.column(c.HOLD).filter(pc.equal(rows.column(c.STATUS), c.OPEN))).as_py()
             if holds is not None and holds <= bound:
                 return Instant(holds)

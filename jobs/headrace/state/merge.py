@@ -68,7 +68,7 @@ def _ranges(runs: Sequence[SortedFile], within: str | None) -> Iterator[list[pa.
             yield pieces
         begins = ends
         for run in runs:
-            run.let_go()
+            run.release()
 
 
 _Place = tuple[np.uint64, np.int64]
@@ -86,7 +86,7 @@ class _Ordered:
         """Where every so many-th row is in the common order."""
         rows = np.arange(step - 1, len(self.hashes), step)
         places = self.hashes[rows], np.zeros(len(rows), np.int64) if self.within is None else self.within[rows]
-        self.run.let_go()
+        self.run.release()
         return places
 
     def end(self, bound: _Place | None) -> int:

@@ -22,7 +22,7 @@ from headrace.distribute.tasks.task_results import LoopOutput, Stored
 from headrace.kernel.elements import judge
 from headrace.kernel.loops.compiled import CompiledLoop
 from headrace.kernel.loops.rounds import Messages, Rounds
-from headrace.kernel.state import Hashes, rows_of
+from headrace.kernel.state import Hashes
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.program import columns as c
 from headrace.state.datafiles.sorted_file import SortedFile
@@ -147,16 +147,14 @@ class _Turning:
         return layers
 
     @cached_property
-    def _edge_rows(self) -> list[pa.RecordBatch]:
-        runs = self._open(self.chain.names.edges, self.loop.edge_schema)
-        return [*(run.rows for layer in runs for run in layer), self.new_edges]
+    def _all_edges(self) -> list[SortedFile]:
+        """Stored edges, and those of the epoch."""
+        layers = self._open(self.chain.names.edges, self.loop.edge_schema)
+        return [*(run for layer in layers for run in layer), SortedFile(self.new_edges)]
 
     @cached_property
-    def _value_rows(self) -> list[list[pa.RecordBatch]]:
-        """The rows of the values, by layer."""
-        names = [c.HASH, *self.loop.stage.identity, c.STATUS, self.loop.value_part]
-        layers = self._open(self.chain.tables[0], self.loop.stage.state_schema)
-        return [[run.rows.select(names) for run in layer] for layer in layers]
+    def _value_layers(self) -> list[tuple[SortedFile, ...]]:
+        return self._open(self.chain.tables[0], self.loop.stage.state_schema)
 
     def _put(self, table: str, rows: pa.RecordBatch) -> tuple[DataFile, ...]:
         pieces = [rows] if rows.num_rows else []
@@ -168,13 +166,14 @@ class _Turning:
 
     def _edges(self, hashed: Hashes) -> Iterator[pa.RecordBatch]:
         """Edges out of vertices with one of these hashes."""
-        return (rows_of(edges, hashed) for edges in self._edge_rows)
+        return (run.rows_of(hashed) for run in self._all_edges)
 
     def _values(self, hashed: Hashes) -> Iterator[pa.RecordBatch]:
         """Stored values of vertices of which some have one of these hashes, as messages, oldest layer first."""
         stage, loop = self.loop.stage, self.loop
-        for layer in self._value_rows:
-            pieces = [rows for run in layer if (rows := rows_of(run, hashed)).num_rows]
+        names = [c.HASH, *stage.identity, c.STATUS, loop.value_part]
+        for layer in self._value_layers:
+            pieces = [rows for run in layer if (rows := run.rows_of(hashed, names)).num_rows]
             if not pieces:
                 continue
             rows = pa.concat_batches(pieces)

@@ -99,30 +99,22 @@ class CompiledLoop:
         )
         return edges.take(pa.array(in_order_of_hashes(edges.column(c.HASH).to_numpy())))
 
-    def ends_of(self, edges: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints, Ints]:
-        """The vertices at both ends of ``edges`` by window, each once: messages without a value. For each edge, which
-        of them it leaves, and which it leads to.
-        """
-        window = [edges.column(name) for name, _ in _WINDOW]
-        ends = (
-            (edges.column(c.HASH), edges.column(FROM), *window),
-            (edges.column(HASH_OF_TO), edges.column(TO), *window),
-        )
-        columns = (pa.concat_arrays(columns) for columns in zip(*ends, strict=True))
-        rows = pa.RecordBatch.from_arrays([*columns], schema=self.vertex_schema)
-        groups = self.by_vertex(rows)
-        sources, targets = np.split(groups.of_each, 2)
-        return rows.take(pa.array(groups.first_rows)), sources, targets
+    def sources_of(self, edges: pa.RecordBatch) -> pa.RecordBatch:
+        """The vertices at the first ends of ``edges``: messages without a value."""
+        return self._vertices(edges, c.HASH, FROM)
+
+    def targets_of(self, edges: pa.RecordBatch) -> pa.RecordBatch:
+        """The vertices at the other ends of ``edges``."""
+        return self._vertices(edges, HASH_OF_TO, TO)
+
+    def _vertices(self, edges: pa.RecordBatch, hashed: str, vertex: str) -> pa.RecordBatch:
+        columns = [edges.column(name) for name in (hashed, vertex, c.WINDOW_START, c.WINDOW_END)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.vertex_schema)
 
     def starts(self, vertices: pa.Array) -> pa.Array:
         """The values that ``vertices`` have by themselves; NULL is none."""
         kind = self.stage.stage.schema[VERTEX]
         return column(self.loop.start, {VERTEX: vertices}, {VERTEX: kind}, len(vertices))
-
-    def targets_of(self, edges: pa.RecordBatch) -> pa.RecordBatch:
-        """The vertices at the other ends of ``edges``."""
-        columns = [edges.column(name) for name in (HASH_OF_TO, TO, c.WINDOW_START, c.WINDOW_END)]
-        return pa.RecordBatch.from_arrays(columns, schema=self.vertex_schema)
 
     def arriving(self, values: pa.Array, terms: pa.RecordBatch) -> pa.Array:
         """What the ``values`` at the first ends of edges are at the other ends; what is NULL does not arrive."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from headrace.kernel.grouping import Ints, truths
 from headrace.kernel.keys import in_order_of_hashes
@@ -60,23 +59,23 @@ class Rounds:
         messages = [Messages(self._take_up(in_flight), in_flight.column(VALUE))]
         if not new_edges.num_rows:
             return messages[0]
-        ends, sources, targets = self.loop.ends_of(new_edges)
-        places, terms = self._take_up(ends), new_edges.select([*self.loop.terms])
-        messages.append(_there(places, self.loop.starts(ends.column(VERTEX))))
+        sources = self._take_up_all(self.loop.sources_of(new_edges))
+        targets = self._take_up_all(self.loop.targets_of(new_edges))
+        messages.append(self._starts(sources, targets))
+        terms = new_edges.select([*self.loop.terms])
         for begin in range(0, new_edges.num_rows, PIECE_ROWS):
             piece = slice(begin, begin + PIECE_ROWS)
-            messages.append(self._sent(places[sources[piece]], places[targets[piece]], terms[piece]))
+            messages.append(self._sent(sources[piece], targets[piece], terms[piece]))
         return self._together(messages)
 
     def deliver(self, messages: Messages) -> Ints:
         """Let ``messages``, at most one for a place, come to their vertices: the places of those that have become
         better.
         """
-        is_better = self._is_better(messages)
-        changed: Ints = messages.places[is_better]
-        self._values.put(changed, messages.values.filter(pa.array(is_better)))
-        self._is_changed[changed] = True
-        return changed
+        improving = self._improving(messages)
+        self._values.put(improving.places, improving.values)
+        self._is_changed[improving.places] = True
+        return improving.places
 
     def send(self, changed: Ints) -> Messages:
         """What vertices at the places that have ``changed`` send, the best for each place."""
@@ -91,23 +90,33 @@ class Rounds:
 
     def better(self, messages: Messages) -> pa.RecordBatch:
         """The ``messages`` that would make a value better, as they are stored."""
-        is_better = self._is_better(messages)
-        return self._rows(messages.places[is_better], messages.values.filter(pa.array(is_better)))
+        improving = self._improving(messages)
+        return self._rows(improving.places, improving.values)
 
     def changed(self) -> pa.RecordBatch:
         """The vertices whose values have changed in the epoch, with these values, as messages."""
         places = np.flatnonzero(self._is_changed)
         return self._rows(places, self._values.at(places))
 
-    def _is_better(self, messages: Messages) -> NDArray[np.bool_]:
-        return truths(self.loop.better(messages.values, self._values.at(messages.places)))
-
     def _sent(self, sources: Ints, targets: Ints, terms: pa.RecordBatch) -> Messages:
         """What vertices at the places ``sources`` send over edges with these ``terms``, the best for each of the
         ``targets``; those without a value send nothing.
         """
-        sent = _there(targets, self.loop.arriving(self._values.at(sources), terms))
+        sent = self._improving(_there(targets, self.loop.arriving(self._values.at(sources), terms)))
         return Messages(*self.loop.best_of(sent.places, sent.values))
+
+    def _starts(self, *ends: Ints) -> Messages:
+        """The values that vertices at these places have by themselves."""
+        is_end = np.zeros(len(self._placed), np.bool_)
+        for places in ends:
+            is_end[places] = True
+        own = np.flatnonzero(is_end)
+        return self._improving(_there(own, self.loop.starts(self._placed.rows.column(VERTEX).take(pa.array(own)))))
+
+    def _improving(self, messages: Messages) -> Messages:
+        """The ``messages`` that are better than the values there are: of the others none ever will be."""
+        is_better = truths(self.loop.better(messages.values, self._values.at(messages.places)))
+        return Messages(messages.places[is_better], messages.values.filter(pa.array(is_better)))
 
     def _together(self, messages: list[Messages]) -> Messages:
         """The best for each place of ``messages``, of which each part has one for a place."""
@@ -139,7 +148,7 @@ class Rounds:
             sources = self._places_of(edges, c.HASH, FROM)
             kept = np.flatnonzero((sources != NOWHERE) & (sources < len(is_wanted)))  # targets have got places since
             kept = kept[is_wanted[sources[kept]]]
-            rows = edges.take(pa.array(kept))
+            rows = _at(edges, kept)
             targets = self.loop.targets_of(rows)
             parts.append((sources[kept], self._take_up_all(targets), rows.select([*self.loop.terms])))
         self._known_edges.add(lacking, parts)
@@ -163,7 +172,7 @@ class Rounds:
         places = self._places_of(vertices, c.HASH, VERTEX)
         lacking = np.flatnonzero(places == NOWHERE)
         if len(lacking):
-            rows = vertices.take(pa.array(lacking))
+            rows = _at(vertices, lacking)
             groups = self.loop.by_vertex(rows)
             places[lacking] = self._add(rows.take(pa.array(groups.first_rows)))[groups.of_each]
         return places
@@ -195,6 +204,11 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             held.append(piece)
     if held:
         yield pa.concat_batches(held)
+
+
+def _at(rows: pa.RecordBatch, which: Ints) -> pa.RecordBatch:
+    """The rows at these places, which ascend."""
+    return rows if len(which) == rows.num_rows else rows.take(pa.array(which))
 
 
 def _there(places: Ints, values: pa.Array) -> Messages:

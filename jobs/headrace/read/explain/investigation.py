@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.kernel.keys import hashes
-from headrace.kernel.state import lookup
+from headrace.kernel.state import remaining, rows_of
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.arguments import shown
 from headrace.model.expressions.expr import render
@@ -155,7 +155,7 @@ class _Asked:
             for layer in state.layers
             for rows in some_of(state.catalog.store, schema, layer, KeyGroupRange(*groups))
         ]
-        rows = lookup(stage, held, np.asarray(hashed))
+        rows = remaining(stage, (rows_of(rows, np.asarray(hashed)) for rows in held))
         for name, value in zip(self.key, columns, strict=True):
             rows = rows.filter(pc.equal(rows.column(name), value[0]))
         return rows

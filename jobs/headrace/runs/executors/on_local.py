@@ -18,6 +18,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.views.columns import ViewColumns
 from headrace.sources.landing import Landing
 from headrace.state.datafiles.cache import default_cache
+from headrace.state.datafiles.resident import LOCAL_BYTES, RESIDENT
 from headrace.state.layer_reader import state_schemas
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
@@ -34,6 +35,7 @@ class LocalExecution:
     def begin(self) -> None:
         """There is nothing to start; the tasks are threads of this process."""
         share_one_heap()
+        RESIDENT.limit = LOCAL_BYTES
 
     def engine(self, attempts: Attempts) -> LocalEngine:
         """A fresh engine, whose epochs get their names from ``attempts``."""

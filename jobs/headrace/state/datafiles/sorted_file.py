@@ -1,7 +1,7 @@
 """Runs: rows in the order of their hashes, as one data file holds them, and what they want next."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -9,10 +9,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.kernel.grouping import Ints
+from headrace.kernel.state import rows_of
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
-from headrace.state.datafiles.mmap_release import let_go
+from headrace.state.datafiles.resident import RESIDENT, release
 from headrace.state.key_groups import Hashes, KeyGroupRange
 
 Rows = NDArray[np.uint32]
@@ -84,12 +85,14 @@ class Deadlines:
 @dataclass(frozen=True)
 class SortedFile:
     """Rows in the order of (hash, window). ``known``: their deadlines, where these were worked out before.
-    ``file``: the mapped file that both are in, if they are in one.
+    ``file``: the mapped file that both are in, if they are in one. ``constant``: what is known to have one value in all
+    rows.
     """
 
     rows: pa.RecordBatch
     known: Deadlines | None = None
     file: pa.Buffer | None = None
+    constant: Mapping[str, pa.Scalar] = field(default_factory=dict)
 
     @cached_property
     def deadlines(self) -> Deadlines:
@@ -106,12 +109,24 @@ class SortedFile:
         """Its rows of ``part``, without a copy."""
         span = part.span(self.hashes)
         begin, length = span.start, span.stop - span.start
-        return SortedFile(self.rows.slice(begin, length), self.known and self.known.within(begin, length), self.file)
+        known = self.known and self.known.within(begin, length)
+        return replace(self, rows=self.rows.slice(begin, length), known=known)
+
+    def rows_of(self, wanted: Hashes, names: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The rows whose hash is one of ``wanted``, which ascend: of the columns ``names``, or all."""
+        return rows_of(self.rows if names is None else self.rows.select(names), wanted, self.constant)
 
     def let_go(self) -> None:
-        """Release the memory of all pages of a mapped file that were read; the next access loads them again."""
+        """Say that a mapped file is not used for now: pages that were read may go, as far as ``RESIDENT`` has no room.
+        The next access loads them again.
+        """
         if self.file is not None:
-            let_go(self.file)
+            RESIDENT.let_go(self.file)
+
+    def release(self) -> None:
+        """Release the memory of all pages that were read: soon the file is superseded."""
+        if self.file is not None:
+            release(self.file)
 
     def due(self, clocks: FiringClocks) -> Hashes:
         """The hashes of rows that want an activation under ``clocks``: what was due before was activated then, and a
