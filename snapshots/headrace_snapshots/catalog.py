@@ -247,8 +247,15 @@ class Catalog(CatalogReader):
         """
         text = f"promoted {branch}: {message}" if message else f"promoted {branch}"
         promoted = expected or self.head().refs.get(branch)
-        outputs = ("",) if promoted is None else output_names(self.manifest(promoted))
-        intent = Promote(branch, expected_main, expected or promoted, outputs, give_up_delivered=give_up_delivered)
+        manifest = None if promoted is None else self.manifest(promoted)
+        intent = Promote(
+            branch,
+            expected_main,
+            expected or promoted,
+            ("",) if manifest is None else output_names(manifest),
+            {} if manifest is None else renamed_refs(self, manifest),
+            give_up_delivered,
+        )
         return self._append(intent, text, {"branch": branch})
 
     def deliver(self, intent: BeginDelivery | EndDelivery) -> Entry:

@@ -182,6 +182,46 @@ def test_an_output_is_not_computed_again_behind_what_was_handed_over(
     assert [row[1] for row in mailing.sent] == ["ann", "bob"]
 
 
+@pytest.mark.parametrize("promoted", [False, True], ids=["on main", "on a branch"])
+def test_a_row_has_the_same_id_whatever_its_output_is_called(
+    deployment: SinkDeployment, mailing: Mailing, promoted: bool
+) -> None:
+    """It has no name at first, then one, then another one; from the beginning all come again with the ids they had."""
+    plain = billed(deployment)
+    of_users = {"key": plain.key, "what": plain.what, "where": plain.where, "when": plain.when, "how": plain.how}
+
+    def called(name: str, formerly: str) -> hr.Pipeline:
+        output = hr.Output(**of_users, sinks=plain.sinks, formerly=formerly)
+        return hr.Pipeline("sales", plain.input, outputs={name: output}, executor="local")
+
+    run(deployment, plain, "1", order("ann", 5, 10), order("ann", 75))
+    assert deployment.deliver(plain).written == 1
+    for number, named in enumerate((called("hourly", ""), called("hours", "hourly")), start=2):
+        assert deployment.deliver(named).written == 0, "no run has given it its name"
+        deployment.land(str(number), order("ann", 60 * number + 15))
+        if promoted:
+            deployment.handle(named).fork("main", "other")
+            deployment.handle(named).run(branch="other")
+            deployment.handle(named).promote("other")
+        else:
+            deployment.handle(named).run()
+        assert deployment.deliver(named).written == 1
+    assert {*refs(deployment)} == {"delivering/hours/send", "delivered/hours/send"}
+    sent = [*mailing.sent]
+    assert [row[2] for row in sent] == [1, 2, 3]
+    deployment.handle(named).rollback(to="beginning", message="all of it", give_up_delivered=True)
+    deployment.handle(named).run()
+    assert deployment.deliver(named).written == 3
+    assert mailing.sent == [*sent, *sent]
+
+
+def test_sinks_of_two_outputs_are_called_otherwise(deployment: SinkDeployment) -> None:
+    plain = billed(deployment)
+    output = hr.Output(key="user", what=plain.what, where=plain.where, when=plain.when, sinks=plain.sinks)
+    with pytest.raises(PipelineError, match=r"ids of their rows; give one of them a name="):
+        hr.Pipeline("sales", plain.input, outputs={"a": output, "b": output})
+
+
 def test_expiry_keeps_what_the_next_delivery_goes_out_from(deployment: SinkDeployment, mailing: Mailing) -> None:
     sales = billed(deployment)
     handle = deployment.handle(sales)

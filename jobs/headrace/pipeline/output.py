@@ -20,7 +20,7 @@ from headrace.pipeline.loops.loop import OF_PANES, Loop, grouping
 from headrace.pipeline.loops.step import LoopError
 from headrace.pipeline.quality.limits import Limits
 from headrace.pipeline.quality.usual import UsualCheck
-from headrace.pipeline.sinks import Sink, named_sinks
+from headrace.pipeline.sinks import FinalRowsSink, Sink, named_sinks
 from headrace.pipeline.upstream import upstream_first
 
 AT_THE_END = Default()
@@ -175,6 +175,15 @@ def named_outputs(given: Arguments, outputs: object) -> dict[str, Output]:
     former = [output.formerly for output in named.values() if output.formerly is not None]
     if len({*former}) < len(former):
         raise given.wrong("outputs", former, "of two outputs, formerly= says the same name; one of them had it")
+    final = [sink.name for output in named.values() for sink in output.sinks if isinstance(sink, FinalRowsSink)]
+    for sink in final:
+        if final.count(sink) > 1:
+            raise given.wrong(
+                "outputs",
+                sink,
+                "sinks of final rows of two outputs have this name, which is part of the ids of their rows; give one "
+                "of them a name= of its own",
+            )
     try:
         upstream_first(named)
     except PipelineError as error:

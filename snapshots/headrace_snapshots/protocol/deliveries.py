@@ -1,5 +1,6 @@
 """What was handed over to sinks that cannot take back, where main goes elsewhere or an output gets another name."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headrace_snapshots.protocol.appends import append_after
@@ -16,7 +17,7 @@ from headrace_snapshots.protocol.moves import (
     Refused,
     comes_before,
 )
-from headrace_snapshots.refs import delivered_ref, delivering_ref, delivery_of, is_delivery, published_ref
+from headrace_snapshots.refs import delivered_ref, delivering_ref, delivery_of, is_delivery, output_of, published_ref
 
 
 def begin_delivery(head: Head, intent: BeginDelivery, facts: Facts) -> Decision:
@@ -62,12 +63,27 @@ def with_deliveries(head: Head, decided: Decision, main: str | None, give_up: bo
     return replace(decided, moves={**decided.moves, **moves}, refs=there)
 
 
-def renamed_deliveries(head: Head, former: str, output: str) -> dict[str, str | None]:
+def renamed_deliveries(refs: Mapping[str, str], former: str, output: str) -> dict[str, str | None]:
     """Moves that give what was handed over of the output ``former`` to ``output``, as it is called now."""
     moves: dict[str, str | None] = {}
-    for ref, snapshot in head.refs.items():
+    for ref, snapshot in refs.items():
         if is_delivery(ref) and delivery_of(ref)[0] == former:
             sink = delivery_of(ref)[1]
             new = delivering_ref if ref == delivering_ref(former, sink) else delivered_ref
             moves |= {new(output, sink): snapshot, ref: None}
     return moves
+
+
+def with_renamed_deliveries(head: Head, decided: Decision, renamed: Mapping[str, Sequence[str]]) -> Decision:
+    """What was ``decided``, and what was handed over of outputs that had other names goes with them. ``renamed``: refs
+    of what readers see of outputs, and what each was called before.
+    """
+    if not isinstance(decided, Append):
+        return decided
+    refs: dict[str, str | None] = {**decided.refs}
+    for ref, before in renamed.items():
+        for former in before:
+            refs |= renamed_deliveries(decided.refs, output_of(former), output_of(ref))
+    moves = {ref: (head.refs.get(ref), to) for ref, to in refs.items() if to != decided.refs.get(ref)}
+    there = {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
+    return replace(decided, moves={**decided.moves, **moves}, refs=there)

@@ -125,14 +125,16 @@ class Promote:
     """Let main, and what readers see of each output, be ``branch``, which ends; fences the writers of both.
 
     ``expected``: the snapshot at which it was found that the branch may; None: whatever it is at. ``outputs`` are those
-    of its snapshot: "" is the one without a name. ``give_up_delivered``: also if the branch does not have what sinks
-    have got that cannot take back.
+    of its snapshot: "" is the one without a name. ``renamed``: refs of what readers see of those that had other names,
+    and what each was called before. ``give_up_delivered``: also if the branch does not have what sinks have got that
+    cannot take back.
     """
 
     branch: str
     expected_main: str | None
     expected: str | None = None
     outputs: Collection[str] = ("",)
+    renamed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     give_up_delivered: bool = False
 
 

@@ -51,6 +51,7 @@ from headrace_snapshots.protocol.deliveries import (
     end_delivery,
     renamed_deliveries,
     with_deliveries,
+    with_renamed_deliveries,
 )
 from headrace_snapshots.protocol.moves import (
     BeginDelivery,
@@ -128,7 +129,7 @@ def _renamed(head: Head, renamed: Mapping[str, Sequence[str]]) -> dict[str, str 
         former = next((old for old in before if old in head.refs), None)
         if ref not in head.refs and former is not None:
             moves |= {ref: head.refs[former], former: None}
-            moves |= renamed_deliveries(head, output_of(former), output_of(ref))
+            moves |= renamed_deliveries(head.refs, output_of(former), output_of(ref))
     return moves
 
 
@@ -263,7 +264,8 @@ def _promote(head: Head, intent: Promote, facts: Facts) -> Decision:
     append = append_after(head, Kind.PROMOTE, MAIN, moves, fences=[MAIN], ends=branch)
     if (main := head.refs.get(MAIN)) is not None:
         append = replace(append, past=head.past.promoted(Replaced.at(head.entry + 1, head.refs, main, snapshot)))
-    return with_deliveries(head, append, snapshot, intent.give_up_delivered, facts)
+    decided = with_deliveries(head, append, snapshot, intent.give_up_delivered, facts)
+    return with_renamed_deliveries(head, decided, intent.renamed)
 
 
 def _tag(head: Head, intent: Tag, facts: Facts) -> Decision:

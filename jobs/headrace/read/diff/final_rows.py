@@ -88,14 +88,14 @@ class _Part:
 def final_rows_between(
     catalog: Catalog, before: str | None, after: Manifest, sink: str, connection: Connection | None
 ) -> Iterator[FinalRows]:
-    """The final rows of ``after`` that a ``sink`` which has those of ``before`` lacks. Their ids are of the output and
-    the sink. Raises NeverFinalError, BrokenObjectError, ReadResourcesError.
+    """The final rows of ``after`` that a ``sink`` which has those of ``before`` lacks. Their ids are of the pipeline
+    and the sink, whatever its output is called. Raises NeverFinalError, BrokenObjectError, ReadResourcesError.
     """
     start = None if before is None else catalog.manifest(before)
     until, since = _final_until(catalog, after), None if start is None else _final_until(catalog, start)
     view = ViewColumns.from_json(after.schema)
     columns = {ID: DataType.STRING, **delivered_columns(view)}
-    of = f"{catalog.pipeline}.{view.output}/{sink}"
+    of = f"{catalog.pipeline}./{sink}"  # as it was when outputs had no names
     parts = []
     with ExitStack() as stack:
         if since is None or until > since:
