@@ -28,6 +28,7 @@ from headrace.pipeline.loading.registry import registered
 from headrace.runs.recovery_target import recovery_targets, way_back
 from headrace_airflow.dag_files import asked_for
 from headrace_airflow.families import recovery_tasks
+from headrace_snapshots.protocol import BeginDelivery
 
 ExecutorSafeguard.test_mode = True
 dags, shown, started, existing = asked_for(), [], [], set()
@@ -81,11 +82,17 @@ line = [manifest.snapshot_id for manifest in catalog.ancestry(catalog.head().ref
 answers = {"line": line, "targets": [target.to_json() for target in recovery_targets(catalog, 20)]}
 looked = answers["rehearse"] = step("recover", "rehearse", snapshot=line[-1])
 left = {"rehearse": looked["xcom"]}
+catalog.deliver(BeginDelivery("", "mail", catalog.head().refs["published"]))
+answers["delivered"] = step("recover", "rehearse", snapshot=line[-1])
+answers["given up"] = step("recover", "rehearse", snapshot=line[-1], give_up_delivered=True)
+answers["delivered meanwhile"] = step("recover", "recover", left, snapshot=line[-1], when="at once", run_id="no")
 for when in ("at once", "when approved", "never"):
     answers[f"approve {when}"] = step("recover", "approve", left, snapshot=line[-1], when=when)
 answers["unapproved"] = step("recover", "recover", left, snapshot=line[-1], when="when approved")
 answers["not rehearsed"] = step("recover", "recover", {}, snapshot=line[-1], when="at once")
-answers["recover"] = step("recover", "recover", {**left, "approve": YES}, snapshot=line[-1], when="when approved")
+answers["recover"] = step(
+    "recover", "recover", {**left, "approve": YES}, snapshot=line[-1], when="when approved", give_up_delivered=True
+)
 for task in ("rehearse", "approve", "recover"):
     answers[f"{task} again"] = step("recover", task, left, snapshot=line[-1], when="when approved")
 answers["entries"] = entries()
@@ -177,6 +184,14 @@ def test_nothing_moves_that_nobody_has_approved_or_looked_at(found: Any) -> None
     assert found["unapproved"]["message"].startswith("config.not_approved: ")
     assert found["not rehearsed"]["message"].startswith("config.not_rehearsed: ")
     assert found["not rehearsed"]["refs"]["main"] == found["line"][0]
+
+
+def test_what_was_delivered_is_given_up_if_the_form_says_so(found: Any) -> None:
+    for refused in ("delivered", "delivered meanwhile"):
+        assert "--give-up-delivered goes there all the same" in found[refused]["message"]
+        assert found[refused]["refs"]["delivering/mail"] == found["line"][0]
+    assert any("sink mail" in line for line in found["given up"]["xcom"]["said"])
+    assert found["recover"]["refs"]["delivering/mail"] == found["line"][-1]
 
 
 def test_a_recovery_goes_back_once_and_its_cleared_tasks_ask_nobody(found: Any) -> None:

@@ -90,6 +90,7 @@ def _options(given: argparse.Namespace) -> RunOptions:
         executor=given.executor,
         reason=given.reason,
         message=given.message,
+        give_up_delivered=given.give_up_delivered,
         create=given.create,
         output=given.output,
         promotes=given.promotes,

@@ -42,6 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--branch", default=MAIN)
     parser.add_argument("--snapshot", help="recover: the snapshot to which main moves back")
     parser.add_argument("--message", default="", help="recover: who decided it and why, for the log of the pipeline")
+    parser.add_argument(
+        "--give-up-delivered", action="store_true", help="recover: also below what a sink that cannot take back has got"
+    )
     parser.add_argument("--from", dest="start", help="backfill: compute windows again from this event time on")
     parser.add_argument("--to", dest="end", help="backfill: compute only windows before this event time")
     parser.add_argument("--without", action="append", default=[], help="an output that stays as it is; repeatable")

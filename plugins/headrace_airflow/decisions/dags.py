@@ -7,7 +7,7 @@ from airflow.sdk import DAG, Param, chain
 
 from headrace.pipeline.schedules import MAINTAIN, is_retention, split_id
 from headrace_airflow.decisions.building import new_root_dag
-from headrace_airflow.decisions.kinds import GIVE_UP_DELIVERED, KINDS, Decision
+from headrace_airflow.decisions.kinds import KINDS, Decision, give_up_delivered
 from headrace_airflow.decisions.maintenance_dags import maintain_dag, retention_dag
 from headrace_airflow.decisions.operators import (
     REHEARSE,
@@ -83,7 +83,7 @@ def _promote_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
             title="Ask before",
             description="Wait until a person has seen what would change and approves it; else promote at once.",
         ),
-        "give_up_delivered": Param(False, type="boolean", title=GIVE_UP_DELIVERED[0], description=GIVE_UP_DELIVERED[1]),
+        **give_up_delivered(),
         "reason": _reason(required=False),
     }
     with new_root_dag(root, PROMOTE, about, params, command="`headrace promote`") as dag:

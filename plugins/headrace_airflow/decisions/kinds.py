@@ -46,17 +46,18 @@ def _switch(title: str, description: str, *, on: bool = False) -> Param:
 
 _SNAPSHOT: Final = "A snapshot's id, a branch, a tag"
 _DRY_RUN: Final = ("Dry run", "Only say in the log what would happen.")
+_GIVE_UP_DELIVERED: Final = "give_up_delivered"
 
 
-GIVE_UP_DELIVERED: Final = (
-    "Give up what was delivered",
-    "Also below what was handed over to a sink that cannot take back.",
-)
+def give_up_delivered() -> dict[str, Param]:
+    """The switch of a form for what was delivered to sinks that cannot take back."""
+    about = "Also below what was handed over to a sink that cannot take back."
+    return {_GIVE_UP_DELIVERED: _switch("Give up what was delivered", about)}
 
 
 def gives_up_delivered(form: Form) -> bool:
     """Whether a form says that what was delivered to sinks that cannot take back may be given up."""
-    return bool(form.get("give_up_delivered", False))
+    return bool(form.get(_GIVE_UP_DELIVERED, False))
 
 
 def _release(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
@@ -126,7 +127,7 @@ KINDS: Final = (
             "to": _text("To", f"{_SNAPSHOT}, or {BEGINNING!r}.", required=True),
             "branch": _text("Branch", "Empty: main."),
             "dry_run": _switch(*_DRY_RUN),
-            "give_up_delivered": _switch(*GIVE_UP_DELIVERED),
+            **give_up_delivered(),
         },
         _rollback,
         needs_reason=True,

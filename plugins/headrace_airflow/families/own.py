@@ -12,6 +12,7 @@ from headrace.model.time import render_duration
 from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, PROMOTIONS, WHEN_APPROVED
 from headrace.pipeline.executors import AUTO, EXECUTORS
 from headrace.pipeline.pipeline import Pipeline
+from headrace_airflow.decisions.kinds import give_up_delivered
 from headrace_airflow.decisions.operators import REHEARSE
 from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
 from headrace_airflow.families.dag_family import BY_HAND, DagFamily, new_dag
@@ -153,6 +154,7 @@ def recover_dag(rooted: RootedPipeline) -> DAG:
             title="When",
             description="When main goes back.",
         ),
+        **give_up_delivered(),
         "executor": _executor(rooted.pipeline),
         "reason": _reason(),
     }

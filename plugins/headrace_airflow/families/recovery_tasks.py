@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException, Error
 from headrace.errors import HeadraceError, RestoreError
 from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, WHEN_APPROVED
 from headrace_airflow.decisions.asking import AskingOperator
+from headrace_airflow.decisions.kinds import gives_up_delivered
 from headrace_airflow.decisions.operators import REHEARSE, handle_of
 from headrace_airflow.decisions.reasons import (
     APPROVE,
@@ -65,7 +66,8 @@ class RehearseRecoveryOperator(BaseOperator):
         )
         if main == to:
             return {"snapshot": to, "said": [*lines, "main is there already: nothing is given up"], "head": main}
-        given_up = with_epochs(handle.catalog, handle.rollback(to=to, dry_run=True))
+        anyway = gives_up_delivered(context["params"])
+        given_up = with_epochs(handle.catalog, handle.rollback(to=to, dry_run=True, give_up_delivered=anyway))
         moves = [f"{ref} moves from {before} to {after}" for ref, (before, after) in given_up.moves.items()]
         return {"snapshot": to, "said": [*lines, *moves, *given_up.told], "head": main}
 
@@ -113,6 +115,7 @@ class RecoverOperator(HeadraceOperator):
 
     def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
         given = [f"--snapshot={self.begin(context)}", f"--message={self._decided(context)}"]
+        given += ["--give-up-delivered"] if gives_up_delivered(context["params"]) else []
         return [*super()._arguments(context, where, run_id), *given]
 
     def _decided(self, context: Context) -> str:
