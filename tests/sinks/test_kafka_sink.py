@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from aiokafka import AIOKafkaProducer
+from aiokafka import errors as kafka_errors
 
 import headrace as hr
 from headrace.connections import connection
@@ -170,6 +171,34 @@ def test_a_delivery_that_was_overtaken_commits_nothing(topic: str, topics: Topic
     assert [value["_sign"] for _, _, value in messages(topic)] == [1]
 
 
+def test_a_delivery_to_another_topic_that_did_not_end_hides_nothing(
+    topic: str, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction stays open for minutes, with what that topic would hold."""
+    topics.make(other := f"other.{secrets.token_hex(4)}")
+    land(tmp_path, "1", {"shop": "a", "n": 1})
+    others = handle_of(tmp_path, other, name="others")
+    for handle in (others, own := handle_of(tmp_path, topic)):
+        handle.run()
+    own.deliver()
+    with monkeypatch.context() as broken:
+
+        async def lost(_: AIOKafkaProducer) -> None:
+            raise kafka_errors.KafkaConnectionError("the commit is lost")
+
+        broken.setattr(AIOKafkaProducer, "commit_transaction", lost)
+        with pytest.raises(SinkUnreachableError, match="the commit is lost"):
+            others.deliver()
+    for name in "23":
+        land(tmp_path, name, {"shop": "a", "n": 1})
+        own.run()
+        own.deliver()
+    assert [value["_change"] for _, _, value in messages(topic)] == [1, 2, 3, 4, 5]
+    assert messages(other) == []
+    others.deliver()
+    assert [value["_change"] for _, _, value in messages(other)] == [1]
+
+
 def test_what_stands_against_it_is_told(
     topic: str, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,8 +207,8 @@ def test_what_stands_against_it_is_told(
     missing.run()
     with pytest.raises(SinkRefusedError, match=r"there is no topic none\..*Make it, with the partitions"):
         missing.deliver()
-    with pytest.raises(SinkRefusedError, match="says what other topics hold"):
-        handle_of(tmp_path, DELIVERIES).deliver()
+    with pytest.raises(SinkRefusedError, match="says what another topic holds"):
+        handle_of(tmp_path, f"{DELIVERIES}{topic}").deliver()
     small = f"small.{secrets.token_hex(4)}"
     topics.make(small, 1, max_message_bytes="200")
     refused(handle_of(tmp_path, small), "data.undeliverable")

@@ -26,6 +26,7 @@ from scripts.airflow_env import free_port
 from scripts.schema_registry import SchemaRegistry
 from tests.sources.kafka_topics import Topics
 from tests.sources.test_kafka import COLUMNS, TopicWorld
+from tests.wire import wired
 
 AVRO = hr.avro(registry="schemas")
 AT = {"type": "long", "logicalType": "timestamp-micros"}
@@ -229,6 +230,41 @@ def test_all_values_may_have_the_schema_of_the_definition(topics: Topics, name: 
     assert (row["user"], row["spent"], row["last"]) == ("ada", 3, 0)
     (letter,) = handle.read("rejected", at="main").to_json()
     assert letter["reason"] == "no value"
+
+
+# --- registries that break off, stall, or are none
+
+
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 3600\r\nContent-Length: 0\r\n\r\n"
+BROKEN: Sequence[Mapping[str, Any]] = [
+    *({"after": answers, "stalls": stalls} for answers in (0, 1) for stalls in (False, True)),
+    {"says": b"\0\xff\7" * 40},
+    {"says": BUSY},
+]
+
+
+def test_a_registry_that_is_bad_at_any_answer_loses_and_doubles_nothing(
+    topics: Topics, schemas: SchemaRegistry, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two schemas are two answers, of which each is cut or does not come; one run after the other goes on."""
+    topics.make(name)
+    numbers = [schemas.register(f"{name}-{one}", schema) for one, schema in enumerate((FIRST, SECOND))]
+    topics.send(name, [(None, order(numbers[0], "ada")), (None, order(numbers[1], "ada", 7))])
+    handle = orders(tmp_path, name)
+    monkeypatch.setattr(reading, "_TRIES", 1)
+    monkeypatch.setattr(reading, "_SECONDS", 0.5)
+    with wired(schemas.uri) as wire:
+        monkeypatch.setenv("HEADRACE_CONN_SCHEMAS", wire.instead_of(schemas.uri))
+        for how in BROKEN:
+            reading._known.clear()
+            wire.breaks(**how)
+            with pytest.raises(RegistryUnreachableError, match="connection schemas"):
+                handle.run()
+            assert wire.is_broken is ("after" in how)
+        wire.breaks()
+        handle.run()
+    assert read(handle) == {"ada": (2, 7)}
+    assert handle.read("rejected", at="main").to_json() == []
 
 
 # --- what no registry that is right says

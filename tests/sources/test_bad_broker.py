@@ -52,7 +52,7 @@ def bad(
     topic = f"topic.{secrets.token_hex(4)}"
     topics.make(topic, 2)
     monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE", 0.2)
-    monkeypatch.setattr("headrace.sources.kafka.client._REQUEST_MS", 1000)
+    monkeypatch.setattr("headrace.sources.kafka.client.REQUEST_MS", 1000)
     pipeline = hr.Pipeline(
         "counted",
         source(topic, land=request.param).event_time("at", bound="1h"),

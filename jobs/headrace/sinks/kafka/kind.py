@@ -50,15 +50,24 @@ def translated(connection: Connection) -> Iterator[None]:
         raise SinkUnreachableError(f"{error}. The next delivery tries again") from None
     except KafkaRefusedError as error:
         raise SinkRefusedError(str(error)) from None
-    except kafka_errors.KafkaError as error:
-        text = f"{connection}: {connection.without_secrets(str(error) or type(error).__name__)}"
-        if isinstance(error, kafka_errors.ProducerFenced):
+    except (kafka_errors.KafkaError, OSError, TimeoutError) as raised:
+        cause = _first_cause(raised)
+        text = f"{connection}: {connection.without_secrets(str(cause) or type(cause).__name__)}"
+        if isinstance(cause, kafka_errors.ProducerFenced):
             raise SinkMovedError(f"{text}. Another delivery has begun; the next one continues from there") from None
-        if isinstance(error, kafka_errors.MessageSizeTooLargeError | kafka_errors.RecordListTooLargeError):
+        if isinstance(cause, kafka_errors.MessageSizeTooLargeError | kafka_errors.RecordListTooLargeError):
             raise UndeliverableError(f"{text}. Nothing was delivered") from None
-        if error.retriable or isinstance(error, kafka_errors.KafkaConnectionError | kafka_errors.KafkaTimeoutError):
+        passing = (kafka_errors.KafkaConnectionError, kafka_errors.KafkaTimeoutError, OSError, TimeoutError)
+        says_nothing = type(cause) is kafka_errors.KafkaError  # a producer that has broken down raises copies
+        if isinstance(cause, passing) or says_nothing or getattr(cause, "retriable", False):
             raise SinkUnreachableError(f"{text}. The next delivery tries again") from None
         raise SinkRefusedError(f"{text}. Nothing was delivered. Is {variable(connection.name)} right?") from None
-    except (OSError, TimeoutError) as error:
-        text = connection.without_secrets(str(error) or type(error).__name__)
-        raise SinkUnreachableError(f"{connection}: {text}. The next delivery tries again") from None
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What happened: a producer wraps it into errors of no kind, where it looks for who coordinates transactions."""
+    from aiokafka.errors import KafkaError
+
+    while type(error) is KafkaError and error.__cause__ is not None:
+        error = error.__cause__
+    return error

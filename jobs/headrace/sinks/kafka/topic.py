@@ -1,8 +1,11 @@
 """A topic that gets what happened to ``current``, change by change.
 
 What a delivery sends is one transaction, and in it what the topic holds then: a record of a topic beside it,
-``headrace.deliveries``, whose newest record of a key counts. The transactions of all deliveries to a topic have one id.
-So who begins one ends what another one has begun and not committed, and that one can commit nothing any more.
+``headrace.deliveries.TOPIC``, whose newest record counts. The transactions of all deliveries to a topic have one id. So
+who begins one ends what another one has begun and not committed, and that one can commit nothing any more.
+
+Topics have one of their own, since nobody reads what stands behind a transaction that is open: one that was killed
+would hide for minutes what others hold.
 """
 
 import asyncio
@@ -20,8 +23,10 @@ from headrace.connections import Connection
 from headrace.model.panes import WINDOW_END
 from headrace.read.diff.change_records import ChangeRecords
 from headrace.read.diff.changes import EPOCH, SIGN
+from headrace.sinks.kafka.transaction import Patience, started, transaction
 from headrace.sinks.open_sink import Held, OpenChangeLog, SinkMovedError, SinkRefusedError
 from headrace.sources.formats.json_text import as_json
+from headrace.sources.kafka import client
 from headrace.sources.kafka.client import KafkaClient, settings_of
 from headrace.sources.kafka.errors import UnknownTopicError
 from headrace.sources.kafka.fetching import records as fetched_records
@@ -30,11 +35,8 @@ from headrace.sources.kafka.offsets import OffsetRange
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DELIVERIES: Final = "headrace.deliveries"
-"""The topic of what each topic holds."""
-
-_TRANSACTION_MS: Final = 900_000
-"""A delivery may take so long: what brokers allow at most, unless they are told otherwise."""
+DELIVERIES: Final = "headrace.deliveries."
+"""With this before its name: the topic of what a topic holds."""
 
 _AT_ONCE: Final = 10_000
 """So many records are on their way before their answers are waited for."""
@@ -49,28 +51,29 @@ _EXISTS: Final = kafka_errors.TopicAlreadyExistsError.errno
 
 
 class ChangeTopic(OpenChangeLog):
-    """A topic of changes, read by a ``client``."""
+    """A topic of changes, read by a ``reader``."""
 
-    def __init__(self, client: KafkaClient, connection: Connection, topic: str) -> None:
-        self._client, self._connection, self._topic = client, connection, topic
-        if topic == DELIVERIES:
-            raise SinkRefusedError(f"topic {topic} says what other topics hold: name another one")
+    def __init__(self, reader: KafkaClient, connection: Connection, topic: str) -> None:
+        self._reader, self._connection, self._topic = reader, connection, topic
+        self._deliveries = f"{DELIVERIES}{topic}"
+        if topic.startswith(DELIVERIES):
+            raise SinkRefusedError(f"topic {topic} says what another topic holds: name another one")
 
     def held(self) -> Held | None:
         try:
-            topic = self._client.topic(DELIVERIES)
+            topic = self._reader.topic(self._deliveries)
         except UnknownTopicError:
             return None
         newest = None
-        for number, there in self._client.partitions(topic).items():
-            table = fetched_records(self._client, topic, OffsetRange(number, there.first, there.end))
+        for number, there in self._reader.partitions(topic).items():
+            table = fetched_records(self._reader, topic, OffsetRange(number, there.first, there.end))
             for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
                 newest = value if key == self._topic.encode() and value is not None else newest
         return None if newest is None else Held(**json.loads(newest))
 
     def append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
         try:
-            self._client.topic(self._topic)
+            self._reader.topic(self._topic)
         except UnknownTopicError as error:
             raise SinkRefusedError(
                 f"{error}. Make it, with the partitions and the retention that it is to have (kafka-topics --create)"
@@ -78,39 +81,37 @@ class ChangeTopic(OpenChangeLog):
         asyncio.run(self._append(records, before, after))
 
     async def _append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
-        settings = settings_of(self._connection)
+        patience = Patience(self._connection)
         if before is None:
-            await _make_deliveries(settings)
-        producer = AIOKafkaProducer(
-            **settings, transactional_id=f"headrace.{self._topic}", transaction_timeout_ms=_TRANSACTION_MS
-        )
-        await producer.start()  # from here on, no other delivery commits
-        try:
+            await patience.of(_make(self._deliveries, settings_of(self._connection)))
+        async with started(self._connection, f"headrace.{self._topic}", patience) as producer:
             if (now := await asyncio.to_thread(self.held)) != before:
                 holds = "nothing" if now is None else f"snapshot {now.snapshot} of {now.pipeline}"
                 raise SinkMovedError(
                     f"topic {self._topic} of {self._connection} holds {holds}, and did not when this delivery began: "
                     "another one came between. Nothing was changed; the next delivery continues from there"
                 )
-            async with producer.transaction():
-                await self._send_all(producer, records)
-                await producer.send_and_wait(DELIVERIES, _as_text(after), self._topic.encode())
-        finally:
-            await producer.stop()
+            async with transaction(producer, patience):
+                await self._send_all(producer, records, patience)
+                held = await patience.of(producer.send(self._deliveries, _as_text(after), self._topic.encode()))
+                await patience.of(held)
 
-    async def _send_all(self, producer: AIOKafkaProducer, records: ChangeRecords) -> None:
+    async def _send_all(self, producer: AIOKafkaProducer, records: ChangeRecords, patience: Patience) -> None:
         for batch in records.batches():
-            sent: list[Awaitable[Any]] = []
-            for send in self._sends(producer, batch, await producer.partitions_for(self._topic)):
-                sent.append(await send())
+            sent: list[asyncio.Future[Any]] = []
+            partitions = await patience.of(producer.partitions_for(self._topic))
+            for send in self._sends(producer, batch, partitions):
+                record = await send()  # which has a time limit of its own
+                record.add_done_callback(_looked_at)
+                sent.append(record)
                 if len(sent) == _AT_ONCE:
-                    await asyncio.gather(*sent)
+                    await patience.acknowledged(sent)
                     sent = []
-            await asyncio.gather(*sent)
+            await patience.acknowledged(sent)
 
     def _sends(
         self, producer: AIOKafkaProducer, batch: "pa.RecordBatch", partitions: set[int]
-    ) -> Iterator[Callable[[], Awaitable[Awaitable[Any]]]]:
+    ) -> Iterator[Callable[[], Awaitable[asyncio.Future[Any]]]]:
         """A call for each record of ``batch``, in order. One that says that all before it is void goes everywhere."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         every = np.arange(batch.num_rows)
@@ -126,22 +127,29 @@ class ChangeTopic(OpenChangeLog):
                     yield partial(producer.send, self._topic, value, _OF_ALL, place)
 
 
+def _looked_at(record: asyncio.Future[Any]) -> None:
+    """Say that somebody knows how it ended: of many that fail, the first is told."""
+    if not record.cancelled():
+        record.exception()
+
+
 def _as_text(held: Held) -> bytes:
     fields = {"root": held.root, "pipeline": held.pipeline, "output": held.output, "snapshot": held.snapshot}
     return json.dumps({**fields, "columns": dict(held.columns), "number": held.number}).encode()
 
 
-async def _make_deliveries(settings: Mapping[str, Any]) -> None:
-    """Make the topic of what topics hold, if there is none."""
-    admin = AIOKafkaAdminClient(**settings)
-    await admin.start()
+async def _make(deliveries: str, settings: Mapping[str, Any]) -> None:
+    """Make the topic of what a topic holds, if there is none."""
+    admin = AIOKafkaAdminClient(**settings, request_timeout_ms=client.REQUEST_MS)
     try:
+        await admin.start()
         brokers = (await admin.describe_cluster())["brokers"]
         copies = min(_COPIES, len(brokers))
-        wanted = NewTopic(DELIVERIES, 1, copies, topic_configs={"cleanup.policy": "compact"})
-        answer = await admin.create_topics([wanted])
+        answer = await admin.create_topics(
+            [NewTopic(deliveries, 1, copies, topic_configs={"cleanup.policy": "compact"})]
+        )
     finally:
         await admin.close()
     for _, code, *_ in answer.topic_errors:
         if code not in (0, _EXISTS):
-            raise kafka_errors.for_code(code)(f"topic {DELIVERIES} cannot be made")
+            raise kafka_errors.for_code(code)(f"topic {deliveries} cannot be made")

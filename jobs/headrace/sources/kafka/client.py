@@ -34,7 +34,9 @@ _EARLIEST, _LATEST = -2, -1
 _UNKNOWN_TOPIC, _OUT_OF_RANGE = 3, 1
 MOST_BYTES: Final = 2**24
 _WAIT_MS: Final = 500
-_REQUEST_MS: Final = 20_000
+REQUEST_MS: Final = 20_000
+"""So long one request has."""
+
 _PATIENCE: Final = 30.0
 """For so many seconds a leader that moves, or a broker that starts again, is waited for."""
 
@@ -142,7 +144,7 @@ class KafkaClient:
     # --- in the loop
 
     async def _connected(self) -> AIOKafkaClient:
-        client = AIOKafkaClient(**settings_of(self._connection), request_timeout_ms=_REQUEST_MS)
+        client = AIOKafkaClient(**settings_of(self._connection), request_timeout_ms=REQUEST_MS)
         try:
             await client.bootstrap()
         except kafka_errors.KafkaConnectionError:
@@ -156,7 +158,7 @@ class KafkaClient:
         settings = settings_of(self._connection)
         del settings["bootstrap_servers"]
         host, port, _ = hosts[0]
-        connection = await create_conn(host, port, **settings, request_timeout_ms=_REQUEST_MS)
+        connection = await create_conn(host, port, **settings, request_timeout_ms=REQUEST_MS)
         connection.close()
 
     async def _topic(self, name: str) -> Topic:

@@ -101,7 +101,13 @@ def _pool(registry: Connection) -> urllib3.PoolManager:
     if registry.user or registry.password:
         pair = f"{registry.user}:{registry.password}".encode()
         headers["Authorization"] = f"Basic {b64encode(pair).decode()}"
-    again = Retry(_TRIES, backoff_factor=0.2, status_forcelist=(429, 500, 502, 503, 504), raise_on_status=False)
+    again = Retry(
+        _TRIES,
+        backoff_factor=0.2,
+        status_forcelist=(429, 500, 502, 503, 504),
+        raise_on_status=False,
+        respect_retry_after_header=False,  # whatever it says is waited for
+    )
     ca = registry.options.get("cafile")
     return urllib3.PoolManager(headers=headers, retries=again, timeout=_SECONDS, ca_certs=ca)
 
