@@ -16,7 +16,8 @@ from headrace.sinks.open_sink import SinkMovedError, SinkRefusedError, SinkUnrea
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from scripts.iceberg_rest import IcebergRest
 from tests.sinks.warehouse import Warehouse
-from tests.sinks.worlds import DeltaWorld, IcebergWorld, PostgresWorld
+from tests.sinks.worlds import DeltaWorld, IcebergWorld, KafkaWorld, PostgresWorld
+from tests.sources.kafka_topics import Topics
 from tests.wire import Wire, wired
 
 pytestmark = pytest.mark.slow
@@ -68,11 +69,35 @@ def iceberg(iceberg_rest: IcebergRest, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.fixture
+def iceberg_sql(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BadServer]:
+    (lake := tmp_path / "lake").mkdir()
+    files = f"?warehouse={lake.as_uri()}"
+    world = IcebergWorld(f"{warehouse.uri}{files}", warehouse.schema)
+    monkeypatch.setattr("headrace.sinks.iceberg.kind._CONNECT_SECONDS", 2)
+    with wired(warehouse.uri) as wire:
+        monkeypatch.setenv("HEADRACE_CONN_LAKE", f"{wire.instead_of(warehouse.uri)}{files}")
+        yield begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
+
+
+@pytest.fixture
 def delta(minio: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BadServer]:
     world = DeltaWorld(f"tests/{secrets.token_hex(4)}", minio)
     with wired(minio) as wire:
         uri = f"{world.uri(f'http://{wire.address}')}&retry_timeout=1s&max_retries=1&timeout=1s"
         monkeypatch.setenv("HEADRACE_CONN_LAKE", uri)
+        yield begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
+
+
+@pytest.fixture
+def kafka(topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BadServer]:
+    world = KafkaWorld(topics.address, f"sales.{secrets.token_hex(4)}")
+    topics.make(world.topic)
+    monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE", 0.2)
+    monkeypatch.setattr("headrace.sources.kafka.client.REQUEST_MS", 1000)
+    monkeypatch.setattr("headrace.sinks.kafka.transaction.PATIENCE", 1.0)
+    monkeypatch.setattr("headrace.sinks.kafka.transaction._END_SECONDS", 0.2)
+    with wired(topics.address, is_named_in_answers=True) as wire:
+        monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{wire.address}")
         yield begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
 
 
@@ -91,7 +116,7 @@ def bad(request: pytest.FixtureRequest) -> BadServer:
 
 # the requests for the fixtures, so that collecting sees which servers a test needs
 postgres_alone = pytest.mark.parametrize("bad", ["postgres"], indirect=True)
-each_server = pytest.mark.parametrize("bad", ["postgres", "iceberg", "delta"], indirect=True)
+each_server = pytest.mark.parametrize("bad", ["postgres", "iceberg", "iceberg_sql", "delta", "kafka"], indirect=True)
 
 
 @pytest.mark.connectors
@@ -123,7 +148,7 @@ def test_a_server_that_breaks_off_at_any_answer_has_one_state_or_the_other(bad: 
 def test_a_server_that_stops_answering_is_given_up(
     bad: BadServer, monkeypatch: pytest.MonkeyPatch, answers: int
 ) -> None:
-    monkeypatch.setattr("headrace.sinks.postgres.watch.LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("headrace.sinks.postgres_watch.LOOK_SECONDS", 0.2)
     bad.wire.breaks(after=answers, stalls=True)
     began = time.monotonic()
     with suppress(SinkMovedError):
@@ -158,7 +183,7 @@ def test_a_server_that_works_long_is_waited_for(
     bad: BadServer, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another transaction holds what the delivery waits for, for longer than all looks together."""
-    from headrace.sinks.postgres import watch
+    from headrace.sinks import postgres_watch as watch
 
     looks: list[bool] = []
     answers = watch._answers

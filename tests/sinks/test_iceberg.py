@@ -13,7 +13,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 import headrace as hr
+from headrace.connections import connection
 from headrace.read.diff.changes import ChangeSource
+from headrace.sinks.iceberg.kind import catalog_properties
 from headrace.sinks.open_sink import SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from tests.sinks.test_delta import pairs
@@ -344,3 +346,21 @@ def test_a_namespace_that_somebody_makes_meanwhile(deployment: SinkDeployment, m
     monkeypatch.setattr(SqlCatalog, "namespace_exists", overtaken)
     assert deployment.deliver(sales).written == 1
     assert deployment.held(sales) == deployment.published(sales)
+
+
+@pytest.mark.parametrize("user", ["AKID:se%2Fcret@", ""])
+def test_requests_to_catalogs_of_aws_are_signed(user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pyiceberg signs with is the user and the password, and nobody asks for a token."""
+    uri = f"https://{user}glue.eu-west-1.amazonaws.com/iceberg?rest.sigv4-enabled=true&rest.signing-name=glue"
+    reached = connection("lake", {"HEADRACE_CONN_LAKE": uri})
+    monkeypatch.setattr("headrace.sinks.iceberg.kind.find_spec", lambda _: None)
+    with pytest.raises(SinkRefusedError, match=r"connection lake .*needs boto3: pip install") as failed:
+        catalog_properties(reached)
+    assert "cret" not in str(failed.value)
+    monkeypatch.undo()
+    monkeypatch.setattr("headrace.sinks.iceberg.kind.find_spec", lambda _: object())
+    properties = catalog_properties(reached)
+    key = {"client.access-key-id": "AKID", "client.secret-access-key": "se/cret"} if user else {}
+    assert {name: value for name, value in properties.items() if name.startswith("client.")} == key
+    assert not {"credential", "oauth2-server-uri"} & properties.keys()
+    assert properties["rest.signing-name"] == "glue"

@@ -1,7 +1,8 @@
 """The kind of sink ``iceberg``: how a catalog is reached, and what errors mean."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -26,6 +27,9 @@ _POSTGRES: Final = ("postgresql", "postgres")
 _CATALOG: Final = "catalog"
 """The option that says what the catalog is called, if not as the connection."""
 _PATIENT_REST: Final = "headrace.sinks.iceberg.patient_rest.PatientRestCatalog"
+_PATIENT_SQL: Final = "headrace.sinks.iceberg.patient_sql.PatientSqlCatalog"
+_SIGNED: Final = "rest.sigv4-enabled"
+_CONNECT_SECONDS: Final = 10
 _PATIENCE: Final = {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
 """Seconds that a store of files is waited for."""
 
@@ -36,35 +40,24 @@ class Iceberg(SinkKind):
     @contextmanager
     def open(self, sink: Sink, connection: Connection) -> Iterator[OpenTarget]:
         require("iceberg", f"sink {sink.name}")
-        if connection.scheme in _POSTGRES:
-            require("postgres", f"the catalog of sink {sink.name}")
         from headrace.sinks.iceberg.table import IcebergTarget
 
         assert isinstance(sink, IcebergSink)
-        properties = catalog_properties(connection)
-        with translated(connection):
-            catalog = _catalog(connection, properties)
-            try:
-                yield IcebergTarget(catalog, sink.table, f"{sink.table} of {connection}", sink.partition_by)
-            finally:
-                catalog.close()
+        with _opened(connection, f"the catalog of sink {sink.name}") as catalog:
+            yield IcebergTarget(catalog, sink.table, f"{sink.table} of {connection}", sink.partition_by)
 
     @contextmanager
     def read(self, table: str, columns: Sequence[str], connection: Connection) -> "Iterator[pa.RecordBatchReader]":
         require("iceberg", f"the comparison with {table}")
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
-        properties = catalog_properties(connection)
-        with translated(connection):
-            catalog = _catalog(connection, properties)
+        with _opened(connection, f"the comparison with {table}") as catalog:
             try:
                 opened = catalog.load_table(table)
                 check_columns(table, columns, [field.name for field in opened.schema().fields])
                 yield opened.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
             except (NoSuchTableError, NoSuchNamespaceError):
                 raise SinkRefusedError(f"there is no table {table} in {connection}") from None
-            finally:
-                catalog.close()
 
 
 ICEBERG = Iceberg()
@@ -76,14 +69,13 @@ def catalog_properties(connection: Connection) -> dict[str, str]:
     port = "" if connection.port is None else f":{connection.port}"
     if connection.scheme in _REST:
         uri = f"{connection.scheme}://{connection.host}{port}/{connection.database}".rstrip("/")
-        login = {"credential": f"{connection.user}:{connection.password}"} if connection.user else {}
-        # where pyiceberg looks by itself, which it is about to give up
-        tokens = {"oauth2-server-uri": f"{uri}/v1/oauth/tokens"}
-        return {"py-catalog-impl": _PATIENT_REST, "uri": uri, **login, **tokens, **_PATIENCE, **options}
+        login = _signing(connection) if _is_signed(connection) else _oauth(connection, uri)
+        return {"py-catalog-impl": _PATIENT_REST, "uri": uri, **login, **_PATIENCE, **options}
     if connection.scheme in _POSTGRES:
         user = f"{quote(connection.user, safe='')}:{quote(connection.password, safe='')}@" if connection.user else ""
-        uri = f"postgresql+psycopg://{user}{connection.host}{port}/{connection.database}?connect_timeout=10"
-        return {"type": "sql", "uri": uri, **_PATIENCE, **options}
+        place = f"{user}{connection.host}{port}/{connection.database}"
+        uri = f"postgresql+psycopg://{place}?connect_timeout={_CONNECT_SECONDS}"
+        return {"py-catalog-impl": _PATIENT_SQL, "uri": uri, **_PATIENCE, **options}
     if connection.scheme == "sqlite":
         return {"type": "sql", "uri": f"sqlite:////{connection.database}", **_PATIENCE, **options}
     raise SinkRefusedError(
@@ -92,10 +84,45 @@ def catalog_properties(connection: Connection) -> dict[str, str]:
     )
 
 
-def _catalog(connection: Connection, properties: dict[str, str]) -> "Catalog":
+def _is_signed(connection: Connection) -> bool:
+    """Whether requests are signed, as catalogs of AWS ask for (SigV4)."""
+    return connection.options.get(_SIGNED, "").lower() in ("true", "1", "yes", "on", "y", "t")
+
+
+def _oauth(connection: Connection, uri: str) -> dict[str, str]:
+    login = {"credential": f"{connection.user}:{connection.password}"} if connection.user else {}
+    # where pyiceberg looks by itself, which it is about to give up
+    return {"oauth2-server-uri": f"{uri}/v1/oauth/tokens", **login}
+
+
+def _signing(connection: Connection) -> dict[str, str]:
+    """User and password are a key of AWS; without them pyiceberg takes what AWS's own tools do. Raises
+    SinkRefusedError.
+    """
+    if find_spec("boto3") is None:
+        raise SinkRefusedError(f"{connection}: {_SIGNED} needs boto3: pip install 'pyiceberg[rest-sigv4]'")
+    key = {"client.access-key-id": connection.user, "client.secret-access-key": connection.password}
+    return {"rest.sigv4.max-retries": "0", **(key if connection.user else {})}  # the next delivery tries again
+
+
+@contextmanager
+def _opened(connection: Connection, what: str) -> "Iterator[Catalog]":
+    """The catalog, for as long as it answers; ``what`` needs it."""
+    properties = catalog_properties(connection)
+    watch: AbstractContextManager[None] = nullcontext()
+    if connection.scheme in _POSTGRES:
+        require("postgres", what)
+        from headrace.sinks.iceberg.patient_sql import watched_catalog
+
+        watch = watched_catalog(properties["uri"], str(connection))
     from pyiceberg.catalog import load_catalog
 
-    return load_catalog(connection.options.get(_CATALOG, connection.name), **properties)
+    with translated(connection), watch:
+        catalog = load_catalog(connection.options.get(_CATALOG, connection.name), **properties)
+        try:
+            yield catalog
+        finally:
+            catalog.close()
 
 
 @contextmanager

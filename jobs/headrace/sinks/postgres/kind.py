@@ -60,10 +60,10 @@ POSTGRES = Postgres()
 @contextmanager
 def _connected(connection: Connection) -> "Iterator[psycopg.Connection]":
     """A connection, for as long as its server answers."""
-    from headrace.sinks.postgres.watch import watched
+    from headrace.sinks.postgres_watch import watched
 
     connect = partial(_connect, connection)
-    with connect() as server, watched(server, connect, str(connection)):
+    with connect() as server, watched(lambda: [server], connect, str(connection)):
         yield server
 
 

@@ -1,17 +1,18 @@
-"""A server that stops answering in the middle of a delivery is given up, and one that works on a long statement is not:
-it takes other connections meanwhile.
+"""A PostgreSQL server that stops answering in the middle of a delivery is given up, and one that works on a long
+statement is not: it takes other connections meanwhile.
 """
 
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import psycopg
 from psycopg.errors import ConnectionTimeout
 
+from headrace.errors import HeadraceError
 from headrace.sinks.open_sink import SinkUnreachableError
 
 LOOK_SECONDS: Final = 30.0
@@ -19,10 +20,14 @@ LOOK_SECONDS: Final = 30.0
 LOOKS: Final = 3
 """So many in a row have no answer from a server that is given up."""
 
+Server = psycopg.Connection
+
 
 @contextmanager
-def watched(server: "psycopg.Connection", connect: Callable[[], "psycopg.Connection"], place: str) -> Iterator[None]:
-    """Inside, a ``server`` that does not answer any more ends what is asked of it. Raises SinkUnreachableError then."""
+def watched(servers: Callable[[], Iterable[Server]], connect: Callable[[], Server], place: str) -> Iterator[None]:
+    """Inside, a server that does not answer any more ends what is asked of it by the connections that ``servers`` gives
+    then; ``connect`` makes another one. Raises SinkUnreachableError where it was given up.
+    """
     is_over, was_given_up = threading.Event(), threading.Event()
 
     def watch() -> None:
@@ -32,14 +37,16 @@ def watched(server: "psycopg.Connection", connect: Callable[[], "psycopg.Connect
                 return
             silent = 0 if _answers(connect) else silent + 1
         was_given_up.set()
-        with socket.socket(fileno=os.dup(server.fileno())) as shared:
-            shared.shutdown(socket.SHUT_RDWR)
+        for server in servers():
+            _cut(server)
 
     watcher = threading.Thread(target=watch, name="watch", daemon=True)
     watcher.start()
     try:
         yield
-    except psycopg.Error:
+    except HeadraceError:
+        raise
+    except Exception:
         if not was_given_up.is_set():
             raise
         raise SinkUnreachableError(
@@ -51,7 +58,16 @@ def watched(server: "psycopg.Connection", connect: Callable[[], "psycopg.Connect
         watcher.join()
 
 
-def _answers(connect: Callable[[], "psycopg.Connection"]) -> bool:
+def _cut(server: Server) -> None:
+    """End a connection, also while somebody waits for its answer."""
+    with (
+        suppress(psycopg.OperationalError),  # it has ended by itself
+        socket.socket(fileno=os.dup(server.fileno())) as shared,
+    ):
+        shared.shutdown(socket.SHUT_RDWR)
+
+
+def _answers(connect: Callable[[], Server]) -> bool:
     try:
         connect().close()
     except ConnectionTimeout:

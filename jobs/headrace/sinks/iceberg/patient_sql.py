@@ -1,0 +1,45 @@
+"""An SQL catalog of Iceberg in PostgreSQL that does not wait for ever: one that stops answering inside a statement is
+given up.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+import psycopg
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy import event
+
+from headrace.sinks.postgres_watch import watched
+
+_opened: ContextVar[list[psycopg.Connection] | None] = ContextVar("opened", default=None)
+"""The connections of catalogs, where these are watched."""
+
+
+class PatientSqlCatalog(SqlCatalog):  # type: ignore[misc] # pyiceberg's types say Any
+    """The same, whose connections are known from the first one on."""
+
+    def _init_catalog(self) -> None:
+        event.listen(self.engine, "connect", _note, insert=True)  # before the dialect asks what the server is
+        super()._init_catalog()
+
+
+def _note(connection: Any, _: object) -> None:
+    if (opened := _opened.get()) is not None:
+        opened.append(connection)
+
+
+@contextmanager
+def watched_catalog(uri: str, place: str) -> Iterator[None]:
+    """Catalogs that are loaded inside are given up once the server at ``uri`` does not answer. Raises
+    SinkUnreachableError.
+    """
+    opened: list[psycopg.Connection] = []
+    before = _opened.set(opened)
+    try:
+        with watched(lambda: opened, partial(psycopg.connect, uri.replace("+psycopg", "", 1)), place):
+            yield
+    finally:
+        _opened.reset(before)
