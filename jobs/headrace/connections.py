@@ -6,6 +6,7 @@ fingerprint, manifest, log or error text has a password.
 
 import os
 import re
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -51,6 +52,18 @@ class Connection:
             for written in (secret, quote(secret, safe=""), quote(secret)):  # clients quote URIs too
                 text = text.replace(written, "***")
         return text
+
+
+def failure(error: Exception, connection: Connection | None) -> str:
+    """What code of a user's raised and where, in a line, without the secrets of its ``connection``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return f"{in_a_line(f'{type(error).__name__}: {error}', connection)}{where}"
+
+
+def in_a_line(text: str, connection: Connection | None) -> str:
+    """``text`` of somebody else's, without line breaks and the secrets of a ``connection``."""
+    return " ".join((text if connection is None else connection.without_secrets(text)).split())
 
 
 def is_secret(option: str) -> bool:

@@ -189,6 +189,7 @@ _OF_30_DIGITS = pa.decimal128(38, 30)
         (DataType.FLOAT, math.inf, pa.array([-math.inf]), 1e-9, (1, 0)),
         (DataType.FLOAT, 1.0, pa.array([math.inf]), 1.0, (1, 0)),
         (DataType.FLOAT, math.nan, pa.array([math.nan]), 1e-9, (0, 0)),
+        (DataType.FLOAT, -0.0, pa.array([0.0]), 0.0, (0, 0)),
         (DataType.FLOAT, math.inf, pa.array([math.inf]), 0.0, (0, 0)),
         (DataType.FLOAT, 1.5, pa.array([Decimal("1.5000001")]), 1e-6, (0, 0)),
         (DataType.DATE, _MIDNIGHT.date(), pa.array([_MIDNIGHT.replace(hour=13)]), 0.0, (1, 0)),

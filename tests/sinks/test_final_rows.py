@@ -14,7 +14,7 @@ from headrace.errors import PipelineError, RetryError
 from headrace.read.diff.changes import ChangeSource
 from headrace.read.diff.final_rows import FinalRows, NeverFinalError
 from headrace.runs.delivering.deliver import Delivery
-from headrace.runs.publishing.promotion import DeliveredError
+from headrace.runs.publishing.delivered import DeliveredError
 from headrace.sinks.open_sink import SinkFailedError, SinkRefusedError
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from headrace_snapshots.catalog import Catalog
@@ -266,8 +266,9 @@ def test_what_is_never_final_and_what_cannot_be_imported(deployment: SinkDeploym
     run(deployment, sales, "1", order("ann", 5))
     with pytest.raises(NeverFinalError, match="allowed_lateness"):
         deployment.deliver(sales)
-    for function in ("mailing:nothing", "nowhere:send"):
-        with pytest.raises(SinkRefusedError, match="cannot be imported"):
+    wrong = {"mailing:nothing": "module mailing has no function nothing", "nowhere:send": "cannot be imported"}
+    for function, message in wrong.items():
+        with pytest.raises(SinkRefusedError, match=message):
             deployment.deliver(deployment.sales(sinks=(hr.final_rows(function),)))
     with pytest.raises(PipelineError, match="module:function"):
         hr.final_rows("send")

@@ -204,7 +204,7 @@ def test_what_is_wrong_with_a_class_is_named_and_nothing_is_landed(
     ("function", "message"),
     [
         ("tests.nowhere:Orders", r"cannot be imported \(No module named 'tests.nowhere'\)"),
-        ("tests.sources.spark_ranges:Nobody", r"cannot be imported \(.*no attribute 'Nobody'"),
+        ("tests.sources.spark_ranges:Nobody", "module tests.sources.spark_ranges has no function Nobody"),
         ("tests.sources.spark_ranges:WithoutRead", r"it gives WithoutRead, which has no method read\(\)"),
     ],
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.connections import Connection
-from headrace.pipeline.loading.folders import imported
+from headrace.pipeline.loading.named_function import named_function
 from headrace.pipeline.sinks import FinalRowsSink, Sink
 from headrace.read.diff.final_rows import FinalRows
 from headrace.sinks.open_sink import OpenReceiver, SinkKind, SinkRefusedError
@@ -26,20 +26,8 @@ class FinalRowsKind(SinkKind):
     @contextmanager
     def open(self, sink: Sink, connection: Connection) -> Iterator[OpenReceiver]:
         assert isinstance(sink, FinalRowsSink)
-        yield _Function(function_of(sink.name, sink.function, sink.package))
-
-
-def function_of(sink: str, named: str, package: str | None) -> Callable[[Any], Any]:
-    """The function that a ``sink`` names. Raises SinkRefusedError."""
-    module, _, called = named.partition(":")
-    try:
-        function: Callable[[Any], Any] = getattr(imported(module, package), called)
-    except (ImportError, AttributeError) as error:
-        raise SinkRefusedError(
-            f"sink {sink} is {named}, which cannot be imported ({error}): the module lies beside the pipeline's file, "
-            "or is installed"
-        ) from error
-    return function
+        named = named_function(f"sink {sink.name}", sink.function, sink.package, SinkRefusedError)
+        yield _Function(named.function)
 
 
 FINAL_ROWS = FinalRowsKind()

@@ -4,14 +4,13 @@ The target itself stores which snapshot it holds, with its rows and in the same 
 delivery has to change, and a delivery that went out from another snapshot is refused by the target.
 """
 
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.connections import Connection
+from headrace.connections import Connection, failure
 from headrace.errors import FixConfigError, FixDataError, HeadraceError, RetryError
 from headrace.pipeline.sinks import Sink
 from headrace.read.diff.change_records import ChangeRecords
@@ -147,13 +146,10 @@ def named_failures(sink: Sink, connection: Connection) -> Iterator[None]:
     except HeadraceError:
         raise
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-        text = f"{type(error).__name__}: {connection.without_secrets(str(error).strip())}"
         of = f" of {connection}" if sink.connection else ""
         # without what was caught: it may quote a secret
         raise SinkFailedError(
-            f"sink {sink.name} ({sink.kind}{of}) failed: {text}{where}. It holds what its last whole "
+            f"sink {sink.name} ({sink.kind}{of}) failed: {failure(error, connection)}. It holds what its last whole "
             "delivery left, if it takes changes in one step. Code of a sink says SinkUnreachableError of what passes, "
             "which is tried again"
         ) from None

@@ -10,9 +10,9 @@ from headrace.connections import Connection
 from headrace.distribute.spark.connected_session import ConnectedSession
 from headrace.extras import require
 from headrace.model.expressions.data_types import DataType
+from headrace.pipeline.loading.named_function import named_function
 from headrace.pipeline.sinks import Sink, SparkSink
 from headrace.read.diff.changes import SIGN, Changes, ChangeSource
-from headrace.sinks.final_rows import function_of
 from headrace.sinks.open_sink import Applied, Held, OpenSink, SinkKind, SinkRefusedError
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ class SparkKind(SinkKind):
         assert isinstance(sink, SparkSink)
         session = ConnectedSession(connection if sink.connection else None, "deliver")
         try:
-            function = function_of(sink.name, sink.function, sink.package)
-            travels(function.__module__)  # with its own functions for rows
-            target = function(session)
+            named = named_function(f"sink {sink.name}", sink.function, sink.package, SinkRefusedError)
+            travels(named.module)  # with its own functions for rows
+            target = named.function(session)
             yield _OpenTarget(target, session, sink.name)
         finally:
             session.stop()

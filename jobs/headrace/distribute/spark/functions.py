@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 from headrace.distribute.spark.module_pickling import travels
 from headrace.distribute.spark.types import SPARK_TYPES, DataFrame, SparkColumn
 from headrace.errors import FixConfigError
-from headrace.pipeline.loading.folders import imported
+from headrace.pipeline.loading.named_function import named_function
 from headrace.pipeline.sources import SparkFunction
 
 
@@ -50,20 +50,9 @@ def applied(function: SparkFunction, rows: DataFrame) -> DataFrame:
 
 
 def _resolve(function: SparkFunction) -> Callable[[DataFrame], object]:
-    module_name, _, name = function.name.partition(":")
-    try:
-        module = imported(module_name, function.package)
-    except Exception as error:
-        raise SparkFunctionError(
-            f"Spark function {function.name}: module {module_name} cannot be imported ({type(error).__name__}: "
-            f"{error}); put it beside the pipeline's file, or install it"
-        ) from error
-    attribute = getattr(module, name, None)
-    if not callable(attribute):
-        raise SparkFunctionError(f"Spark function {function.name}: module {module_name} has no function {name}")
-    travels(module.__name__)  # with its own functions for rows
-    resolved: Callable[[DataFrame], object] = attribute
-    return resolved
+    named = named_function(f"Spark function {function.name}", function.name, function.package, SparkFunctionError)
+    travels(named.module)  # with its own functions for rows
+    return named.function
 
 
 def _column(name: str) -> SparkColumn:

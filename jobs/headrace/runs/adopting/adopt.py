@@ -31,7 +31,8 @@ from headrace.read.snapshots.progress import READS_NOTHING, StoredProgress
 from headrace.runs.adopting.dead_letters import adopted_letters
 from headrace.runs.adopting.errors import NotAdoptableError
 from headrace.runs.adopting.plan import PlannedAdoption
-from headrace.runs.publishing.promotion import REFUSALS, DeliveredError
+from headrace.runs.publishing.delivered import DeliveredError
+from headrace.runs.publishing.promotion import REFUSALS
 from headrace.runs.publishing.publish import output_results
 from headrace.runs.publishing.rehearsal import Rehearsal, differences
 from headrace.runs.reporting.results import RunResult

@@ -13,13 +13,13 @@ from headrace.read.snapshots.epoch_history import RecordedEpoch, epochs_since
 from headrace.runs.adopting.dead_letters import taken_by_none
 from headrace.runs.adopting.errors import NotAdoptableError
 from headrace.runs.adopting.scope import AdoptedOutputs
-from headrace.runs.publishing.promotion import DeliveredError, Planned
+from headrace.runs.publishing.delivered import DeliveredError, handed_over
+from headrace.runs.publishing.promotion import Planned
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.manifest import OUTPUTS, Manifest
 from headrace_snapshots.format.output_view import outputs_of, parked_in, seen_by, upstream_of
 from headrace_snapshots.format.table_names import IDS
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.refs import delivery_of, is_delivery
 
 Recorded = list[tuple[Manifest, RecordedEpoch]]
 
@@ -183,12 +183,10 @@ def _check_definition(defined: Mapping[str, Any], main: Manifest, scope: Adopted
 
 def _check_delivered(head: Head, pipeline: str, scope: AdoptedOutputs) -> None:
     """Raise DeliveredError if a sink that cannot take back has rows of an output that would get others."""
-    for ref in sorted(filter(is_delivery, head.refs)):
-        output, sink = delivery_of(ref)
-        if output in scope.adopted:
+    for rows in handed_over(head):
+        if rows.output in scope.adopted:
             raise DeliveredError(
-                f"rows of output {output} up to {head.refs[ref]} were handed over to sink {sink}, which cannot take "
-                "them back, and main would have others in their place. Run the backfill without --promote, then "
+                f"{rows}, and main would have others in their place. Run the backfill without --promote, then "
                 f"`headrace promote {pipeline}.{scope.output} BRANCH --give-up-delivered`"
             )
 

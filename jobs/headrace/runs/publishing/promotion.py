@@ -31,6 +31,7 @@ from headrace.model.time import MAX_INSTANT, instant, render
 from headrace.pipeline.sources import SOURCES
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
+from headrace.runs.publishing.delivered import check_begins_with
 from headrace.runs.publishing.planned_publish import AuditMissingError
 from headrace.runs.publishing.publish import output_results, published_result
 from headrace.runs.publishing.read_files import files_main_read, files_read, lacking
@@ -44,7 +45,7 @@ from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import output_names, parked_in
 from headrace_snapshots.protocol import Kind, Past
-from headrace_snapshots.refs import MAIN, delivery_of, is_delivery, published_of
+from headrace_snapshots.refs import MAIN, published_of
 from headrace_snapshots.store import open_store
 
 _SEARCHED = 1000
@@ -61,12 +62,6 @@ class BranchBehindError(RetryError):
     """Main has taken in input that the branch has not."""
 
     code = "retry.branch_behind"
-
-
-class DeliveredError(FixConfigError):
-    """The branch lacks what was handed over to a sink that cannot take it back."""
-
-    code = "config.delivered"
 
 
 class InputEndedError(FixConfigError):
@@ -166,39 +161,10 @@ def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
     now = catalog.head()
     if branch in now.generations:
         begin = catalog.manifest(now.refs[branch]) if branch in now.refs else None
-    check_delivered(catalog, now, branch, begin)
+    check_begins_with(catalog, now, branch, begin)
     if begin is not None:
         for check in Planned(catalog, branch, begin, now.refs.get(MAIN), published_of(now.refs), now.past).stays():
             check()
-
-
-def check_delivered(catalog: Catalog, now: Head, branch: str, begin: Manifest | None) -> None:
-    """Raise DeliveredError if ``branch`` begins before what was handed over to a sink that cannot take back."""
-    for what in _delivered_beyond(catalog, now, begin):
-        raise DeliveredError(
-            f"{what}, and branch {branch} would begin before them. Run the backfill without "
-            f"--promote, then `headrace promote {catalog.pipeline} {branch} --give-up-delivered`, or --patch, "
-            "which replaces rows"
-        )
-
-
-def check_has_delivered(catalog: Catalog, now: Head, branch: str, newest: Manifest) -> None:
-    """Raise DeliveredError if ``branch``, whose snapshot is the ``newest``, lacks what was handed over to a sink that
-    cannot take back.
-    """
-    for what in _delivered_beyond(catalog, now, newest):
-        raise DeliveredError(
-            f"{what}, and branch {branch} lacks them: promote it with --give-up-delivered (in Airflow: *Give up what "
-            "was delivered*), or as a patch, which replaces rows"
-        )
-
-
-def _delivered_beyond(catalog: Catalog, now: Head, manifest: Manifest | None) -> Iterator[str]:
-    """For people: what was handed over to sinks that cannot take back, and is not in ``manifest``."""
-    for ref in filter(is_delivery, now.refs):
-        if manifest is None or not catalog.is_ancestor(now.refs[ref], manifest.snapshot_id):
-            sink = delivery_of(ref)[1]
-            yield f"rows up to {now.refs[ref]} were handed over to sink {sink}, which cannot take them back"
 
 
 @dataclass(frozen=True)

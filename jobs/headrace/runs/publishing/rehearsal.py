@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
-from headrace.runs.publishing.promotion import REFUSALS, DeliveredError, Planned, check_has_delivered
+from headrace.runs.publishing.delivered import DeliveredError, check_has
+from headrace.runs.publishing.promotion import REFUSALS, Planned
 from headrace.runs.reporting.results import RunError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -73,7 +74,7 @@ def rehearse(catalog: Catalog, branch: str, *, limit: int = 20, give_up_delivere
     refusals = _refusals(planned)
     if not give_up_delivered:
         try:
-            check_has_delivered(catalog, head, branch, planned.head)
+            check_has(catalog, head, branch, planned.head)
         except DeliveredError as error:
             refusals = (*refusals, error)
     return Rehearsal(branch, differences(planned, output_names(planned.head), limit), refusals)

@@ -1,6 +1,5 @@
 """The object of a user that says which ranges there are, and reads them. What it raises becomes an error by name."""
 
-import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,14 +8,14 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
-from headrace.connections import Connection
+from headrace.connections import Connection, failure, in_a_line
 from headrace.distribute.spark.connected_session import ConnectedSession
 from headrace.distribute.spark.errors import SparkJobError, translate_spark_error
 from headrace.distribute.spark.module_pickling import travels
 from headrace.distribute.spark.ranges.errors import RangeFailedError, RangeFunctionError
 from headrace.distribute.spark.types import DataFrame
 from headrace.errors import HeadraceError
-from headrace.pipeline.loading.folders import imported
+from headrace.pipeline.loading.named_function import named_function
 from headrace.pipeline.systems.spark import SparkSource
 
 
@@ -69,28 +68,16 @@ def ranges_of(source: SparkSource, connection: Connection | None) -> Iterator[Na
     """The ranges of a ``source``, whose session ends with this. Raises RangeFunctionError, RangeFailedError."""
     session = ConnectedSession(connection, "landing")
     try:
-        function = _function(source)
         with named_failures(source, connection):
-            ranges: Any = function(session)
+            named = named_function(str(source), source.function, source.package, RangeFunctionError)
+            travels(named.module)  # with its own functions for rows
+            ranges: Any = named.function(session)
         for method in ("ends", "read"):
             if not callable(getattr(ranges, method, None)):
                 raise RangeFunctionError(f"{source}: it gives {type(ranges).__name__}, which has no method {method}()")
         yield NamedRanges(source, ranges, session)
     finally:
         session.stop()
-
-
-def _function(source: SparkSource) -> Any:
-    name, _, called = source.function.partition(":")
-    try:
-        module = imported(name, source.package)
-        function = getattr(module, called)
-    except (ImportError, AttributeError) as error:
-        raise RangeFunctionError(
-            f"{source} cannot be imported ({error}): the module lies beside the pipeline's file, or is installed"
-        ) from error
-    travels(module.__name__)  # with its own functions for rows
-    return function
 
 
 @contextmanager
@@ -106,21 +93,16 @@ def named_failures(source: SparkSource, connection: Connection | None) -> Iterat
 
 
 def _named(source: SparkSource, connection: Connection | None, error: Exception) -> HeadraceError:
-    def without_secrets(text: str) -> str:
-        return " ".join((text if connection is None else connection.without_secrets(text)).split())
-
     of = str(source) if connection is None else f"{source} ({connection})"
     if isinstance(error, AnalysisException):
-        reason = without_secrets(str(error).partition(";")[0])
+        reason = in_a_line(str(error).partition(";")[0], connection)
         return RangeFunctionError(f"{of}: Spark refuses its DataFrame: {reason}. Correct read()")
     if isinstance(error, PySparkException | Py4JError):
         translated = translate_spark_error(error)
-        text, where = without_secrets(str(translated)), ""
+        text = in_a_line(str(translated), connection)
         if not isinstance(translated, SparkJobError):
             translated.args = (f"{of}: {text}",)
             return translated
     else:
-        text = without_secrets(f"{type(error).__name__}: {error}")
-        frames = traceback.extract_tb(error.__traceback__)
-        where = f" ({frames[-1].filename}, line {frames[-1].lineno})"
-    return RangeFailedError(f"{of} failed: {text}{where}. Nothing of it was landed; the next run begins there again")
+        text = failure(error, connection)
+    return RangeFailedError(f"{of} failed: {text}. Nothing of it was landed; the next run begins there again")
