@@ -72,6 +72,7 @@ _ON_SPARK = re.compile(r"on_spark|[\[-]spark[\]-]")
 _SPARK_FILES = (
     "tests/audit/test_large.py",
     "tests/read/test_elsewhere.py",
+    "tests/sinks/test_spark_conformance.py",
     "tests/sources/test_conformance.py",
     "tests/sources/test_spark_source.py",
     "tests/spark/",

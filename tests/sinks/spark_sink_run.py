@@ -84,6 +84,9 @@ def follows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
         target = with_one_session.sparkContext
         assert target._jsc is not None, "the session is still there"
         overtaken_by_another(shop, monkeypatch)
+        shop.handle.rollback(to="beginning", message="all of it")
+        assert shop.deliver().source is ChangeSource.ALL_ROWS
+        assert shop.held() == []
     finally:
         with_one_session.stop()
     with psycopg.connect(shop.uri) as database:

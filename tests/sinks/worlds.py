@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
+import pyarrow.parquet as pq
 from aiokafka.client import AIOKafkaClient
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
@@ -215,6 +216,34 @@ class IcebergWorld(SinkWorld):
         ):
             for name in names:
                 setattr(owner, name, _after(act, getattr(owner, name)))
+
+
+@dataclass(frozen=True)
+class SparkWorld(SinkWorld):
+    """A folder that Spark writes to, by a class of a user's."""
+
+    folder: Path
+
+    @property
+    def sink(self) -> Sink:
+        return hr.spark_sink("tests.sinks.spark_targets:Folder", connection="files")
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {"HEADRACE_CONN_FILES": self.folder.as_uri()}
+
+    def rows(self) -> list[dict[str, Any]]:
+        state = state_of(self.folder)
+        if state is None:
+            return []
+        # times of Spark have 96 bits, in which Arrow sees nanoseconds if nobody says otherwise
+        return zoneless_rows(pq.read_table(self.folder / state["version"], coerce_int96_timestamp_unit="us"))
+
+
+def state_of(folder: Path) -> dict[str, Any] | None:
+    """Which version of the table in a folder counts, and what it holds; None: there is none."""
+    state = folder / "state.json"
+    return json.loads(state.read_text()) if state.exists() else None
 
 
 def _after(act: Callable[[], None], step: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
 """The kind of sink ``spark``: a class of the user's that writes a DataFrame of changes to whatever Spark reaches."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -10,6 +10,7 @@ from headrace.connections import Connection
 from headrace.distribute.spark.connected_session import ConnectedSession
 from headrace.extras import require
 from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.value_types import ValueType, from_words
 from headrace.pipeline.loading.named_function import named_function
 from headrace.pipeline.sinks import Sink, SparkSink
 from headrace.read.diff.changes import SIGN, Changes, ChangeSource
@@ -51,7 +52,9 @@ class _OpenTarget(OpenSink):
             ) from error
 
     def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
-        rows = _signed(changes)
+        # where nothing is published there are the columns that it had, and no row
+        columns = changes.columns or {name: from_words(kind) for name, kind in after.columns.items()}
+        rows = _signed(changes, columns)
         written = _number(rows, 1)
         replaces = changes.source is ChangeSource.ALL_ROWS
         before_text = None if before is None else _text(before)
@@ -92,14 +95,14 @@ def _number(rows: "pa.Table", sign: int) -> int:
     return int(pc.sum(pc.equal(rows.column(SIGN), sign), min_count=0).as_py())
 
 
-def _signed(changes: Changes) -> "pa.Table":
+def _signed(changes: Changes, columns: Mapping[str, ValueType]) -> "pa.Table":
     """Rows that go (sign -1), of which only the identity is there, and those that come (1)."""
     import pyarrow as pa
 
     from headrace.read.views.arrow_types import named_as, schema_of
 
-    own = schema_of(changes.columns)
-    schema = schema_of({SIGN: DataType.INT, **changes.columns})
+    own = schema_of(columns)
+    schema = schema_of({SIGN: DataType.INT, **columns})
     identity = pa.schema([own.field(name) for name in changes.identity])
     parts: list[tuple[int, Any, Iterator[pa.RecordBatch]]] = [
         (-1, identity, changes.removed()),

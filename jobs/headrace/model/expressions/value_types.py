@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from types import GenericAlias
+from typing import Final
 
 from headrace.model.arguments import Arguments
 from headrace.model.expressions.data_types import DataType
@@ -35,16 +36,30 @@ class PairsType:
 
 
 ValueType = DataType | ListType | PairsType
+_LIST: Final = "list of "
+_PAIRS: Final = "pairs of "
+_AND: Final = " and "
 
 
 def in_words(kind: ValueType) -> str:
     """The type as text: "int", "list of int"."""
     match kind:
         case ListType(item):
-            return f"list of {item.value}"
+            return f"{_LIST}{item.value}"
         case PairsType(left, right):
-            return f"list of pairs of {left.value} and {right.value}"
+            return f"{_LIST}{_PAIRS}{left.value}{_AND}{right.value}"
     return kind.value
+
+
+def from_words(text: str) -> ValueType:
+    """The type that ``in_words`` made a text of."""
+    item, is_list = text.removeprefix(_LIST), text.startswith(_LIST)
+    if not is_list:
+        return DataType(text)
+    if not item.startswith(_PAIRS):
+        return ListType(DataType(item))
+    left, _, right = item.removeprefix(_PAIRS).partition(_AND)
+    return PairsType(DataType(left), DataType(right))
 
 
 StoredType = type | DataType | ListType | GenericAlias

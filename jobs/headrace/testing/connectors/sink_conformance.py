@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -39,6 +40,9 @@ _WINDOWS: dict[str, WindowFn] = {
 
 class SinkConformance:
     """Inherit it, and define the fixture ``world``."""
+
+    counts_replaced: ClassVar[bool] = True
+    """Whether a target that is filled again tells how many rows it had. One through Spark does not."""
 
     @pytest.fixture
     def world(self) -> SinkWorld:
@@ -89,7 +93,8 @@ class SinkConformance:
 
         handle.rollback(to="beginning", message="all of it")
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.after, delivery.removed) == (ChangeSource.ALL_ROWS, None, 3)
+        assert (delivery.source, delivery.after) == (ChangeSource.ALL_ROWS, None)
+        assert delivery.removed == (3 if self.counts_replaced else 0)
         assert deployment.held(sales) == []
         assert deployment.deliver(sales).source is None
         handle.run()
@@ -229,7 +234,8 @@ class SinkConformance:
         changed = deployment.sales(what={"paid": col("price").sum(), "most": col("price").max()})
         deployment.handle(changed).backfill(promote=True)
         delivery = deployment.deliver(changed)
-        assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.ALL_ROWS, 2, 2)
+        assert (delivery.source, delivery.written) == (ChangeSource.ALL_ROWS, 2)
+        assert delivery.removed == (2 if self.counts_replaced else 0)
         assert deployment.held(changed) == deployment.published(changed)
         deployment.land("2", order("bob", 15, 5))
         deployment.handle(changed).run()

@@ -14,6 +14,7 @@ VALUES: Final[Mapping[DataType, list[Any]]] = {
     DataType.STRING: [
         *("", " ", "NULL", "\\N", 'a"b', "a'b", "a,b", "a\nb", "a\r\nb", "a\\b", "{}", "{a,b}"),
         *("œ🜁\u202e", "x" * 5000),
+        *("a", "A", "a ", "ss", "ß", "\u00e9", "e\u0301"),  # one to collations that do not compare characters
     ],
     DataType.INT: [0, -1, 2**63 - 1, -(2**63)],
     DataType.FLOAT: [0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, math.nan, math.inf, -math.inf, 1 / 3],

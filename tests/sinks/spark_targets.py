@@ -1,0 +1,42 @@
+"""A target of a user's for the sink through Spark: a table as Parquet files in a folder, without any table format."""
+
+import fcntl
+import json
+from pathlib import Path
+from uuid import uuid4
+
+from pyspark.sql.functions import expr
+
+from headrace.distribute.spark.connected_session import ConnectedSession
+from headrace.distribute.spark.types import DataFrame
+from headrace.sinks.open_sink import SinkMovedError
+from tests.sinks.worlds import state_of
+
+
+class Folder:
+    """Spark writes a new version of all rows; a file says which version counts, and what it holds."""
+
+    def __init__(self, session: ConnectedSession) -> None:
+        assert session.connection is not None
+        self.session, self.folder = session, Path("/", session.connection.database)
+
+    def held(self) -> str | None:
+        state = state_of(self.folder)
+        return None if state is None else state["said"]
+
+    def apply(self, changes: DataFrame, before: str | None, after: str, *, replaces: bool) -> None:
+        state, version = state_of(self.folder), uuid4().hex
+        rows = changes.where("_sign > 0").drop("_sign")
+        if state is not None and not replaces:
+            identity = changes.columns[1 : changes.columns.index("window_end") + 1]
+            same = " and ".join(f"o.`{name}` <=> c.`{name}`" for name in identity)
+            older = self.session.spark.read.parquet(str(self.folder / state["version"]))
+            rows = older.alias("o").join(changes.alias("c"), on=expr(same), how="left_anti").unionByName(rows)
+        rows.coalesce(1).write.parquet(str(self.folder / version))
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.held() != before:
+                raise SinkMovedError("another delivery came between")
+            written = self.folder / f"{version}.json"
+            written.write_text(json.dumps({"version": version, "said": after}))
+            written.replace(self.folder / "state.json")
