@@ -80,6 +80,28 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: source(hr.debezium_envelope(), {**SCHEMA, "op": hr.field("__op", str)}),
         "records have whose envelope is gone",
     ),
+    "upserts of a topic": (
+        lambda: hr.kafka("orders", SCHEMA, connection="events", changelog="upsert"),
+        "an upsert says what a row is, and not what it was",
+    ),
+    "a topic's records without their envelope": (
+        lambda: hr.kafka(
+            "orders",
+            {**SCHEMA, "was": hr.field("__deleted", str)},
+            connection="events",
+            changelog=hr.debezium_envelope(),
+        ),
+        "records have whose envelope is gone",
+    ),
+    "what Kafka says of both rows": (
+        lambda: hr.kafka(
+            "orders",
+            {**SCHEMA, "kafka_offset": int},
+            connection="events",
+            changelog=hr.debezium_envelope(shared=["kafka_offset"]),
+        ),
+        "shared names 'kafka_offset', which is no column of the records",
+    ),
     "a constant": (lambda: source(hr.lit(1)), "it is the same for all records"),
     "no int": (lambda: of(source("gone")), "it is bool, and must be int"),
     "nowhere": (lambda: of(source("amout")), "amout"),

@@ -12,7 +12,7 @@ from headrace.model.arguments import Arguments
 from headrace.model.expressions.coercion import Read, read
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Column, Expr, render
-from headrace.model.expressions.fields import Path, SourceColumns, SourceField, fields_of
+from headrace.model.expressions.fields import Path, SourceColumns, SourceField, SourceFields, fields_of
 from headrace.model.expressions.functions import if_else
 from headrace.model.expressions.traversal import columns_of
 from headrace.model.suggestions import keywords
@@ -50,9 +50,9 @@ class Changelog(ABC):
     def in_words(self) -> str:
         """What records are, for people."""
 
-    def flat(self, record: Mapping[str, Any], schema: SourceColumns) -> dict[str, Any]:
-        """A ``record`` of a unit test, which is written as records are, by the columns that it is read with."""
-        by_path = {source_field.path: name for name, source_field in fields_of(self.as_read(schema)).items()}
+    def flat(self, record: Mapping[str, Any], fields: SourceFields) -> dict[str, Any]:
+        """A ``record`` of a unit test, which is written as records are, by the columns (``fields``) it is read with."""
+        by_path = {source_field.path: name for name, source_field in fields.items()}
         objects = {path[:depth] for path in by_path for depth in range(len(path))}
         values: dict[str, Any] = {}
 
@@ -199,7 +199,7 @@ class DebeziumEnvelope(Changelog):
             )
         if unknown := [name for name in self.shared if name not in fields]:
             raise given.wrong(
-                "changelog", self.in_words, f"shared names {unknown[0]!r}, which the schema does not have"
+                "changelog", self.in_words, f"shared names {unknown[0]!r}, which is no column of the records"
             )
         if not {*fields} - {*self.shared}:
             raise given.wrong("changelog", self.in_words, "all columns are shared: the schema has none of the rows")

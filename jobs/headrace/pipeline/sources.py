@@ -18,6 +18,7 @@ from headrace.model.expressions.coercion import Read, read
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Column, Expr, Literal
 from headrace.model.expressions.fields import (
+    ColumnType,
     SourceColumns,
     SourceField,
     WrittenColumns,
@@ -171,10 +172,21 @@ class Source(ABC):
         return types_of(self.schema)
 
     @cached_property
+    def metadata(self) -> Mapping[str, ColumnType]:
+        """The columns of the schema that the source says of each record, whatever is in it."""
+        return {}
+
+    @property
+    def in_records(self) -> SourceColumns:
+        """The columns of the schema that are in the records."""
+        return {name: column for name, column in self.schema.items() if name not in self.metadata}
+
+    @cached_property
     def as_read(self) -> "Source":
         """The source as it is read: with what its ``changelog`` reads of records, beside columns or in their place."""
-        schema = self.schema if self.changelog is None else self.changelog.as_read(self.schema)
-        return self if schema is self.schema else replace(self, schema=schema, changelog=None)  # type: ignore[type-var]
+        own = self.in_records
+        read = own if self.changelog is None else self.changelog.as_read(own)
+        return self if read is own else replace(self, schema={**read, **self.metadata}, changelog=None)  # type: ignore[type-var]
 
     @property
     def columns(self) -> Schema:

@@ -62,6 +62,7 @@ def required_by(pipeline: Pipeline, given: Input) -> Required:
             read = {
                 envelope.of_row(row, name): reader
                 for name, reader in required.columns.items()
+                if name not in given.source.metadata
                 for row in (envelope.before, envelope.after)
             }
             return Required({"changelog": Column(envelope.op)}, read, given.source.as_read.fields)

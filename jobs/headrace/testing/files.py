@@ -59,7 +59,7 @@ def written(given: Input, records: Sequence[Record]) -> bytes:
         if isinstance(record, str):
             values.append(record)
             continue
-        columns = record if changelog is None else changelog.flat(record, given.source.schema)
+        columns = record if changelog is None else changelog.flat(record, given.source.as_read.fields)
         values.append(_spelled(columns, files.types, f"record {number} of input {given.name}"))
     try:
         return FORMATS[files.format].written(values, files.fields)

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import ClassVar, Final, TypedDict, Unpack
 
 from headrace.model.arguments import Arguments
+from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
 from headrace.model.expressions.coercion import Read
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
@@ -38,6 +39,7 @@ class KafkaReading(TypedDict, total=False):
     max_rejected: int | None
     transform: SparkFunction | None
     values: AvroValues | None
+    changelog: WrittenChangelog | None
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class KafkaSource(Source):
 
     ``land`` "always": each run writes what is new to the folder of its pipeline first; "never": the topic keeps its
     records for as long as snapshots live, and is read where it is. ``on_lost`` "skip": what the topic has lost before
-    it was read is given up. ``values``: how they are written; None: each is a JSON object.
+    it was read is given up. ``values``: how they are written; None: each is a JSON object. ``changelog``: how they say
+    whether they add a row or withdraw one.
     """
 
     kind: ClassVar[str] = "kafka"
@@ -61,6 +64,7 @@ class KafkaSource(Source):
     max_rejected: int | None = None
     transform: SparkFunction | None = None
     values: AvroValues | None = None
+    changelog: Changelog | None = None
 
     def __post_init__(self) -> None:
         given = Arguments("kafka")
@@ -91,6 +95,10 @@ class KafkaSource(Source):
                     f"Kafka says it as {kinds}; a field of the value that has "
                     f'this name is another column: {{"mine": field({name!r}, ...)}}',
                 )
+        changelog = changelog_of(given, self.changelog)
+        object.__setattr__(self, "changelog", changelog)
+        if changelog is not None:
+            changelog.check(given, self.in_records)
 
     @cached_property
     def metadata(self) -> Mapping[str, ColumnType]:
@@ -149,7 +157,9 @@ def kafka(topic: str, schema: WrittenColumns, *, connection: str, **reading: Unp
     ``land`` "always": each run writes what is new to the folder of its pipeline first, and reads it from there, so what
     the topic deletes can still be read again. "never" is for topics that keep their records for as long as snapshots
     live. ``on_lost``: records that are gone before they were read, or a topic that was replaced, fail the run;
-    "skip": it goes on without them, and says so. Transactions that were aborted are left out.
+    "skip": it goes on without them, and says so. Transactions that were aborted are left out. ``changelog``:
+    ``debezium_envelope()``, whose rows then have the ``schema``, or an expression that is 1 of a record which adds a
+    row and -1 of one which withdraws it. A tombstone behind an envelope says nothing.
 
     >>> hr.kafka("orders", {"user": str, "at": datetime, "kafka_offset": int}, connection="events").place
     'events/orders'

@@ -1,10 +1,12 @@
 """Envelopes as the rows that they withdraw and add: a record with the row before a change and the row after it.
 
 An update is two changes, which stand one after the other and have the position of their record. What is dropped of one
-is shown, and lands again, as an envelope with that row alone (``changelogs.one_row``).
+is shown, and lands again, as an envelope with that row alone (``changelogs.one_row``) where it is text. A tombstone,
+which a topic has behind a deletion, is none.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -18,7 +20,7 @@ from headrace.model.changelog import DebeziumEnvelope
 from headrace.pipeline.sources import Source
 from headrace.program import columns as c
 from headrace.sources.changelogs.one_row import with_one_row
-from headrace.sources.formats.scan import Scanned
+from headrace.sources.formats.scan import NO_VALUE, Scanned
 
 Bools = NDArray[np.bool_]
 
@@ -31,6 +33,7 @@ def rows_of_envelopes(envelope: DebeziumEnvelope, source: Source, records: Scann
     """The changes in ``records``. An envelope whose ``op`` is unknown, or which lacks a row that it is about, does not
     parse.
     """
+    records = _without_tombstones(records)
     op = records.columns[envelope.op]
     wanted = {row: truths(pc.is_in(op, pa.array(ops))) for row, ops in _OPS.items()}
     unparsed = _reasons(envelope, source, records, wanted)
@@ -43,19 +46,44 @@ def rows_of_envelopes(envelope: DebeziumEnvelope, source: Source, records: Scann
     sign = np.repeat([*_SIGNS.values(), 1], [*map(len, parts.values()), len(broken)])[order]
     columns = {c.SIGN: pa.array(sign)}
     for name, kind in source.types.items():
-        rows = [records.columns[envelope.of_row(row, name)].take(pa.array(taken)) for row, taken in parts.items()]
+        of_rows = [(records.columns[_place(envelope, source, row, name)], taken) for row, taken in parts.items()]
+        rows = [values.take(pa.array(taken)) for values, taken in of_rows]
         columns[name] = pa.concat_arrays([*rows, pa.nulls(len(broken), arrow_type(kind))]).take(pa.array(order))
     is_update = (parses & wanted["before"] & wanted["after"])[record]
 
     def raw(chosen: Ints) -> pa.Array:
         texts = records.raw(record[chosen])
-        if not is_update[chosen].any():
+        if not records.has_text or not is_update[chosen].any():
             return texts
         halves = zip(texts.to_pylist(), sign[chosen].tolist(), is_update[chosen].tolist(), strict=True)
         return pa.array([with_one_row(envelope, text, own) if both else text for text, own, both in halves], texts.type)
 
     reasons = unparsed.take(pa.array(record))
-    return Scanned(columns, reasons, records.position[record], raw, _lacks(envelope, source, records))
+    lacks = _lacks(envelope, source, records)
+    return Scanned(columns, reasons, records.position[record], raw, lacks, records.has_text)
+
+
+def _without_tombstones(records: Scanned) -> Scanned:
+    """``records`` without those that have no value."""
+    is_tombstone = truths(pc.is_in(records.unparsed, pa.array([NO_VALUE])))
+    if not is_tombstone.any():
+        return records
+    rows = np.flatnonzero(~is_tombstone)
+    taken = pa.array(rows)
+    return replace(
+        records,
+        columns={name: values.take(taken) for name, values in records.columns.items()},
+        unparsed=records.unparsed.take(taken),
+        position=records.position[rows],
+        raw=lambda chosen: records.raw(rows[chosen]),
+    )
+
+
+def _place(envelope: DebeziumEnvelope, source: Source, row: str, name: str) -> str:
+    """What column ``name`` of the row ``before`` or ``after`` is called as it is read; what the source says of a record
+    goes for both.
+    """
+    return name if name in source.metadata else envelope.of_row(row, name)
 
 
 def _reasons(envelope: DebeziumEnvelope, source: Source, records: Scanned, wanted: Mapping[str, Bools]) -> pa.Array:
@@ -73,7 +101,7 @@ def _reasons(envelope: DebeziumEnvelope, source: Source, records: Scanned, wante
 
 def _has(envelope: DebeziumEnvelope, source: Source, records: Scanned, row: str) -> Bools:
     """Which records have a value in some column of that row: an object without any is as good as none."""
-    names = [envelope.of_row(row, name) for name in source.types if name not in envelope.shared]
+    names = [envelope.of_row(row, name) for name in source.in_records if name not in envelope.shared]
     there: Bools = np.logical_or.reduce([truths(records.columns[name].is_valid()) for name in names])
     return there
 
@@ -90,5 +118,5 @@ def _lacks(envelope: DebeziumEnvelope, source: Source, records: Scanned) -> Mapp
     lacks = records.lacks
     if lacks is None:
         return None
-    places = {name: {envelope.of_row(row, name) for row in _SIGNS} for name in source.types}
+    places = {name: {envelope.of_row(row, name) for row in _SIGNS} for name in source.in_records}
     return {name: lacks[max(there)] for name, there in places.items() if there <= {*lacks}}

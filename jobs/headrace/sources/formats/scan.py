@@ -14,6 +14,9 @@ from headrace.model.expressions.value_types import ListType, in_words
 
 NOT_UTF8 = "not UTF-8"
 
+NO_VALUE = "no value"
+"""Why a message without a value does not parse: a tombstone."""
+
 NOUNS = {
     DataType.STRING: "a string",
     DataType.INT: "an int",
@@ -33,6 +36,7 @@ class Scanned:
     it does; ``position`` is the number of its line (row, in Parquet) in the file, from 0. ``raw`` gives the bytes of
     those records that it is asked for. ``lacks``: columns that no record has though something reads them, each with the
     name in the file that is most like it, or None (of JSON; other formats say so at once). None if no record parses.
+    ``has_text``: whether those bytes are text.
     """
 
     columns: Mapping[str, pa.Array]
@@ -40,6 +44,7 @@ class Scanned:
     position: Ints
     raw: Callable[[Ints], pa.Array]
     lacks: Mapping[str, str | None] | None = None
+    has_text: bool = True
 
     def __len__(self) -> int:
         return len(self.position)

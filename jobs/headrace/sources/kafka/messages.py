@@ -17,10 +17,8 @@ from headrace.sources.formats.avro.datums import RecordType
 from headrace.sources.formats.avro.messages import read_avro
 from headrace.sources.formats.avro.schema import record_of
 from headrace.sources.formats.json_messages import read_json
-from headrace.sources.formats.scan import NOT_UTF8, Scanned, nothing
+from headrace.sources.formats.scan import NO_VALUE, NOT_UTF8, Scanned, nothing
 from headrace.sources.required_columns import Required
-
-_NO_VALUE: Final = "no value"
 
 
 def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: str) -> Scanned:
@@ -39,7 +37,7 @@ def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: st
             records = read_avro(values, offsets, of_value, asked, _schemas(fetched, source.values))
         unparsed = records.unparsed
         if values.null_count:  # a compacted topic says so that a key is deleted
-            unparsed = pc.if_else(values.is_null(), _NO_VALUE, unparsed)
+            unparsed = pc.if_else(values.is_null(), NO_VALUE, unparsed)
     else:
         records, unparsed = nothing({}), pa.nulls(len(values), pa.string())
     read = dict(records.columns)
@@ -52,7 +50,8 @@ def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: st
         parses = unparsed.is_null()
         read = {name: pc.if_else(parses, column, pa.scalar(None, column.type)) for name, column in read.items()}
     in_order = {name: read[name] for name in source.fields}
-    return Scanned(in_order, unparsed, offsets, lambda rows: values.take(pa.array(rows)), records.lacks)
+    has_text = source.values is None
+    return Scanned(in_order, unparsed, offsets, lambda rows: values.take(pa.array(rows)), records.lacks, has_text)
 
 
 def _schemas(fetched: pa.Table, values: AvroValues) -> Mapping[int, RecordType | None] | RecordType:
