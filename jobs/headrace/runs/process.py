@@ -5,6 +5,7 @@ it; computes and commits the planned epochs (``epochs``). A run with nothing to 
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -113,15 +114,18 @@ class _Run:
         self.tally = Tally()
         self.executor: ExecutorDecision | None = None
         self._side: ExecutorSide | None = None
+        self._connected = ExitStack()
 
     def __enter__(self) -> Self:
+        self._connected.enter_context(self.context.landing.connected())
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Let go of what the run holds. An error that ends the run is kept with what its executor said."""
-        self.catalog.settle()
-        if self._side is not None:
-            self._side.close(error)
+        with self._connected:
+            self.catalog.settle()
+            if self._side is not None:
+                self._side.close(error)
 
     def execute(self) -> RunResult:
         with ways_out(self.catalog, self.options.branch):

@@ -272,3 +272,10 @@ class SourceConnector(ABC):
         """Open ``source``, which if it lies below a root lies below ``root``. On the driver and in every task; makes no
         request.
         """
+
+    @contextmanager
+    def staying_connected(self) -> Iterator[None]:
+        """While this lasts, which is as long as a run or one task, what its sources connect to may stay connected in
+        this process, for all threads; it is closed then. Connects nothing itself.
+        """
+        yield

@@ -1,6 +1,7 @@
 """The inputs of a pipeline: what is new, which of it makes the next epoch, and the readers of it. Without Spark."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -52,6 +53,14 @@ class Landing:
         if lander is not None:
             self.landers[name] = lander
         return opened
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """While this lasts what sources connect to stays connected in this process."""
+        with ExitStack() as open_:
+            for kind in {source.kind: None for source in self._sources.values()}:
+                open_.enter_context(SOURCES[kind].staying_connected())
+            yield
 
     def land(self, offsets: Mapping[str, Offsets]) -> None:
         """Land what inputs have that cannot give it again; all that was read up to ``offsets`` is landed."""

@@ -120,7 +120,8 @@ def _message(work: TaskEnvironment, task: int, upstream: UpstreamResults | None,
     output: TaskOutput | None = None
     bundles: Bundles = {}
     if error is None:
-        ran, error = attempted(run)
+        with work.landing.connected():
+            ran, error = attempted(run)
         output, bundles = ran or (None, {})
     received, history = (b"", ()) if upstream is None else (upstream.digest, upstream.history(task))
     result = TaskResult(output, received, history, error, work.requests_since(before))

@@ -23,6 +23,7 @@ from headrace.sources.connector import (
     SplitGoneError,
 )
 from headrace.sources.kafka.errors import KafkaRefusedError, RecordsLostError, TopicReplacedError
+from headrace.sources.kafka.kept_clients import CLIENTS
 from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns
 from headrace_snapshots.store import ObjectStore
 
@@ -40,22 +41,20 @@ MOST_OFFSETS: Final = 100_000
 """So many offsets a split has at most, fewer where records are long."""
 
 MOST_BYTES: Final = 2**25
-"""So many bytes its records have, as far as the first of a topic tell."""
+"""So many bytes its records have, as far as the first of a topic tell; a longer record is a split of its own."""
 
 _ABOUT: Final = 100
-"""A record has about so many bytes, for the size of splits."""
+"""A record has about so many bytes, where too few are new to look."""
 
 
 @contextmanager
 def connected(source: KafkaSource) -> "Iterator[KafkaClient]":
     """A client of the cluster. Raises MissingConnectionError, KafkaRefusedError, KafkaUnreachableError."""
     require("kafka", str(source))
-    from headrace.sources.kafka.client import KafkaClient
-
     given = connection(source.connection)
     if given.scheme != "kafka":
         raise KafkaRefusedError(f"{given}: a source of Kafka needs kafka://host:port")
-    with KafkaClient(given) as client:
+    with CLIENTS.client(given) as client:
         yield client
 
 
@@ -83,12 +82,12 @@ class TopicEnumerator(SplitEnumerator):
                 )
             partitions = client.partitions(topic)
             unread = [*self._behind(known, partitions)]
-            most = _most_offsets(client, topic, unread)
+            about = _bytes_of_record(client, topic, unread)
         there = max(partitions, default=-1) + 1
         if unread and there > known.partitions:
             yield SourceSplit(NewPartitions(known.partitions, there).path(topic.name), _ABOUT, topic.id)
-        for one in in_turns(unread, most):
-            yield SourceSplit(one.path(topic.name), _ABOUT * (one.end - one.begin), topic.id)
+        for one in in_turns(unread, max(1, min(MOST_OFFSETS, MOST_BYTES // about))):
+            yield SourceSplit(one.path(topic.name), about * (one.end - one.begin), topic.id)
 
     def _behind(self, known: TopicPosition, partitions: "Mapping[int, Partition]") -> Iterator[OffsetRange]:
         """What each partition has that was not read."""
@@ -162,16 +161,15 @@ class TopicEnumerator(SplitEnumerator):
         return f"{self.source} has {len(partitions)} partitions, and no record in them"
 
 
-def _most_offsets(client: "KafkaClient", topic: "Topic", unread: Sequence[OffsetRange]) -> int:
-    """How many offsets a split may have, by the length of the first records."""
+def _bytes_of_record(client: "KafkaClient", topic: "Topic", unread: Sequence[OffsetRange]) -> int:
+    """How many bytes a record has, about, as the first ones tell."""
     if sum(one.end - one.begin for one in unread) <= MOST_OFFSETS // 10:
-        return MOST_OFFSETS
+        return _ABOUT
     from headrace.sources.kafka.fetching import first_records
 
     largest = max(unread, key=lambda one: one.end - one.begin)
     sample = first_records(client, topic, largest)
-    about = sample.nbytes / max(len(sample), 1)
-    return max(1_000, min(MOST_OFFSETS, int(MOST_BYTES / max(about, 1))))
+    return max(1, sample.nbytes // len(sample)) if len(sample) else _ABOUT
 
 
 @dataclass(frozen=True)
@@ -224,6 +222,12 @@ class KafkaConnector(SourceConnector):
         """The topic of ``source``; nothing is asked of the cluster yet."""
         assert isinstance(source, KafkaSource)
         return OpenSource(TopicEnumerator(source), TopicReader(source))
+
+    @contextmanager
+    def staying_connected(self) -> Iterator[None]:
+        """One client for each connection, and not one for each split."""
+        with CLIENTS.kept():
+            yield
 
 
 KAFKA: Final = KafkaConnector()
