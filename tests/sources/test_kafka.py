@@ -23,6 +23,7 @@ from headrace.cli.main import app
 from headrace.errors import PipelineError
 from headrace.pipeline.sources import Source
 from headrace.pipeline.systems.kafka import KafkaSource
+from headrace.runs.reporting.listener import Silent
 from headrace.sources.connector import Offsets, SourceSplit, SplitGoneError
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.formats.spans import WHOLE_FILE
@@ -36,6 +37,7 @@ from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosi
 from headrace.sources.kafka.topic import KAFKA
 from headrace.sources.required_columns import Required
 from headrace.testing.connectors import SourceConformance, SourceWorld
+from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store.memory import MemoryStore
 from scripts.kafka import PASSWORD, USER, Kafka
 from tests.sources.kafka_topics import Message, Topics
@@ -500,3 +502,50 @@ def test_a_password_is_not_sent_in_clear_text_by_an_option_that_is_misspelled(
 def test_mistakes_are_found_when_the_source_is_written(wrong: dict[str, Any], why: str) -> None:
     with pytest.raises(PipelineError, match=why):
         source("orders", **wrong)
+
+
+# --- what a run lands at once
+
+
+@pytest.mark.parametrize("land", ["always", "never"])
+def test_a_run_lands_as_much_at_once_as_an_epoch_takes(
+    topics: Topics, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, land: str
+) -> None:
+    """The topic has 12 splits beside the one that says which partitions there are; an epoch takes three."""
+    monkeypatch.setattr("headrace.sources.kafka.topic.MOST_OFFSETS", 10)
+    topics.make(name, 2)
+    for partition in range(2):
+        topics.send(name, as_json(*range(60)), partition)
+    pipeline = hr.Pipeline(
+        "numbers",
+        source(name, land=land, max_files=3).event_time("at", bound="1h"),
+        key={"all": hr.lit(1)},
+        what={"n": hr.count(), "sum": hr.col("n").sum()},
+        where=hr.GlobalWindows(),
+        when=hr.on_update(),
+        executor="local",
+    )
+    handle = hr.open(tmp_path.as_uri(), create=True)[pipeline]
+    landed = tmp_path / "numbers" / "landed" / "source"
+
+    def claimed() -> int:
+        return sum(len(json.loads(one.read_text())["content"]["splits"]) for one in landed.glob("_ranges/*.json"))
+
+    ahead: list[int] = []
+
+    class Seen(Silent):
+        def committed(self, manifest: Manifest) -> None:
+            ahead.append(claimed() - 3 * (manifest.epoch + 1))
+
+    result = handle.run(max_epochs=1)
+    assert (len(result.epochs), claimed()) == (1, 3), "what the next runs read is not landed"
+    result = handle.run(listener=Seen())
+    assert (len(result.epochs), claimed()) == (4, 13), "all that was there when it began"
+    assert {*ahead} <= {*range(-2, 4)}, "no more than what the epoch being computed reads"
+    (row,) = handle.read("current", at="main").to_json()
+    assert (row["n"], row["sum"]) == (120, 2 * sum(range(60)))
+    handle.run(mode="replay", from_branch="main", branch="again")
+    difference = handle.diff("main", "again").output.rows.to_json()
+    assert [difference[kind] for kind in ("added", "removed", "changed")] == [0, 0, 0]
+    handle.backfill(branch="whole", files_per_epoch=50)
+    assert [row["n"] for row in handle.read("current", at="whole").to_json()] == [120]

@@ -4,7 +4,7 @@ New input comes in micro-batches, or in batch mode as one epoch. What was read b
 backfill (``backfill/backfill_plan``) or a replay (``backfill/replay``).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,7 +16,9 @@ from headrace.read.snapshots.epoch_history import RecordedEpoch
 from headrace.runs.commits import Committer
 from headrace.runs.executors.interface import Engine
 from headrace.runs.options import RunOptions
-from headrace.sources.landing import ByInput
+from headrace.sources.connector import Offsets, SourceSplit
+from headrace.sources.landed.portions import LandedPortions
+from headrace.sources.landing import ByInput, counted
 from headrace.sources.progress import WatermarkHold
 
 
@@ -79,20 +81,40 @@ def micro_batches(
     signals: tuple[Signal, ...] = (),
     hold: WatermarkHold | None = None,
     is_due: bool = False,
+    portions: LandedPortions | None = None,
+    planned: Callable[[int], None] = lambda files: None,
 ) -> Iterator[PlannedEpoch]:
     """``files`` in epochs of bounded size, under the clock ``now``, until nothing is new or due. ``before``: epochs
     that count towards the limit of the options already. The first epoch hears ``signals``; none passes ``hold``.
-    ``is_due``: there is one in any case.
+    ``is_due``: there is one in any case. What is left of ``portions`` lands once an input has nothing else to
+    read; ``planned`` is told of how many files that are.
     """
     limit = options.max_epochs
+    left = {} if portions is None else portions.left
     while limit is None or before < limit:
+        if portions is not None:
+            more = _more(engine, files, portions)
+            files = {**files, **more}
+            if more:
+                planned(counted(more))
         clock = instant(now())
         batch, files = engine.landing.next_epoch(files, options.files_per_epoch, options.bytes_per_epoch)
         if not batch and not signals and not is_due and not engine.progress.is_due(clock, hold):
             return
         before += 1
-        yield PlannedEpoch(RecordedEpoch(batch, clock, signals, held_to=hold), not files or before == limit)
+        yield PlannedEpoch(RecordedEpoch(batch, clock, signals, held_to=hold), not (files or left) or before == limit)
         signals, is_due = (), False
+
+
+def _more(engine: Engine, files: ByInput, portions: LandedPortions) -> ByInput:
+    """The next portion of inputs of which no ``files`` are left."""
+    more: dict[str, Sequence[SourceSplit]] = {}
+    while read := [name for name in portions.left if name not in files and name not in more]:
+        portions.land(read)
+        for name in read:
+            if splits := engine.landing.unread(name, engine.progress.offsets.get(name, Offsets())):
+                more[name] = splits
+    return more
 
 
 def batch(

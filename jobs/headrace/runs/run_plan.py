@@ -22,6 +22,7 @@ from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.restore import RestoredRun
 from headrace.sources.connector import Offsets, SourceSplit
+from headrace.sources.landed.portions import LandedPortions
 from headrace.sources.landing import ByInput, counted
 from headrace.sources.landing_places import check_places
 from headrace.sources.progress import PipelineProgress, WatermarkHold
@@ -38,6 +39,7 @@ class RunPlan:
 
     ``has_epochs``: there is something to compute. ``files``: what is new after the snapshot; None for a replay, which
     has its own, and if the snapshot is broken. ``history``: what was read before and is to be read again as it was.
+    ``portions``: what is landed while it goes on.
     """
 
     snapshot: str | None
@@ -46,6 +48,7 @@ class RunPlan:
     files: ByInput | None = None
     replay: Replay | None = None
     history: MainsReading | None = None
+    portions: LandedPortions | None = None
 
     @property
     def reads(self) -> ByInput:
@@ -87,9 +90,14 @@ def _input_plan(run: RunContext, snapshot: str | None) -> RunPlan:
     except (BrokenObjectError, MissingSnapshotError):  # restoring names what is broken, and falls back
         executor = run.decide(lambda: work_of_run(run.catalog, run.landing, snapshot, full_sweep=True))
         return RunPlan(snapshot, executor, has_epochs=True, history=history)
-    run.land(progress)
+    portions = None
+    if run.options.mode is Mode.BATCH:
+        run.land(progress)
+    else:
+        portions = run.land_first(progress)
     files = run.new_files(manifest, full_sweep=run.options.full_sweep)
-    executor = run.decide(lambda: WorkEstimate.after(manifest, input_bytes(files)))
+    left = 0 if portions is None else sum(portions.left.values())
+    executor = run.decide(lambda: WorkEstimate.after(manifest, input_bytes(files) + left))
     _warn_of_empty_inputs(run, files, progress)
     has_news = bool(files or run.new_signals(manifest))
     new = set() if manifest is None else {*run.pipeline.outputs} - {*outputs_of(manifest)}
@@ -97,7 +105,7 @@ def _input_plan(run: RunContext, snapshot: str | None) -> RunPlan:
     has_epochs = has_news or is_behind or progress.is_due(instant(run.now()), _hold(run.options, history))
     if has_epochs and run.options.mode is Mode.BATCH:
         _check_batch(run.options, manifest)
-    return RunPlan(snapshot, executor, has_epochs, files, history=history)
+    return RunPlan(snapshot, executor, has_epochs, files, history=history, portions=portions)
 
 
 def restored_plan(run: RunContext, plan: RunPlan, claimed: str | None, restored: RestoredRun) -> RunPlan:
@@ -135,7 +143,17 @@ def planned_epochs(
     run.listener.planned(counted(files))
     signals, hold = run.new_signals(head if history is None else history.head), _hold(options, history)
     if history is None:
-        return micro_batches(engine, files, options, run.now, signals=signals, hold=hold, is_due=is_due)
+        return micro_batches(
+            engine,
+            files,
+            options,
+            run.now,
+            signals=signals,
+            hold=hold,
+            is_due=is_due,
+            portions=plan.portions,
+            planned=run.listener.planned,
+        )
     again = reread(
         run.pipeline,
         history.since(head),
@@ -148,7 +166,18 @@ def planned_epochs(
     )
     first = again.planned(run.landing.taken, options.max_epochs)
     count, is_due = len(again.epochs), is_due and not again.epochs
-    rest = micro_batches(engine, again.rest, options, run.now, before=count, signals=signals, hold=hold, is_due=is_due)
+    rest = micro_batches(
+        engine,
+        again.rest,
+        options,
+        run.now,
+        before=count,
+        signals=signals,
+        hold=hold,
+        is_due=is_due,
+        portions=plan.portions,
+        planned=run.listener.planned,
+    )
     return chain(first, rest)
 
 

@@ -23,7 +23,8 @@ from headrace.sources.file_planning import MAX_READS, ChangedFileError, Changing
 from headrace.sources.files import FileEnumerator
 from headrace.sources.landed.claimed import ClaimedEnumerator, ClaimedReader, landed_as
 from headrace.sources.landed.files import LandedEnumerator, LandedReader
-from headrace.sources.landed.lander import Lander, WritingLander
+from headrace.sources.landed.lander import Lander, PortionSize, WritingLander
+from headrace.sources.landed.portions import LandedPortions
 from headrace.sources.landed.ranges import LandingPlace
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.layout import landed_file
@@ -62,10 +63,26 @@ class Landing:
                 open_.enter_context(SOURCES[kind].staying_connected())
             yield
 
+    def land_first(
+        self, offsets: Mapping[str, Offsets], max_files: int | None = None, max_bytes: int | None = None
+    ) -> LandedPortions:
+        """Land what makes an epoch of what inputs have that cannot give it again, as ``next_epoch`` takes it; what is
+        left lands when it is asked for. All that was read up to ``offsets`` is landed.
+        """
+        most = {
+            name: PortionSize(max_files or source.max_files, max_bytes or source.max_bytes)
+            for name, source in self._sources.items()
+        }
+        return LandedPortions(self.landers, {name: one.mark for name, one in offsets.items()}, most)
+
     def land(self, offsets: Mapping[str, Offsets]) -> None:
-        """Land what inputs have that cannot give it again; all that was read up to ``offsets`` is landed."""
+        """Land all of it at once."""
         for name, lander in self.landers.items():
             lander.land(offsets.get(name, Offsets()).mark)
+
+    def unread(self, name: str, position: Offsets) -> list[SourceSplit]:
+        """What input ``name`` has behind ``position``."""
+        return [*self.enumerators[name].unread(self._known(name, position))]
 
     def to_land(self, offsets: Mapping[str, Offsets]) -> dict[str, list[SourceSplit]]:
         """What ``land`` would land, as splits of the sources; writes nothing."""

@@ -2,12 +2,12 @@
 
 import io
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.sources.connector import FetchingReader, Offsets, SourceSplit, SplitEnumerator, WritingReader
@@ -21,6 +21,47 @@ MOST_SPLITS: Final = 64
 """So many splits a range has at most: what a lander that is killed leaves to others."""
 
 _WRITERS: Final = max(2, min(8, os.cpu_count() or 2))
+
+
+@dataclass(frozen=True)
+class PortionSize:
+    """A portion has at most so many ``files`` and ``bytes``, as an epoch has; a larger split is one of its own. None:
+    all that there is.
+    """
+
+    files: int | None = None
+    bytes: int | None = None
+
+
+ALL: Final = PortionSize()
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What was landed at once: how many files were ``put``; about how many bytes are ``left``, 0: it was the last."""
+
+    put: int
+    left: int = 0
+
+
+@dataclass
+class _Room:
+    """What is left of a portion of that ``most``."""
+
+    most: PortionSize
+    files: int = 0
+    bytes: int = 0
+
+    def holds(self, split: SourceSplit) -> bool:
+        """Whether there is room for ``split``, as there is in an empty one."""
+        if not self.files:
+            return True
+        fits = self.most.files is None or self.files < self.most.files
+        return fits and (self.most.bytes is None or self.bytes + split.size <= self.most.bytes)
+
+    def take(self, splits: Iterable[SourceSplit]) -> None:
+        for split in splits:
+            self.files, self.bytes = self.files + 1, self.bytes + split.size
 
 
 @dataclass(frozen=True)
@@ -38,36 +79,48 @@ class Lander:
         The end is that of the source when it began. ``after``: a file of which it is known that all up to it are there.
         Raises SplitGoneError where records are gone that were never landed.
         """
-        put = 0
+        return sum(portion.put for portion in self.portions(after))
+
+    def portions(self, after: str = "", most: PortionSize = ALL) -> Iterator[Portion]:
+        """What ``land`` lands, in portions; each is landed when it is asked for, the last one says that it is."""
         newest = self.place.newest(after)
+        put = 0
         if newest is not None:
-            put += self._complete(newest) if newest.is_landed else self._land_claimed(after)
-        for claimed in self._claims(newest):
-            put += self._complete(claimed)
-        return put
+            put = self._complete(newest) if newest.is_landed else self._land_claimed(after)
+        room, is_over = _Room(most), False
+        while not is_over:
+            position = Offsets("" if newest is None else newest.after)
+            waiting = deque(self.enumerator.unread(position))
+            is_over = True
+            while waiting:
+                if not room.holds(waiting[0]):
+                    yield Portion(put, sum(split.size for split in waiting))
+                    put, room = 0, _Room(most)
+                batch = self._next(waiting, replace(room))
+                position = self.enumerator.after(position, batch)
+                wanted = self._wanted(0 if newest is None else newest.number + 1, batch, position.mark)
+                if not wanted.splits:
+                    continue
+                newest = self._claim(wanted)
+                put += self._complete(newest)
+                room.take(newest.splits)
+                if newest != wanted:  # another one's, who may have seen more, or less
+                    is_over = False
+                    break
+        yield Portion(put)
 
     def waiting(self, after: str = "") -> list[SourceSplit]:
         """What the source has that nobody has claimed, as splits of the source; writes nothing."""
         newest = self.place.newest(after)
         return [*self.enumerator.unread(Offsets("" if newest is None else newest.after))]
 
-    def _claims(self, newest: LandedRange | None) -> Iterator[LandedRange]:
-        """Ranges that were claimed after ``newest``, each to be completed before the next is asked for."""
-        is_over = False
-        while not is_over:
-            position = Offsets("" if newest is None else newest.after)
-            splits = self.enumerator.unread(position)
-            is_over = True
-            while batch := tuple(islice(splits, self.most_splits)):
-                position = self.enumerator.after(position, batch)
-                wanted = self._wanted(0 if newest is None else newest.number + 1, batch, position.mark)
-                if not wanted.splits:
-                    continue
-                newest = self._claim(wanted)
-                yield newest
-                if newest != wanted:  # another one's, who may have seen more, or less
-                    is_over = False
-                    break
+    def _next(self, waiting: deque[SourceSplit], room: _Room) -> tuple[SourceSplit, ...]:
+        """What of ``waiting`` becomes the next range, where there is ``room`` for the first."""
+        batch: list[SourceSplit] = []
+        while waiting and len(batch) < self.most_splits and room.holds(waiting[0]):
+            batch.append(waiting.popleft())
+            room.take(batch[-1:])
+        return tuple(batch)
 
     def _wanted(self, number: int, splits: tuple[SourceSplit, ...], after: str) -> LandedRange:
         """The range to claim for ``splits``, which end at ``after``; without any split there is none to claim."""
