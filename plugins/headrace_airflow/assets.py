@@ -1,6 +1,6 @@
 """The assets of a pipeline: what its readers see, and where a watcher looks, what has landed for it."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, AssetWatcher, Context
@@ -72,13 +72,15 @@ class Published:
 
 def landed(rooted: RootedPipeline, poll_interval: Duration) -> Asset:
     """What has landed for a pipeline: a watcher gives it an event when a run would find something to do."""
-    from headrace.read.pending_work import watched_inputs  # not for pipelines without a watcher
+    from headrace.read.pending_records import watched_topics  # not for pipelines without a watcher
+    from headrace.read.pending_work import watched_inputs
     from headrace_airflow.watching.trigger import PendingWorkTrigger, landed_name
 
     trigger = PendingWorkTrigger(
         root=rooted.root.name,
         pipeline=rooted.name,
         inputs={name: [one.path, [*one.suffixes]] for name, one in watched_inputs(rooted.pipeline).items()},
+        topics={name: astuple(one) for name, one in watched_topics(rooted.pipeline).items()},
         poll_seconds=poll_interval / 1_000_000,
     )
     return Asset(

@@ -184,7 +184,7 @@ def test_what_is_about_files_is_refused_of_others(daily: DailyWorld, tmp_path: P
     handle.run()
     with pytest.raises(LandingAgainError, match=r"it reads daily_table .*said\.db/said, and no files"):
         handle.replay_rejected()
-    with pytest.raises(PipelineError, match=r"schedule=on_files\(\.\.\.\) watches files, and input source reads daily"):
+    with pytest.raises(PipelineError, match=r"watches files and topics, and input source reads daily"):
         counting(daily.source, schedule=hr.on_files())
     assert watched_inputs(pipeline) == {}
 

@@ -157,6 +157,11 @@ class Source(ABC):
         return True
 
     @property
+    def is_watched(self) -> bool:
+        """Whether a watcher, which loads no pipeline, can look for what is new: ``schedule=on_files(...)``."""
+        return False
+
+    @property
     def own_split(self) -> Read | None:
         """Whose values each have a watermark if ``event_time`` is given no ``split``; None: all share one."""
         return None
@@ -321,6 +326,11 @@ class FileSource(Source):
     def place(self) -> str:
         """The path."""
         return self.path
+
+    @property
+    def is_watched(self) -> bool:
+        """A watcher lists the path."""
+        return True
 
     def __str__(self) -> str:
         return f"{self.format} files under {self.path}"

@@ -1,4 +1,5 @@
-"""What a run of a pipeline would find to do, seen from outside: files that no run has read, a timer that is due.
+"""What a run of a pipeline would find to do, seen from outside: files and records of topics that no run has read, a
+timer that is due.
 
 A watcher asks again and again. What main has read is the position from which it looks, so it keeps none of its own.
 """
@@ -6,7 +7,7 @@ A watcher asks again and again. What main has read is the position from which it
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import FixDataError, RestoreError
 from headrace.model.time import Instant
@@ -23,6 +24,9 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectStore
+
+if TYPE_CHECKING:  # which pipelines over files alone do without
+    from headrace.read.pending_records import TopicWatch
 
 ENOUGH: Final = 1_000
 """So many files of an input are looked at at once: where that many are unread, more of them say nothing new."""
@@ -49,14 +53,15 @@ class UnreadFiles:
 class PendingWork:
     """What a run that continues from ``snapshot`` (None: there is none) would find to do.
 
-    ``problem``: what stands against a run, and what it would say where people look for it. Two that are equal are
-    about the same work.
+    ``records``: of topics about how many offsets were not read, by input. ``problem``: what stands against a run, and
+    what it would say where people look for it. Two that are equal are about the same work.
     """
 
     snapshot: str | None
     files: Mapping[str, UnreadFiles] = field(default_factory=dict)
     is_due: bool = False
     problem: str | None = None
+    records: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object, for the event that announces it."""
@@ -65,6 +70,8 @@ class PendingWork:
             "files": {name: one.files for name, one in self.files.items()},
             "timer_is_due": self.is_due,
         }
+        if self.records:
+            about["records"] = dict(self.records)
         return about if self.problem is None else {**about, "problem": self.problem}
 
 
@@ -82,10 +89,17 @@ class WorkFinder:
     """Looks what there is to do for ``pipeline``, whose snapshots are in ``store``. For one thread.
 
     A look costs a listing of the log, and of each input one from where main has read on; a manifest only where main has
-    moved.
+    moved. ``topics`` are the inputs that are topics, by name.
     """
 
-    def __init__(self, store: ObjectStore, pipeline: str, inputs: Mapping[str, WatchedInput]) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        pipeline: str,
+        inputs: Mapping[str, WatchedInput],
+        topics: "Mapping[str, TopicWatch] | None" = None,
+    ) -> None:
+        self._topics = topics or {}
         self._catalog = Catalog(store, pipeline)
         self._places = {name: (*open_source(store, one.path), one.suffixes) for name, one in inputs.items()}
         self._known: tuple[Manifest | None, PipelineProgress] = (None, PipelineProgress())
@@ -97,10 +111,13 @@ class WorkFinder:
             snapshot = self._catalog.head().refs.get(MAIN)
             manifest, progress = self._at(snapshot)
             files = {name: new for name in self._places if (new := self._unread(name, manifest, progress))}
+            at = progress.offsets
+            counts = {name: watch.unread(at.get(name, Offsets())) for name, watch in self._topics.items()}
         except (FixDataError, RestoreError) as error:
             return PendingWork(snapshot, problem=f"{error.code}: {error}")
         is_due = snapshot is not None and progress.is_due(now)
-        return PendingWork(snapshot, files, is_due) if files or is_due else None
+        records = {name: count for name, count in counts.items() if count}
+        return PendingWork(snapshot, files, is_due, records=records) if files or records or is_due else None
 
     def _at(self, snapshot: str | None) -> tuple[Manifest | None, PipelineProgress]:
         known = self._known[0]

@@ -14,6 +14,7 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
+from headrace import connections
 from headrace.connections import MissingConnectionError, is_secret, variable
 
 _SCHEMES: Final = {"postgres": "postgresql", "aws": "s3"}
@@ -33,17 +34,30 @@ def reaching_system(name: str) -> Iterator[None]:
     if os.environ.get(known_as):
         yield
         return
-    try:
-        connection = BaseHook.get_connection(name)
-    except AirflowNotFoundException as error:
-        raise MissingConnectionError(
-            f"there is no Airflow connection {name}, and {known_as} is not set: add the connection (Admin, Connections)"
-        ) from error
-    os.environ[known_as] = uri_of(connection)
+    os.environ[known_as] = _of_airflow(name)
     try:
         yield
     finally:
         os.environ.pop(known_as, None)
+
+
+def reached(name: str) -> connections.Connection:
+    """The connection ``name``, for a process in which several things go on: its environment stays as it is. Raises
+    MissingConnectionError.
+    """
+    known_as = variable(name)
+    return connections.connection(name, {known_as: os.environ.get(known_as) or _of_airflow(name)})
+
+
+def _of_airflow(name: str) -> str:
+    """Airflow's connection as a URI. Raises MissingConnectionError."""
+    try:
+        return uri_of(BaseHook.get_connection(name))
+    except AirflowNotFoundException as error:
+        raise MissingConnectionError(
+            f"there is no Airflow connection {name}, and {variable(name)} is not set: add the connection (Admin, "
+            "Connections)"
+        ) from error
 
 
 def uri_of(connection: Connection) -> str:

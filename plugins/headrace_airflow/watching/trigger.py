@@ -5,9 +5,9 @@ triggerer, or from the Airflow connection.
 """
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
@@ -19,9 +19,13 @@ from headrace_airflow.roots.connection import StoreVariables
 from headrace_airflow.roots.root import Root
 from headrace_airflow.roots.served import served_roots
 from headrace_airflow.roots.store import KeptVariables
+from headrace_airflow.roots.system_connections import reached
 from headrace_airflow.watching.watch import Runs, Watch
-from headrace_snapshots.store import open_store
+from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.store.scheme import reached_by
+
+if TYPE_CHECKING:  # which watchers of files do without
+    from headrace.read.pending_records import TopicWatch
 
 STATE_KEY: Final = "headrace_watcher"
 """Under which Airflow's state store of the asset says how the watcher is."""
@@ -36,21 +40,31 @@ def landed_name(root: Root, pipeline: str) -> str:
 
 class PendingWorkTrigger(BaseEventTrigger):
     """Fires when a run of ``pipeline`` would find something to do and none is queued or running. ``root`` is the name
-    of its root, ``inputs`` are its inputs by name: a path and suffixes each.
+    of its root, ``inputs`` are its inputs by name: a path and suffixes each; ``topics`` those that are topics of Kafka:
+    a topic and the name of its connection each, and how it is read.
     """
 
-    def __init__(self, *, root: str, pipeline: str, inputs: Mapping[str, list[Any]], poll_seconds: float) -> None:
+    def __init__(
+        self,
+        *,
+        root: str,
+        pipeline: str,
+        inputs: Mapping[str, list[Any]],
+        poll_seconds: float,
+        topics: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.root = root
         self.pipeline = pipeline
         self.inputs = dict(inputs)
+        self.topics = {name: [*watched] for name, watched in (topics or {}).items()}
         self.poll_seconds = poll_seconds
         self._reached: tuple[Root, KeptVariables] | None = None
         self._finder: tuple[Root, StoreVariables, WorkFinder] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments, from which the triggerer makes it again."""
-        arguments = ("root", "pipeline", "inputs", "poll_seconds")
+        arguments = ("root", "pipeline", "inputs", "topics", "poll_seconds")
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in arguments}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -74,8 +88,16 @@ class PendingWorkTrigger(BaseEventTrigger):
         if self._finder is None or self._finder[:2] != (root, variables):
             watched = {name: WatchedInput(path, tuple(suffixes)) for name, (path, suffixes) in self.inputs.items()}
             with reached_by(variables.over(os.environ)):
-                self._finder = root, variables, WorkFinder(open_store(root.uri), self.pipeline, watched)
+                store = open_store(root.uri)
+            topics = {} if not self.topics else self._watched_topics(store)
+            self._finder = root, variables, WorkFinder(store, self.pipeline, watched, topics)
         return self._finder[2].find(instant(datetime.now(UTC)))
+
+    def _watched_topics(self, store: ObjectStore) -> "dict[str, TopicWatch]":
+        from headrace.read.pending_records import TopicWatch, WatchedTopic
+
+        watched = {name: WatchedTopic(*parts) for name, parts in self.topics.items()}
+        return {name: TopicWatch(store, self.pipeline, name, one, reached) for name, one in watched.items()}
 
     def _runs(self) -> Runs:
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # not for who parses DAGs

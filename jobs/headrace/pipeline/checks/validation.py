@@ -84,10 +84,10 @@ def _check_inputs(pipeline: "Pipeline") -> None:
     for given in pipeline.inputs:
         if isinstance(given.source, FileSource):
             _check_place(pipeline, given.source.path)
-        elif isinstance(pipeline.schedule, FileSchedule):
+        elif isinstance(pipeline.schedule, FileSchedule) and not given.source.is_watched:
             raise PipelineError(
-                f"schedule=on_files(...) watches files, and input {given.name} reads {given.source}: write a schedule "
-                'by times, such as "*/5 * * * *"'
+                f"schedule=on_files(...) watches files and topics, and input {given.name} reads {given.source}: only a "
+                'run can ask that what is new. Write a schedule by times, such as "*/5 * * * *"'
             )
     names = [given.name for given in pipeline.inputs]
     for other in pipeline.union:

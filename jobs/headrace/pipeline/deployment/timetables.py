@@ -99,10 +99,10 @@ def on_assets(uris: Sequence[str], *, or_at: Times | None = None) -> AssetSchedu
 
 @keywords
 def on_files(poll_interval: Length = POLL_INTERVAL, *, or_at: Times | None = None) -> FileSchedule:
-    """A schedule by files that land: a watcher in Airflow's triggerer looks every ``poll_interval`` for files that no
-    run has read, and for timers that are due, and starts a run; also at ``or_at``, if that is given. Where to look from
-    is what the newest snapshot of main has read, so no file is missed or announced to a run that goes on. Raises
-    PipelineError.
+    """A schedule by files that land, and by records that come to topics of Kafka: a watcher in Airflow's triggerer
+    looks every ``poll_interval`` for what no run has read, and for timers that are due, and starts a run; also at
+    ``or_at``, if that is given. Where to look from is what the newest snapshot of main has read, so nothing is missed
+    or announced to a run that goes on. Raises PipelineError.
 
     >>> str(hr.on_files("1m", or_at="@daily"))
     'when files land (a look every 1m), or @daily'

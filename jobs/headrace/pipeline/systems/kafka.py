@@ -131,6 +131,11 @@ class KafkaSource(Source):
         return False
 
     @property
+    def is_watched(self) -> bool:
+        """A watcher asks where partitions end."""
+        return True
+
+    @property
     def skips_lost(self) -> bool:
         """Whether runs go on without what the topic has lost."""
         return self.on_lost == "skip"

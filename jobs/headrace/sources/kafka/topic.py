@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from headrace.connections import connection
+from headrace.connections import Connection, connection
 from headrace.errors import FixDataError
 from headrace.extras import require
 from headrace.model.time import MIN_INSTANT, Instant
@@ -48,10 +48,12 @@ _ABOUT: Final = 100
 
 
 @contextmanager
-def connected(source: KafkaSource) -> "Iterator[KafkaClient]":
-    """A client of the cluster. Raises MissingConnectionError, KafkaRefusedError, KafkaUnreachableError."""
+def connected(source: KafkaSource, reached: Connection | None = None) -> "Iterator[KafkaClient]":
+    """A client of the cluster, ``reached`` as the environment says if nobody else does. Raises MissingConnectionError,
+    KafkaRefusedError, KafkaUnreachableError.
+    """
     require("kafka", str(source))
-    given = connection(source.connection)
+    given = connection(source.connection) if reached is None else reached
     if given.scheme != "kafka":
         raise KafkaRefusedError(f"{given}: a source of Kafka needs kafka://host:port")
     with CLIENTS.client(given) as client:
@@ -60,9 +62,12 @@ def connected(source: KafkaSource) -> "Iterator[KafkaClient]":
 
 @dataclass(frozen=True)
 class TopicEnumerator(SplitEnumerator):
-    """Finds the ranges of offsets of a topic that were not read."""
+    """Finds the ranges of offsets of a topic that were not read. ``reached``: the connection, if the environment does
+    not say it.
+    """
 
     source: KafkaSource
+    reached: Connection | None = None
 
     def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         """Ranges after the position, up to what each partition has now; of one that is new from its beginning on. Where
@@ -70,16 +75,9 @@ class TopicEnumerator(SplitEnumerator):
 
         Raises TopicReplacedError, RecordsLostError unless the source goes on without what is lost.
         """
-        known = self._position(position)
-        with connected(self.source) as client:
+        with connected(self.source, self.reached) as client:
             topic = client.topic(self.source.topic)
-            if known.topic_id not in ("", topic.id):
-                known = self._without_lost(
-                    TopicPosition(),
-                    TopicReplacedError,
-                    f"it was replaced: it is another topic than {known.topic_id}, which was read, and its offsets "
-                    "begin again",
-                )
+            known = self._known(topic, position)
             partitions = client.partitions(topic)
             unread = [*self._behind(known, partitions)]
             about = _bytes_of_record(client, topic, unread)
@@ -88,6 +86,24 @@ class TopicEnumerator(SplitEnumerator):
             yield SourceSplit(NewPartitions(known.partitions, there).path(topic.name), _ABOUT, topic.id)
         for one in in_turns(unread, max(1, min(MOST_OFFSETS, MOST_BYTES // about))):
             yield SourceSplit(one.path(topic.name), about * (one.end - one.begin), topic.id)
+
+    def count(self, position: Offsets) -> int:
+        """How many offsets are after the position. Raises what ``unread`` raises."""
+        with connected(self.source, self.reached) as client:
+            topic = client.topic(self.source.topic)
+            known = self._known(topic, position)
+            return sum(one.end - one.begin for one in self._behind(known, client.partitions(topic)))
+
+    def _known(self, topic: "Topic", position: Offsets) -> TopicPosition:
+        """The position, in this very ``topic``."""
+        known = self._position(position)
+        if known.topic_id in ("", topic.id):
+            return known
+        return self._without_lost(
+            TopicPosition(),
+            TopicReplacedError,
+            f"it was replaced: it is another topic than {known.topic_id}, which was read, and its offsets begin again",
+        )
 
     def _behind(self, known: TopicPosition, partitions: "Mapping[int, Partition]") -> Iterator[OffsetRange]:
         """What each partition has that was not read."""

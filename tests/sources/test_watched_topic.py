@@ -1,0 +1,175 @@
+"""A watcher of a real topic: the trigger that Airflow's triggerer runs, with its connection from Airflow."""
+
+import asyncio
+import json
+import os
+import secrets
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.errors import PipelineError
+from headrace.runs.client.handle import PipelineHandle
+from headrace.sources.landed.lander import Lander
+from headrace.sources.landing import Landing
+from headrace_snapshots.store import open_store
+from scripts.kafka import PASSWORD, USER, Kafka
+from tests.sources.kafka_topics import Topics
+
+SECONDS = 60
+
+
+def orders(topic: str, **more: Any) -> hr.Pipeline:
+    source = hr.kafka(topic, {"shop": str, "at": datetime}, connection="events", **more)
+    return hr.Pipeline(
+        "orders",
+        source.event_time("at", bound="1h"),
+        key="shop",
+        what={"n": hr.count()},
+        where=hr.FixedWindows("1d"),
+        when=hr.on_update(),
+        schedule=hr.on_files("1s"),
+        executor="local",
+    )
+
+
+def record(shop: str) -> dict[str, str]:
+    return {"shop": shop, "at": "2026-05-01T00:00:00Z"}
+
+
+class Watched:
+    """The trigger of a pipeline, made of what Airflow keeps of it; ``notes`` is what people see of the watcher."""
+
+    def __init__(self, pipeline: hr.Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+        from headrace.pipeline.loading.registry import Registered
+        from headrace_airflow.assets import landed
+        from headrace_airflow.roots.root import Root, RootedPipeline
+        from headrace_airflow.watching import trigger
+        from headrace_airflow.watching.watch import Runs
+
+        rooted = RootedPipeline(Root.of_environment(), Registered(pipeline, Path(__file__)))
+        (watcher,) = landed(rooted, pipeline.schedule.poll_interval).watchers  # type: ignore[union-attr]
+        name, arguments = watcher.trigger.serialize()
+        self.kept = json.dumps(arguments)
+        self.notes: list[dict[str, Any]] = []
+        self.trigger = getattr(trigger, name.rpartition(".")[2])(**json.loads(self.kept))
+
+        async def note(_: Any, state: dict[str, Any]) -> None:
+            self.notes.append(state)
+
+        # there is no supervisor to ask about runs, and to keep a state
+        monkeypatch.setattr(trigger.PendingWorkTrigger, "_runs", lambda _: Runs(0, 0))
+        monkeypatch.setattr(trigger.PendingWorkTrigger, "_note", note)
+
+    def event(self) -> dict[str, Any]:
+        """The first event that the trigger fires."""
+
+        async def first() -> dict[str, Any]:
+            events: AsyncIterator[Any] = self.trigger.run()
+            return dict((await asyncio.wait_for(anext(events), SECONDS)).payload)
+
+        return asyncio.run(first())
+
+    def finds(self) -> dict[str, int]:
+        """How many records the trigger finds now."""
+        work = self.trigger._find()
+        return {} if work is None else dict(work.records)
+
+    def failure(self) -> str:
+        """What people see of the first look that fails."""
+
+        async def look() -> str:
+            watching = asyncio.create_task(anext(self.trigger.run()))
+            while not self.notes:
+                assert not watching.done()
+                await asyncio.sleep(0.05)
+            watching.cancel()
+            return str(self.notes[0]["error"])
+
+        return asyncio.run(asyncio.wait_for(look(), SECONDS))
+
+
+@pytest.fixture
+def of_airflow(broker: Kafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """The fields of Airflow's connection ``events``, which has a password."""
+    monkeypatch.setenv("HEADRACE_ROOT", tmp_path.as_uri())
+    host, _, port = broker.with_password.partition(":")
+    return {"conn_type": "kafka", "host": host, "port": int(port), "login": USER, "password": PASSWORD}
+
+
+def runs(pipeline: hr.Pipeline, root: Path) -> PipelineHandle:
+    return hr.open(root.as_uri(), create=True)[pipeline]
+
+
+@pytest.mark.parametrize("land", ["always", "never"])
+def test_records_of_a_topic_start_a_run_once(
+    topics: Topics,
+    of_airflow: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    land: str,
+) -> None:
+    topic = f"topic.{secrets.token_hex(4)}"
+    topics.make(topic, 2)
+    pipeline = orders(topic, land=land)
+    with monkeypatch.context() as airflow:
+        airflow.delenv("HEADRACE_CONN_EVENTS")
+        airflow.setenv("AIRFLOW_CONN_EVENTS", json.dumps(of_airflow))
+        watched = Watched(pipeline, monkeypatch)
+        assert json.loads(watched.kept)["topics"] == {"source": [topic, "events", land, "fail"]}
+        assert watched.finds() == {}
+        for partition in range(2):
+            topics.send_json(topic, [record("a"), record("b")], partition)
+        event = watched.event()
+        assert event == {"snapshot": None, "files": {}, "timer_is_due": False, "records": {"source": 4}}
+        assert "HEADRACE_CONN_EVENTS" not in os.environ
+    handle = runs(pipeline, tmp_path)
+    handle.run()
+    assert watched.finds() == {}
+    topics.send_json(topic, [record("a")], 0)
+    assert watched.finds() == {"source": 1}
+    if land == "always":  # a lander is killed once it has claimed
+        with monkeypatch.context() as killed:
+            killed.setattr(Lander, "_complete", lambda *_: 0)
+            Landing(pipeline, open_store(tmp_path.as_uri())).land({})
+        assert watched.finds() == {"source": 1}
+    handle.run()
+    assert watched.finds() == {}
+    topics.remove(topic)
+    topics.make(topic, 2)
+    topics.send_json(topic, [record("a")], 0)
+    assert watched.event()["problem"].startswith("data.topic_replaced: ")
+    assert PASSWORD not in watched.kept
+    assert PASSWORD not in json.dumps(watched.notes)
+
+
+def test_a_watcher_that_is_not_let_in_says_so_and_no_password(
+    topics: Topics, of_airflow: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = f"topic.{secrets.token_hex(4)}"
+    topics.make(topic)
+    monkeypatch.delenv("HEADRACE_CONN_EVENTS")
+    watched = Watched(orders(topic), monkeypatch)
+    assert watched.failure().startswith("config.connection: there is no Airflow connection events")
+    monkeypatch.setenv("AIRFLOW_CONN_EVENTS", json.dumps({**of_airflow, "password": f"not-{PASSWORD}"}))
+    watched = Watched(orders(topic), monkeypatch)
+    assert watched.failure().startswith("config.kafka_refused: connection events (kafka://")
+    for text in (watched.kept, caplog.text, json.dumps(watched.notes)):
+        assert PASSWORD not in text
+
+
+def test_what_only_a_run_can_ask_has_no_watcher() -> None:
+    source = hr.spark_source("orders:Orders", {"shop": str, "at": datetime})
+    with pytest.raises(PipelineError, match=r"watches files and topics, and input source reads orders:Orders"):
+        hr.Pipeline(
+            "orders",
+            source.event_time("at", bound="1h"),
+            key="shop",
+            what={"n": hr.count()},
+            where=hr.FixedWindows("1d"),
+            schedule=hr.on_files(),
+        )
