@@ -1,5 +1,6 @@
 """Records that their source cannot give again: landed by runs, read again from there, expired with snapshots."""
 
+import os
 import re
 import sqlite3
 from contextlib import closing
@@ -188,3 +189,61 @@ def test_what_was_claimed_while_a_source_was_read_where_it_is_lands_once_it_is_n
         f"{number:020d}" for number in range(4)
     ]
     assert handle.fsck().damage == ()
+
+
+def old(root: Path, folder: str, days: int) -> None:
+    """What was landed in a folder was landed so many days ago."""
+    for path in (root / "counting" / "landed" / folder).rglob("*.*"):
+        at = path.stat().st_mtime - days * 86_400
+        os.utime(path, (at, at))
+
+
+def test_what_was_landed_for_an_input_that_is_gone_expires_with_the_snapshots_that_have_it(
+    outbox: OutboxWorld, root: str, store: ObjectStore, tmp_path: Path
+) -> None:
+    other = OutboxWorld(outbox.database.with_name("other.db"))
+    more = other.source.event_time("at", bound="1h").named("other")
+    both = counting(outbox.source, union=[more], executor="local", when=hr.on_update())
+    handle = hr.open(root, create=True)[both]
+    snapshots = []
+    for first in (0, 8):
+        outbox.append(records(first, 8))
+        other.append(records(100 + first, 8))
+        snapshots.append(str(handle.run().snapshot))
+    handle.tag("both", snapshots[0])
+
+    def left() -> set[str]:
+        """Which ranges are there of the input that is gone."""
+        prefix = "counting/landed/other/"
+        names = [info.path.removeprefix(prefix).removeprefix("_ranges/") for info in store.list(prefix)]
+        return {name[:20] for name in names}
+
+    alone = hr.open(root)[counting(outbox.source, executor="local", when=hr.on_update())]
+    alone.backfill(promote=True)
+    for _ in range(3):
+        alone.expire(keep_last=1)
+    assert left() == {f"{0:020d}", f"{1:020d}"}, "it may be landed for a definition of which no snapshot is there yet"
+    old(tmp_path / "root", "other", 2)
+    for _ in range(2):
+        alone.expire(keep_last=1)
+    assert left() == {f"{1:020d}"}, "who goes on from the tag reads it"
+    assert alone.fsck().damage == ()
+    alone.drop("both")
+    for _ in range(2):
+        alone.expire(keep_last=1)
+    assert left() == set()
+    outbox.append(records(16, 8))
+    alone.run()
+    assert sum(counts(alone).values()) == 24
+
+
+def test_the_age_of_input_goes_by_when_it_was_landed(outbox: OutboxWorld, root: str, tmp_path: Path) -> None:
+    limits = hr.Limits(newest_file="1d")
+    handle = hr.open(root, create=True)[counting(outbox.source, limits=limits, executor="local", when=hr.on_update())]
+    outbox.append(records(0, 8))
+    handle.run()
+    old(tmp_path / "root", "source", 2)
+    (finding,) = handle.run().limits
+    assert (finding.name, str(finding.severity)) == ("newest_file", "warn")
+    assert finding.observed == pytest.approx(2 * 86_400, abs=3_600)
+    assert finding.said.startswith("of input source, landed at ")

@@ -3,14 +3,13 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 
-from headrace.read.snapshots.progress import StoredProgress
+from headrace.read.snapshots.landed_reading import LandedReading
 from headrace.sources.landed.ranges import LandedRange
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError, NewerFormatError, decode
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.fsck import BACKUP, Problem
 from headrace_snapshots.layout import (
-    LandedFile,
     ObjectKind,
     claimed_range,
     folder,
@@ -21,26 +20,31 @@ from headrace_snapshots.layout import (
 )
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError
 
-_BEGINNING = LandedFile(-1, 0, 0)
-
 
 def live_landed(
     listed: Collection[ObjectInfo], kept: Collection[str], notes: dict[str, str], *, catalog: Catalog
 ) -> set[str]:
     """Find the landed objects that some kept snapshot would read again, or has not read yet: the ranges of each input
-    from the first on that one of them has not read to its end, and always the newest, from which landing goes on.
+    from the first on that one of them has not read to its end, and always the newest, from which landing goes on. Of an
+    input that has left the definition no run lands any more: only what kept snapshots that have it would read.
     """
     if not listed:
         return set()
-    read = _read_by_all(catalog, kept)
+    reading = LandedReading.of(catalog, kept)
     live: set[str] = set()
-    for where, objects in _by_input(catalog.pipeline, listed):
+    for where, infos in _by_input(catalog.pipeline, listed):
+        objects = [info.path for info in infos]
         numbers = {path: _number(catalog.pipeline, path) for path in objects}
+        has_left = reading.has_left(where, infos)
+        if has_left and not reading.is_read(where):
+            continue
         if not any(claimed_range(catalog.pipeline, path) is None for path in objects):
             live |= numbers.keys()  # claims alone: the source keeps the records, and a backfill may begin anywhere
             continue
-        last = read.get(where, _BEGINNING)
-        first = min(last.range + (last.number == last.last), _newest(catalog.pipeline, numbers))
+        last = reading.read_by_all(where, has_left=has_left)
+        first = last.range + (last.number == last.last)
+        if not has_left:
+            first = min(first, _newest(catalog.pipeline, numbers))
         kept_objects = {path for path, number in numbers.items() if number >= first}
         live |= kept_objects - _overtaken(catalog, kept_objects)
     return live
@@ -79,8 +83,8 @@ def check_landed(catalog: Catalog, entries: Iterable[Entry], kept: Collection[st
     listed = [*catalog.store.list(folder(catalog.pipeline, ObjectKind.LANDED))]
     ours = [info for info in listed if kind_of(catalog.pipeline, info.path) is ObjectKind.LANDED]
     live = live_landed(ours, kept, {}, catalog=catalog)
-    for where, objects in _by_input(catalog.pipeline, [info for info in ours if info.path in live]):
-        yield from _problems(catalog, where, objects)
+    for where, infos in _by_input(catalog.pipeline, [info for info in ours if info.path in live]):
+        yield from _problems(catalog, where, [info.path for info in infos])
 
 
 def _problems(catalog: Catalog, where: str, objects: Collection[str]) -> Iterator[Problem]:
@@ -122,31 +126,13 @@ def _missing(pipeline: str, claimed: LandedRange, landed: Iterable[int], objects
     return {place for place, path in written if path not in there}
 
 
-def _read_by_all(catalog: Catalog, kept: Collection[str]) -> Mapping[str, LandedFile]:
-    """Up to which file, by folder, every kept snapshot has read; a branch without a snapshot has read nothing."""
-    head = catalog.head()
-    if head.generations.keys() - head.refs.keys():
-        return {}
-    least: dict[str, LandedFile] | None = None
-    for snapshot in kept:
-        marks = StoredProgress.of(catalog.manifest(snapshot)).marks
-        own = {
-            where: file
-            for mark in marks.values()
-            if (where := landed_input(catalog.pipeline, mark.path)) is not None
-            and (file := landed_file(catalog.pipeline, mark.path)) is not None
-        }
-        least = own if least is None else {name: min(least[name], own[name]) for name in least.keys() & own.keys()}
-    return least or {}
-
-
-def _by_input(pipeline: str, listed: Iterable[ObjectInfo]) -> Iterator[tuple[str, list[str]]]:
-    """The paths of landed objects by the folder of their input."""
-    by_folder: dict[str, list[str]] = {}
+def _by_input(pipeline: str, listed: Iterable[ObjectInfo]) -> Iterator[tuple[str, list[ObjectInfo]]]:
+    """Landed objects by the folder of their input."""
+    by_folder: dict[str, list[ObjectInfo]] = {}
     for info in listed:
         where = landed_input(pipeline, info.path)
         assert where is not None, "objects with other names are not listed"
-        by_folder.setdefault(where, []).append(info.path)
+        by_folder.setdefault(where, []).append(info)
     yield from by_folder.items()
 
 

@@ -195,8 +195,10 @@ def _left_of(
     given_signals = [*begun.heard]
 
     def taken(name: str, path: str) -> SourceSplit | None:
-        own = waiting.get(name, {})
-        return own.pop(path, None) if repeats(name) or path == next(iter(own), None) else None
+        own = waiting.get(name)
+        if not own:  # nothing is left of it, or the definition has no such input any more
+            return None
+        return own.pop(path, None) if repeats(name) or path == next(iter(own)) else None
 
     for epoch in recorded:
         files = {

@@ -55,6 +55,10 @@ class ClaimedEnumerator(SplitEnumerator):
         for split, how in self.source.missing([unplaced(split) for split in claimed.values()]):
             yield claimed[split.path], how
 
+    def newest(self, position: Offsets) -> Instant | None:
+        """When the newest range was claimed, also of those that were read."""
+        return self.place.newest_at(position.mark)
+
     def watermarks(self, split: SourceSplit) -> Mapping[str, Instant]:
         """What the source knows."""
         return self.source.watermarks(unplaced(split))

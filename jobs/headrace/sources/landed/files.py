@@ -57,9 +57,8 @@ class LandedEnumerator(SplitEnumerator):
         return gone(self.place.store, self._prefix, splits)
 
     def newest(self, position: Offsets) -> Instant | None:
-        """When the newest file behind the position was landed."""
-        times = (info.modified for info in unread_files(self.place, position.mark))
-        return max((Instant(at) for at in times if at is not None), default=None)
+        """When the newest range was claimed, also of those that were read."""
+        return self.place.newest_at(position.mark)
 
     def watermarks(self, split: SourceSplit) -> Mapping[str, Instant]:
         """What the source knows of what a file is of. Raises SplitGoneError where nobody can tell that any more."""

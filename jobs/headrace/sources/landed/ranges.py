@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Self
 
+from headrace.model.time import Instant
 from headrace.sources.connector import SourceSplit, SplitGoneError
 from headrace_snapshots.format.codec import Fields, decode, encode
 from headrace_snapshots.layout import (
@@ -75,11 +76,21 @@ class LandingPlace:
 
     def claims(self, after: str) -> Iterator[int]:
         """The numbers of all ranges that were claimed, from the one on that has the file ``after``."""
-        known = self.file(after)
-        start = "" if known is None or known.range == 0 else range_path(self.pipeline, self.input, known.range - 1)
-        for info in self.store.list(ranges_folder(self.pipeline, self.input), start):
+        for info in self._claims(after):
             if (number := claimed_range(self.pipeline, info.path)) is not None:
                 yield number
+
+    def newest_at(self, after: str) -> Instant | None:
+        """When the newest range was claimed; looked for from the one on that has the file ``after``. None if there is
+        none, or the store does not say.
+        """
+        times = [info.modified for info in self._claims(after)]
+        return None if not times or times[-1] is None else Instant(times[-1])
+
+    def _claims(self, after: str) -> Iterator[ObjectInfo]:
+        known = self.file(after)
+        start = "" if known is None or known.range == 0 else range_path(self.pipeline, self.input, known.range - 1)
+        yield from self.store.list(ranges_folder(self.pipeline, self.input), start)
 
     def claims_behind(self, known: LandedFile | None) -> list[int]:
         """The numbers of the ranges that have files behind the ``known`` one, or begin with it; without one, all that
