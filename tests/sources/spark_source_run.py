@@ -116,6 +116,29 @@ def follows(shop: Shop) -> None:
         changed_columns_are_named(shop)
     finally:
         session.stop()
+    one_session_lands_and_computes(shop)
+
+
+def one_session_lands_and_computes(shop: Shop) -> None:
+    """Where no session is there, a run on Spark starts one, for both, and ends it."""
+    from pyspark import SparkContext
+
+    from headrace.distribute.spark.session import is_running
+
+    with psycopg.connect(shop.uri) as database:
+        database.execute("delete from orders where amount = 'many'")
+        database.execute("alter table orders alter amount type int using amount::int")
+        for _ in range(3):
+            database.execute("insert into orders (shop, amount, at) values ('Oslo', 1, '2026-05-01T12:00:00Z')")
+    shop.committed["Oslo"] += 3
+    started: list[None] = []
+    begin = SparkContext._do_init
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SparkContext, "_do_init", lambda *given, **more: started.append(None) or begin(*given, **more))
+        shop.handle.run(executor="spark")
+    assert len(started) == 1
+    assert not is_running()
+    assert shop.counts() == dict(shop.committed)
 
 
 def the_next_lands_what_one_that_is_killed_has_left(shop: Shop) -> None:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from types import TracebackType
 from typing import Any, Self
 
 from headrace.audit.run import expectations_checked
@@ -120,12 +121,16 @@ class _Run:
         self._connected.enter_context(self.context.landing.connected())
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Let go of what the run holds. An error that ends the run is kept with what its executor said."""
-        with self._connected:
+        try:
             self.catalog.settle()
             if self._side is not None:
                 self._side.close(error)
+        finally:
+            self._connected.__exit__(kind, error, trace)
 
     def execute(self) -> RunResult:
         with ways_out(self.catalog, self.options.branch):

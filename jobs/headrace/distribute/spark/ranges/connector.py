@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.connections import Connection, connection
+from headrace.distribute.spark.ranges.kept_session import SESSIONS
 from headrace.extras import require
 from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.sources import Source
@@ -123,6 +124,12 @@ class SparkConnector(SourceConnector):
         """The ranges of ``source``, which are written below ``root``; nothing is asked yet."""
         assert isinstance(source, SparkSource)
         return OpenSource(RangeEnumerator(source, root), WrittenReader(source, root))
+
+    @contextmanager
+    def staying_connected(self) -> Iterator[None]:
+        """One session, which epochs on Spark have, too."""
+        with SESSIONS.kept():
+            yield
 
 
 SPARK: Final = SparkConnector()
