@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import fastavro
+import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
 from click.testing import CliRunner
@@ -27,6 +28,7 @@ from headrace.runs.reporting.listener import Silent
 from headrace.sources.connector import Offsets, SourceSplit, SplitGoneError
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.formats.spans import WHOLE_FILE
+from headrace.sources.kafka.client import MOST_BYTES
 from headrace.sources.kafka.errors import (
     KafkaRefusedError,
     KafkaUnreachableError,
@@ -549,3 +551,37 @@ def test_a_run_lands_as_much_at_once_as_an_epoch_takes(
     assert [difference[kind] for kind in ("added", "removed", "changed")] == [0, 0, 0]
     handle.backfill(branch="whole", files_per_epoch=50)
     assert [row["n"] for row in handle.read("current", at="whole").to_json()] == [120]
+
+
+# --- what is large
+
+
+def test_a_record_that_is_larger_than_what_is_asked_for_at_once(topics: Topics, name: str, tmp_path: Path) -> None:
+    topics.make(name, max_message_bytes="50000000")
+    large = json.dumps({"n": 2, "at": "2026-05-01T00:00:00Z", "text": "x" * 36_000_000}).encode()
+    assert len(large) > 2 * MOST_BYTES
+    topics.send(name, as_json(1))
+    topics.send(name, [(None, large)], max_request_size=50_000_000)
+    topics.send(name, as_json(3))
+    (records,) = read(source(name, columns={"n": int, "text": str}))
+    assert records.columns["n"].to_pylist() == [1, 2, 3]
+    assert [len(text or "") for text in records.columns["text"].to_pylist()] == [0, 36_000_000, 0]
+
+
+@pytest.mark.parametrize("values", [None, hr.avro(schema=IN_AVRO)])
+def test_many_messages_become_columns_part_by_part(
+    topics: Topics, name: str, monkeypatch: pytest.MonkeyPatch, values: Any
+) -> None:
+    topics.make(name)
+    written = as_json if values is None else as_avro
+    topics.send(name, [*written(*range(7)), (b"k", None), (b"k", b"\xff"), *written(*range(7, 12))])
+    given = source(name, values=values, columns={"n": int, "kafka_key": str})
+    (whole,) = read(given)
+    monkeypatch.setattr("headrace.sources.kafka.messages._AT_ONCE", 64)
+    (parts,) = read(given)
+    assert parts.columns == whole.columns
+    assert parts.unparsed == whole.unparsed
+    assert parts.position.tolist() == whole.position.tolist() == [*range(14)]
+    rows = np.array([13, 0, 8, 7])
+    assert parts.raw(rows) == whole.raw(rows)
+    assert parts.lacks == whole.lacks

@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.kernel.expressions.utf8 import text_of
+from headrace.kernel.grouping import Ints
 from headrace.kernel.types import TIMESTAMP, arrow_type
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.fields import ColumnType
@@ -18,13 +20,23 @@ from headrace.sources.formats.avro.messages import read_avro
 from headrace.sources.formats.avro.schema import record_of
 from headrace.sources.formats.json_messages import read_json
 from headrace.sources.formats.scan import NO_VALUE, NOT_UTF8, Scanned, nothing
+from headrace.sources.kafka.batches import UnreadableBatchError
 from headrace.sources.required_columns import Required
+
+_AT_ONCE: Final = 2**30
+"""So many bytes of messages become columns at once: places in them have 32 bits."""
 
 
 def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: str) -> Scanned:
-    """Messages that were ``fetched`` as records of ``source``; the number of a record is its offset."""
+    """Messages that were ``fetched`` as records of ``source``; the number of a record is its offset. Raises
+    UnreadableBatchError.
+    """
     if not len(fetched):
         return nothing(source.fields)
+    if len(fetched) > 1 and fetched.nbytes > _AT_ONCE:
+        middle = len(fetched) // 2
+        first, second = (fetched.slice(0, middle), fetched.slice(middle))
+        return _joined(scanned(first, source, required, path), scanned(second, source, required, path), path)
     columns = {name: _whole(fetched.column(name)) for name in fetched.column_names}
     values, offsets = columns["value"], columns["offset"].to_numpy()
     of_value = {name: field for name, field in source.fields.items() if name not in source.metadata}
@@ -52,6 +64,30 @@ def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: st
     in_order = {name: read[name] for name in source.fields}
     has_text = source.values is None
     return Scanned(in_order, unparsed, offsets, lambda rows: values.take(pa.array(rows)), records.lacks, has_text)
+
+
+def _joined(first: Scanned, second: Scanned, path: str) -> Scanned:
+    """Two parts of what is called ``path``, one after the other."""
+    number = len(first)
+    try:
+        columns = {name: pa.concat_arrays([values, second.columns[name]]) for name, values in first.columns.items()}
+    except pa.ArrowInvalid as error:
+        raise UnreadableBatchError(
+            f"{path}: the records have more than 2 GB in one column of the source: leave out of its schema what is "
+            f"that large ({error})"
+        ) from error
+
+    def raw(rows: Ints) -> pa.Array:
+        is_first = rows < number
+        texts = pa.concat_arrays([first.raw(rows[is_first]), second.raw(rows[~is_first] - number)])
+        return texts.take(pa.array(np.argsort(np.argsort(~is_first, kind="stable"))))
+
+    lacks = second.lacks if first.lacks is None else first.lacks
+    if first.lacks is not None and second.lacks is not None:
+        lacks = {name: near for name, near in first.lacks.items() if name in second.lacks}
+    unparsed = pa.concat_arrays([first.unparsed, second.unparsed])
+    position = np.concatenate([first.position, second.position])
+    return Scanned(columns, unparsed, position, raw, lacks, first.has_text)
 
 
 def _schemas(fetched: pa.Table, values: AvroValues) -> Mapping[int, RecordType | None] | RecordType:
