@@ -94,6 +94,14 @@ ExecutorOption = Annotated[
 ]
 FilesPerEpoch = Annotated[int | None, Option(min=1, help="Files in one epoch, at most.")]
 BytesPerEpoch = Annotated[int | None, Option(min=1, help="Bytes in one epoch, at most.")]
+ReaderRoots = Annotated[
+    list[str] | None,
+    Option(
+        metavar="URI",
+        help="Another root to look for readers in, as HEADRACE_READER_ROOTS names some. Repeatable.",
+    ),
+]
+
 GiveUpDelivered = Annotated[
     bool, Option(help="Go also without rows that were handed over to a sink which cannot take them back.")
 ]

@@ -1,6 +1,6 @@
 """The results of all pipelines under a root, by name, without the files that define them."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -8,9 +8,8 @@ from headrace.model.time import instant
 from headrace.pipeline.loading.registry import UnknownPipelineError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pipeline_reader import PipelineReader
-from headrace.sources.input_diagnostics import children
+from headrace.read.roots import has_run, pipelines_under
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.log import has_log
 from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import ObjectStore
 
@@ -48,35 +47,41 @@ class Deployment(Mapping[str, PipelineReader]):
 
         return pipeline_list(self._store, self)
 
-    def lineage(self) -> "Lineage":
-        """Which pipelines read which, in a consistent cut over all of them, and how far behind each is."""
+    def lineage(self, *, reader_roots: Sequence[str] = ()) -> "Lineage":
+        """Which pipelines read which, in a consistent cut over all of them, and how far behind each is. Readers under
+        other roots are seen by what they hold, or if the roots are named: here, or in HEADRACE_READER_ROOTS.
+        """
         from headrace.read.lineage.lineage import lineage
 
-        return lineage(self._store, self)
+        return lineage(self._store, self, reader_roots)
 
-    def waits(self, pipelines: Collection[Pipeline] = (), *, now: datetime) -> "DeploymentWaits":
+    def waits(
+        self, pipelines: Collection[Pipeline] = (), *, now: datetime, reader_roots: Sequence[str] = ()
+    ) -> "DeploymentWaits":
         """What is still in flight at the time ``now`` (with its zone), and who waits for whom, in a consistent cut over
-        all pipelines. Of ``pipelines`` files are looked for which no run has read.
+        all pipelines. Of ``pipelines`` files are looked for which no run has read. ``reader_roots`` as ``lineage`` has
+        them.
         """
         from headrace.read.lineage.waits import waits
 
-        return waits(self._store, self, pipelines, instant(now))
+        return waits(self._store, self, pipelines, instant(now), reader_roots)
 
-    def dependents(self, of: str, at: "At" = PUBLISHED) -> "Dependents":
-        """The readers of pipeline ``of`` that have consumed the snapshot ``at``, or what came of it."""
+    def dependents(self, of: str, at: "At" = PUBLISHED, *, reader_roots: Sequence[str] = ()) -> "Dependents":
+        """The readers of pipeline ``of`` that have consumed the snapshot ``at``, or what came of it. ``reader_roots``
+        as ``lineage`` has them.
+        """
         from headrace.read.lineage.lineage import dependents
 
         catalog, _ = self._found(of)
-        return dependents(self._store, self, catalog, at)
+        return dependents(self._store, self, catalog, at, reader_roots)
 
     def __contains__(self, name: object) -> bool:
         if isinstance(name, Pipeline):
             name = name.name
-        return isinstance(name, str) and name.isidentifier() and has_log(self._store, name)
+        return isinstance(name, str) and has_run(self._store, name)
 
     def __iter__(self) -> Iterator[str]:
-        folders = (name.removesuffix("/") for name in children(self._store, "") if name.endswith("/"))
-        return (name for name in folders if name in self)
+        return pipelines_under(self._store)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -136,7 +136,8 @@ class RunOptions:
     run refuses a snapshot that was made by other code of the user's own. ``allow_new_aggregates``: aggregates that a
     snapshot lacks start empty; otherwise the run refuses that snapshot. ``give_up_delivered``: a recovery may go below
     what sinks got that cannot take back. ``with_readers``: it takes pipelines back that have read what it gives up, but
-    for ``left_readers``. ``without``: outputs that are parked stay so, however long they have been.
+    for ``left_readers``; they are looked for under ``reader_roots``, too. ``without``: outputs that are parked stay so,
+    however long they have been.
     ``output``: the one of several that a backfill computes, with what is computed of it, or patches; None for all.
     Raises RunOptionsError.
     """
@@ -167,6 +168,7 @@ class RunOptions:
     give_up_delivered: bool = False
     with_readers: bool = False
     left_readers: tuple[str, ...] = ()
+    reader_roots: tuple[str, ...] = ()
     executor: str | None = None
     reason: str = ""
     message: str = ""

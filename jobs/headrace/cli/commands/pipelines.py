@@ -1,12 +1,13 @@
 """The commands about pipelines as they are written: new, check, pipelines."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from click.exceptions import Exit
 
-from headrace.cli.app import Output, Root, command
+from headrace.cli.app import Output, ReaderRoots, Root, command
 from headrace.cli.completion import complete_pipeline
 from headrace.cli.display.output import Format, notice, print_json, print_lines, print_table
 from headrace.cli.exit_codes import DONE, FAILED_CASES
@@ -16,6 +17,8 @@ from headrace_snapshots.refs import PUBLISHED
 
 if TYPE_CHECKING:
     from headrace.read.deployment import Deployment
+    from headrace.read.lineage.readers import KnownReaders
+    from headrace.read.lineage.waits import DeploymentWaits
 
 
 @command("headrace pipelines --root file:///tmp/hr")
@@ -51,6 +54,7 @@ def pipelines(
 
 @command("headrace lineage --root file:///tmp/hr")
 def lineage(
+    *,
     root: Root,
     of: Annotated[
         str | None, Option(metavar="PIPELINE", help="Name what has consumed a snapshot of it, or what came of that.")
@@ -59,9 +63,12 @@ def lineage(
     stuck: Annotated[
         bool, Option(help="Say that nothing is in flight anywhere, or what is, and who waits for whom.")
     ] = False,
+    reader_root: ReaderRoots = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Show which pipelines read which, and how far behind each is, in one consistent cut over all of them.
+
+    Pipelines under other roots that read these are seen by what they hold, or if --reader-root names the root.
 
     With --of, name the readers that have consumed a snapshot, each with its first snapshot that has.
 
@@ -75,39 +82,54 @@ def lineage(
     check_root(store)
     deployment = Deployment(store)
     if of is not None:
-        dependents = deployment.dependents(of, at)
+        dependents = deployment.dependents(of, at, reader_roots=reader_root or ())
         if output is Format.JSON:
             print_json(dependents.to_json())
         else:
             print_table(["reader", "since", "epoch"], ([*one.to_json().values()] for one in dependents.readers))
+            _print_limits(dependents.searched)
         return
     if stuck:
-        _print_waits(deployment, output)
+        _print_waits(deployment, output, reader_root or ())
         return
-    shown = deployment.lineage()
+    shown = deployment.lineage(reader_roots=reader_root or ())
     if output is Format.JSON:
         print_json(shown.to_json())
         return
     rows = shown.rows()
     columns = list(rows[0]) if rows else ["pipeline"]
     print_table(columns, ([row[column] for column in columns] for row in rows))
+    _print_limits(shown.searched)
 
 
-def _print_waits(deployment: "Deployment", output: Format) -> None:
+def _print_limits(searched: "KnownReaders") -> None:
+    for limit in searched.limits:
+        notice(limit)
+
+
+def _print_waits(deployment: "Deployment", output: Format, reader_roots: Sequence[str]) -> None:
     from headrace.pipeline.loading.registry import registered_files
 
     known = [one.pipeline for one in registered_files().pipelines.values()]
-    waits = deployment.waits(known, now=datetime.now(UTC))
+    waits = deployment.waits(known, now=datetime.now(UTC), reader_roots=reader_roots)
     if output is Format.JSON:
         print_json(waits.to_json())
     else:
         if waits.waits:
             columns = ["pipeline", "waits for", "kind", "why"]
             print_table(columns, ([row[column] for column in columns] for row in waits.rows()))
-        notice("nothing is in flight" if waits.is_quiet else "something is in flight")
+        notice("nothing is in flight" if waits.is_quiet else _why_not_quiet(waits))
         if waits.unlooked:
             notice(f"for files nobody looked, since they are not registered: {', '.join(waits.unlooked)}")
+        _print_limits(waits.searched)
     raise Exit(DONE if waits.is_quiet else FAILED_CASES)
+
+
+def _why_not_quiet(waits: "DeploymentWaits") -> str:
+    if any(wait.kind.is_in_flight for wait in waits.waits):
+        return "something is in flight"
+    unseen = "; ".join(f"{one.reader} reads {one.upstream}: {one.why}" for one in waits.searched.unseen)
+    return f"nobody can say that nothing is in flight: {unseen}"
 
 
 @command("headrace check delays.py")

@@ -14,6 +14,7 @@ from headrace.cli.app import (
     GiveUpDelivered,
     Output,
     PipelineArgument,
+    ReaderRoots,
     Root,
     SnapshotArgument,
     command,
@@ -185,6 +186,7 @@ def recover(
     leave: Annotated[
         list[str] | None, Option(metavar="READER", help="A pipeline that stays where it is. Repeatable.")
     ] = None,
+    reader_root: ReaderRoots = None,
     dry_run: Annotated[
         bool, Option(help="Move nothing; with --with-readers, print what each gives up, and which cannot and why.")
     ] = False,
@@ -195,20 +197,25 @@ def recover(
     If readers see something newer than the snapshot, they go back too, until the new results are published.
 
     With --with-readers, pipelines that read this one go back, too, in however many steps; their next runs read on from
-    there. If the command is killed, the same command goes on.
+    there. If the command is killed, the same command goes on. Readers under other roots are seen by what they hold, or
+    if --reader-root names the root; the command says where it has looked.
     """
     from headrace.cli.catalog_names import handle_of
     from headrace.cli.display.run import print_ending, watching
 
     handle = handle_of(pipeline, root)
-    if (leave or dry_run) and not with_readers:
-        raise BadParameter("--leave and --dry-run are about readers: give --with-readers as well")
+    if (leave or reader_root or dry_run) and not with_readers:
+        raise BadParameter("--leave, --reader-root and --dry-run are about readers: give --with-readers as well")
     if dry_run:
-        cut = handle.recovery_cut(snapshot, leave=leave or (), give_up_delivered=give_up_delivered)
+        cut = handle.recovery_cut(
+            snapshot, leave=leave or (), reader_roots=reader_root or (), give_up_delivered=give_up_delivered
+        )
         if output is Format.JSON:
             print_json(cut.to_json())
         else:
             print_table(["pipeline", "from", "to", "what"], ([*row.values()] for row in cut.rows()))
+            for limit in cut.searched.limits:
+                notice(limit)
         return
     with watching() as listener:
         result = handle.recover(
@@ -218,6 +225,7 @@ def recover(
             give_up_delivered=give_up_delivered,
             with_readers=with_readers,
             leave=leave or (),
+            reader_roots=reader_root or (),
             listener=listener,
         )
     print_ending(result, pipeline, root, output)

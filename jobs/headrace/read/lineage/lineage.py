@@ -7,25 +7,15 @@ from typing import Any
 from headrace.model.time import render
 from headrace.read.html import html_table
 from headrace.read.lineage.cut import consistent_cut, upstream_last
+from headrace.read.lineage.placed import PlacedPipeline, RootStores
+from headrace.read.lineage.readers import KnownReaders, known_readers
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of
 from headrace.sources.stored_times import in_calendar
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.refs import MAIN, PUBLISHED
-from headrace_snapshots.store import ObjectStore, open_store
-
-
-@dataclass(frozen=True, order=True)
-class PlacedPipeline:
-    """A pipeline under a ``root``; the root is "" where it is the one that was asked about."""
-
-    root: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.root}/{self.name}" if self.root else self.name
+from headrace_snapshots.store import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -92,25 +82,30 @@ class Dependent:
 
 @dataclass(frozen=True)
 class Dependents:
-    """What has consumed the ``snapshot`` of a ``pipeline``: readers, each before those that read it."""
+    """What has consumed the ``snapshot`` of a ``pipeline``: readers, each before those that read it. ``searched`` says
+    where they were looked for.
+    """
 
     pipeline: str
     snapshot: str
     readers: tuple[Dependent, ...]
+    searched: KnownReaders
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
-        return {**vars(self), "readers": [one.to_json() for one in self.readers]}
+        readers = [one.to_json() for one in self.readers]
+        return {**vars(self), "readers": readers, "searched": self.searched.to_json()}
 
 
 @dataclass(frozen=True, repr=False)
 class Lineage:
     """The ``heads`` of pipelines, each before those that it reads, in one consistent cut; and how far each input that
-    is another pipeline has come.
+    is another pipeline has come. ``searched`` says where readers were looked for.
     """
 
     heads: Mapping[PlacedPipeline, PipelineHead]
     readings: tuple[ReaderProgress, ...]
+    searched: KnownReaders
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of a table: an input that is another pipeline each, then pipelines that read none."""
@@ -132,12 +127,17 @@ class Lineage:
             for name, head in self.heads.items()
             if name not in reading
         ]
+        rows += [
+            {**dict.fromkeys(_COLUMNS), "pipeline": str(one.reader), "reads": str(one.upstream), "lag": one.why}
+            for one in self.searched.unseen
+        ]
         return rows
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value: the cut, and how far inputs have come."""
+        """A JSON value: the cut, how far inputs have come, and where readers were looked for."""
         heads = {str(name): {"snapshot": head.snapshot, "epoch": head.epoch} for name, head in self.heads.items()}
-        return {"cut": heads, "readings": [one.to_json() for one in self.readings]}
+        readings = [one.to_json() for one in self.readings]
+        return {"cut": heads, "readings": readings, "searched": self.searched.to_json()}
 
     def _repr_html_(self) -> str:
         return html_table(_COLUMNS, self.rows(), "pipelines")
@@ -146,38 +146,21 @@ class Lineage:
 _COLUMNS = ["pipeline", "snapshot", "epoch", "reads", "up to", "published", "lag"]
 
 
-@dataclass(frozen=True)
-class RootStores:
-    """The stores of the roots that pipelines lie in."""
+def lineage(store: ObjectStore, names: Iterable[str], roots: Iterable[str] = ()) -> Lineage:
+    """The pipelines ``names`` under the root of ``store``, those that they read, and those that read them, also under
+    other ``roots`` (``known_readers``).
 
-    own: ObjectStore
-
-    def of(self, root: str) -> ObjectStore:
-        """The store of a placed pipeline's root."""
-        return open_store(root) if root else self.own
-
-    def placed(self, root: str, name: str) -> PlacedPipeline:
-        """The pipeline ``name`` under the root whose URI that is."""
-        return PlacedPipeline("" if root == self.own.uri else root, name)
-
-    def catalog(self, at: PlacedPipeline, output: str = "") -> Catalog:
-        """A pipeline's catalog, for readers of the ``output``."""
-        return seen_catalog(Catalog(self.of(at.root), at.name), output)
-
-
-def lineage(store: ObjectStore, names: Iterable[str]) -> Lineage:
-    """The pipelines ``names`` under the root of ``store``, and those of other roots that they read.
-
-    Raises UpstreamCycleError, BrokenObjectError.
+    Raises UpstreamCycleError, MissingRootError, BrokenObjectError.
     """
     stores = RootStores(store)
-    ordered = heads_of(stores, (PlacedPipeline("", name) for name in names))
+    searched = known_readers(store, names, roots)
+    ordered = heads_of(stores, searched.pipelines)
     readings = (
-        _reading(stores, reader, name, position)
+        progress_of(stores, reader, name, position)
         for reader, head in ordered.items()
         for name, position in head.consumed.items()
     )
-    return Lineage(ordered, tuple(readings))
+    return Lineage(ordered, tuple(readings), searched)
 
 
 def heads_of(stores: RootStores, names: Iterable[PlacedPipeline]) -> dict[PlacedPipeline, PipelineHead]:
@@ -187,13 +170,7 @@ def heads_of(stores: RootStores, names: Iterable[PlacedPipeline]) -> dict[Placed
     """
 
     def read(at: PlacedPipeline) -> PipelineHead:
-        catalog = stores.catalog(at)
-        refs = catalog.head().refs
-        snapshot = refs.get(MAIN)
-        if snapshot is None:
-            return PipelineHead(None, None, {}, refs)
-        manifest = catalog.manifest(snapshot)
-        return PipelineHead(snapshot, manifest.epoch, upstreams_of(manifest), refs)
+        return head_of(stores, at)
 
     def upstream(head: PipelineHead) -> list[PlacedPipeline]:
         return [stores.placed(position.root, position.pipeline) for position in head.consumed.values()]
@@ -202,7 +179,19 @@ def heads_of(stores: RootStores, names: Iterable[PlacedPipeline]) -> dict[Placed
     return {name: cut[name] for name in upstream_last({name: upstream(head) for name, head in cut.items()})}
 
 
-def _reading(stores: RootStores, reader: PlacedPipeline, name: str, position: UpstreamPosition) -> ReaderProgress:
+def head_of(stores: RootStores, at: PlacedPipeline) -> PipelineHead:
+    """The head of one pipeline. Raises BrokenObjectError."""
+    catalog = stores.catalog(at)
+    refs = catalog.head().refs
+    snapshot = refs.get(MAIN)
+    if snapshot is None:
+        return PipelineHead(None, None, {}, refs)
+    manifest = catalog.manifest(snapshot)
+    return PipelineHead(snapshot, manifest.epoch, upstreams_of(manifest), refs)
+
+
+def progress_of(stores: RootStores, reader: PlacedPipeline, name: str, position: UpstreamPosition) -> ReaderProgress:
+    """How far a ``reader`` has come, whose input ``name`` has consumed what ``position`` says."""
     upstream = stores.placed(position.root, position.pipeline)
     catalog = stores.catalog(upstream, position.output)
     published = catalog.head().refs.get(PUBLISHED)
@@ -230,24 +219,26 @@ def _leads_to(catalog: Catalog, snapshot: str | None, published: str | None) -> 
         return None
 
 
-def dependents(store: ObjectStore, names: Iterable[str], of: Catalog, at: At) -> Dependents:
-    """Snapshots of readers under the root of ``store`` that have consumed the snapshot ``at`` of pipeline ``of``, or
-    what came of it: of each reader the first. Raises what read.snapshots.snapshot_refs.snapshot_at raises.
+def dependents(store: ObjectStore, names: Iterable[str], of: Catalog, at: At, roots: Iterable[str] = ()) -> Dependents:
+    """Snapshots of readers that have consumed the snapshot ``at`` of pipeline ``of`` under the root of ``store``, or
+    what came of it: of each reader the first. Raises what ``lineage`` and read.snapshots.snapshot_refs.snapshot_at
+    raise.
     """
     stores = RootStores(store)
     snapshot = snapshot_at(of, at).manifest
     if snapshot is None:
-        return Dependents(of.pipeline, "", ())
+        return Dependents(of.pipeline, "", (), known_readers(store, [of.pipeline], roots))
+    deployment = lineage(store, names, roots)
     first = {PlacedPipeline("", of.pipeline): snapshot.snapshot_id}
     dependent: list[Dependent] = []
-    for reader, head in [*lineage(store, names).heads.items()][::-1]:
+    for reader, head in [*deployment.heads.items()][::-1]:
         if head.snapshot is None or reader in first:
             continue
         since = _first_dependent(stores, reader, head.snapshot, first)
         if since is not None:
             first[reader] = since.since
             dependent.append(since)
-    return Dependents(of.pipeline, snapshot.snapshot_id, tuple(dependent))
+    return Dependents(of.pipeline, snapshot.snapshot_id, tuple(dependent), deployment.searched)
 
 
 def _first_dependent(

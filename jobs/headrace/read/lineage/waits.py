@@ -11,7 +11,9 @@ from typing import Any
 
 from headrace.model.time import NEVER, Instant, render
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.lineage.lineage import PipelineHead, PlacedPipeline, RootStores, heads_of
+from headrace.read.lineage.lineage import PipelineHead, heads_of
+from headrace.read.lineage.placed import PlacedPipeline, RootStores
+from headrace.read.lineage.readers import KnownReaders, known_readers
 from headrace.read.pending_work import WorkFinder, watched_inputs
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.upstream.position import UpstreamPosition
@@ -60,20 +62,26 @@ class Wait:
 
 @dataclass(frozen=True)
 class DeploymentWaits:
-    """All ``waits``, of readers after those of what they read. ``unlooked``: pipelines whose input nobody looked at."""
+    """All ``waits``, of readers after those of what they read. ``unlooked``: pipelines whose input nobody looked at.
+    ``searched`` says where readers were looked for.
+    """
 
     waits: tuple[Wait, ...]
     unlooked: tuple[str, ...]
+    searched: KnownReaders
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is in flight anywhere: no run would find anything to do until input lands."""
-        return not any(wait.kind.is_in_flight for wait in self.waits)
+        """Whether nothing is in flight anywhere: no run would find anything to do until input lands. Of a reader that
+        cannot be looked at nobody can say so.
+        """
+        return not self.searched.unseen and not any(wait.kind.is_in_flight for wait in self.waits)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
         waits = [wait.to_json() for wait in self.waits]
-        return {"is_quiet": self.is_quiet, "waits": waits, "unlooked": [*self.unlooked]}
+        searched = self.searched.to_json()
+        return {"is_quiet": self.is_quiet, "waits": waits, "unlooked": [*self.unlooked], "searched": searched}
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of a table: a wait each."""
@@ -88,16 +96,24 @@ class DeploymentWaits:
         ]
 
 
-def waits(store: ObjectStore, names: Iterable[str], definitions: Collection[Pipeline], now: Instant) -> DeploymentWaits:
-    """What pipelines ``names`` under the root of ``store``, and those that they read, wait for at the processing time
-    ``now``. Raises UpstreamCycleError, BrokenObjectError.
+def waits(
+    store: ObjectStore,
+    names: Iterable[str],
+    definitions: Collection[Pipeline],
+    now: Instant,
+    roots: Iterable[str] = (),
+) -> DeploymentWaits:
+    """What pipelines ``names`` under the root of ``store``, those that they read, and those that read them, also under
+    other ``roots``, wait for at the processing time ``now``. Raises UpstreamCycleError, MissingRootError,
+    BrokenObjectError.
     """
     stores = RootStores(store)
-    heads = heads_of(stores, (PlacedPipeline("", name) for name in names))
+    searched = known_readers(store, names, roots)
+    heads = heads_of(stores, searched.pipelines)
     known = {PlacedPipeline("", pipeline.name): pipeline for pipeline in definitions}
     waiting = [wait for at in [*heads][::-1] for wait in _Looked(stores, heads, at, known.get(at), now).waits()]
     unlooked = [str(at) for at, head in heads.items() if _is_unlooked(stores, at, head, known.get(at))]
-    return DeploymentWaits(tuple(waiting), tuple(unlooked))
+    return DeploymentWaits(tuple(waiting), tuple(unlooked), searched)
 
 
 def _is_unlooked(stores: RootStores, at: PlacedPipeline, head: PipelineHead, definition: Pipeline | None) -> bool:

@@ -182,13 +182,15 @@ class PipelineHandle(PipelineStorage):
         give_up_delivered: bool = False,
         with_readers: bool = False,
         leave: Sequence[str] = (),
+        reader_roots: Sequence[str] = (),
         listener: "Listener | Callable[[str], None] | None" = None,
     ) -> "RunResult":
         """Move main back to a snapshot, read everything after it again, audit it, and ``publish`` it.
 
         ``with_readers``: all pipelines that have read what is given up go back first, to one consistent cut, but for
-        those to ``leave``; ``recovery_cut`` says where to. Their next runs read on from there. Raises
-        ReadersCannotFollowError, before anything moves.
+        those to ``leave``; ``recovery_cut`` says where to, and which readers it cannot see. ``reader_roots`` are other
+        roots to look for readers in. Their next runs read on from there. Raises ReadersCannotFollowError, before
+        anything moves.
 
         If what readers see is newer than the snapshot, it moves back too, until the new results are published. Below
         what was handed over to a sink that cannot take back (``hr.final_rows``) only with ``give_up_delivered``.
@@ -207,21 +209,31 @@ class PipelineHandle(PipelineStorage):
             give_up_delivered=give_up,
             with_readers=Arguments("recover").flag("with_readers", with_readers),
             left_readers=Arguments("recover").several("leave", leave, str, '"daily"'),
+            reader_roots=Arguments("recover").several("reader_roots", reader_roots, str, '"s3://bucket/analytics"'),
             **opts,
         )
         return run_recorded("recover", definition, self.root, options, told_to(listener))
 
     def recovery_cut(
-        self, snapshot: str, *, leave: Sequence[str] = (), give_up_delivered: bool = False
+        self,
+        snapshot: str,
+        *,
+        leave: Sequence[str] = (),
+        reader_roots: Sequence[str] = (),
+        give_up_delivered: bool = False,
     ) -> "RecoveryCut":
         """Where main of this pipeline and of all that read it would go back to with ``recover(with_readers=True)``,
-        what each gives up, and which cannot, and why. Nothing moves. Raises RefusedError, UpstreamCycleError.
+        what each gives up, and which cannot, and why. Nothing moves.
+
+        Readers are seen under this root, under ``reader_roots`` and those that HEADRACE_READER_ROOTS and HEADRACE_ROOTS
+        name, and wherever one holds something here; ``searched`` says where was looked. Raises RefusedError,
+        UpstreamCycleError, MissingRootError.
         """
         from headrace.runs.following.recovery_cut import recovery_cut
 
         to = self._id_of(Arguments("recovery_cut").text("snapshot", snapshot, "3f0c9a7be2d14c55"))
         give_up = Arguments("recovery_cut").flag("give_up_delivered", give_up_delivered)
-        return recovery_cut(self._catalog, to, give_up_delivered=give_up, leave=leave)
+        return recovery_cut(self._catalog, to, give_up_delivered=give_up, leave=leave, reader_roots=reader_roots)
 
     def replay_late(
         self,

@@ -58,7 +58,8 @@ def hold(run: "RunContext", files: ByInput) -> None:
                 f"input {name}: {source.upstream} cannot be told what is still needed of it ({error.code}: "
                 f"{error}). If it expires what was read last, {run.pipeline.name} has to be computed "
                 "again; keep more of it (its retention=), or let runs write below "
-                f"{upstream.store.uri}/{source.pipeline}/readers/"
+                f"{upstream.store.uri}/{source.pipeline}/readers/. Until then, what goes back with its readers there "
+                f"does not see {run.pipeline.name}, unless --reader-root names {run.store.uri}"
             )
 
 

@@ -5,14 +5,16 @@ back. Upstreams are asked first, so a reader of two of them fits both. Every mov
 left to do follows from where things are: after a kill the next call does the rest.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import HeadraceError, RestoreError
-from headrace.read.deployment import Deployment
-from headrace.read.lineage.lineage import PipelineHead, PlacedPipeline, RootStores, heads_of
+from headrace.read.lineage.lineage import PipelineHead, heads_of
+from headrace.read.lineage.placed import PlacedPipeline, RootStores
+from headrace.read.lineage.readers import KnownReaders, known_readers
+from headrace.read.roots import pipelines_under
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of
 from headrace.read.upstream.read_pipeline import GONE
 from headrace.runs.options import RunOptions
@@ -20,7 +22,6 @@ from headrace.runs.recovery_target import TargetBrokenError, check_there, with_e
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.gc.holds import holds
 from headrace_snapshots.patches import GivenUp, would_give_up
 from headrace_snapshots.refs import MAIN, PUBLISHED, published_ref
 
@@ -37,7 +38,8 @@ class ReadersCannotFollowError(RestoreError):
 @dataclass(frozen=True)
 class CutMove:
     """What becomes of main of a ``pipeline``: it goes back ``to`` a snapshot and gives something up; or it would have
-    to, and the ``problem`` says why it cannot. Neither: what it has consumed stays as it is, and so does it.
+    to, and the ``problem`` says why it cannot. Neither: what it has consumed stays as it is, and so does it. Or it
+    ``is_left`` where it is, as somebody has asked for.
     """
 
     pipeline: PlacedPipeline
@@ -45,6 +47,7 @@ class CutMove:
     to: str | None
     given_up: GivenUp | None = None
     problem: str | None = None
+    is_left: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -56,6 +59,8 @@ class CutMove:
         """For people."""
         if self.problem is not None:
             return f"cannot follow: {self.problem}"
+        if self.is_left:
+            return "is left where it is: its next run takes back what it can"
         if self.given_up is None:
             return "stays: it has consumed nothing of what is given up"
         return "; ".join(self.given_up.told)
@@ -63,13 +68,16 @@ class CutMove:
 
 @dataclass(frozen=True)
 class RecoveryCut:
-    """The ``moves`` of a pipeline and of its readers, each after those of the pipelines that it reads."""
+    """The ``moves`` of a pipeline and of its readers, each after those of the pipelines that it reads. ``searched``
+    says where readers were looked for: the cut is whole only if there are no others.
+    """
 
     moves: tuple[CutMove, ...]
+    searched: KnownReaders
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
-        return {"moves": [move.to_json() for move in self.moves]}
+        return {"moves": [move.to_json() for move in self.moves], "searched": self.searched.to_json()}
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of a table: a pipeline each."""
@@ -80,17 +88,26 @@ class RecoveryCut:
 
 
 def recovery_cut(
-    catalog: Catalog, snapshot: str | None, *, give_up_delivered: bool = False, leave: Collection[str] = ()
+    catalog: Catalog,
+    snapshot: str | None,
+    *,
+    give_up_delivered: bool = False,
+    leave: Collection[str] = (),
+    reader_roots: Iterable[str] = (),
 ) -> RecoveryCut:
     """Where main of the pipeline of ``catalog`` and of all that read it would be once it went back to ``snapshot``;
     None: it has gone back already. Nothing moves. Readers to ``leave`` (by name) stay where they are.
 
-    Readers are those under the root of ``catalog``, and under other roots those that hold something. Raises
-    RefusedError if the pipeline itself cannot go back there, UpstreamCycleError.
+    Readers are those under the root of ``catalog`` and under ``reader_roots``, and those that hold something
+    (``known_readers``). Raises RefusedError if the pipeline itself cannot go back there, UpstreamCycleError,
+    MissingRootError.
     """
     stores = RootStores(catalog.store)
     first = PlacedPipeline("", catalog.pipeline)
-    heads = heads_of(stores, _readers(stores, first))
+    searched = known_readers(
+        catalog.store, dict.fromkeys([catalog.pipeline, *pipelines_under(catalog.store)]), reader_roots
+    )
+    heads = heads_of(stores, searched.pipelines)
     head = catalog.head().refs.get(MAIN)
     planned = {first: _first_move(catalog, first, head, snapshot, give_up_delivered)}
     for reader in [*heads][::-1]:
@@ -98,23 +115,16 @@ def recovery_cut(
         if reader in planned or not read & planned.keys():
             continue
         if reader.name in leave:
-            planned[reader] = CutMove(reader, heads[reader].snapshot, heads[reader].snapshot)
+            planned[reader] = CutMove(reader, heads[reader].snapshot, heads[reader].snapshot, is_left=True)
         else:
             planned[reader] = _Choice(stores, planned, give_up_delivered).move(reader, heads[reader])
-    return RecoveryCut(tuple(planned.values()))
-
-
-def _readers(stores: RootStores, first: PlacedPipeline) -> list[PlacedPipeline]:
-    """``first``, what has run under its root, and who holds something of these, in however many steps."""
-    known = dict.fromkeys([first, *(PlacedPipeline("", name) for name in Deployment(stores.own))])
-    waiting = [*known]
-    while waiting:
-        at = waiting.pop()
-        held = (stores.placed(hold.root, hold.pipeline) for hold in holds(stores.of(at.root), at.name))
-        new = [reader for reader in dict.fromkeys(held) if reader not in known]
-        known |= dict.fromkeys(new)
-        waiting += new
-    return [*known]
+    for hidden in searched.unseen:
+        if hidden.upstream in planned:
+            is_left = hidden.reader.name in leave
+            planned[hidden.reader] = CutMove(
+                hidden.reader, None, None, problem=None if is_left else hidden.why, is_left=is_left
+            )
+    return RecoveryCut(tuple(planned.values()), searched)
 
 
 def _first_move(
@@ -190,7 +200,13 @@ class _Choice:
 
 def check_can_follow(catalog: Catalog, snapshot: str, options: RunOptions) -> None:
     """Raise ReadersCannotFollowError if a reader cannot go back with a recovery to ``snapshot``."""
-    cut = recovery_cut(catalog, snapshot, give_up_delivered=options.give_up_delivered, leave=options.left_readers)
+    cut = recovery_cut(
+        catalog,
+        snapshot,
+        give_up_delivered=options.give_up_delivered,
+        leave=options.left_readers,
+        reader_roots=options.reader_roots,
+    )
     if problems := [f"{move.pipeline} {move.in_words}" for move in cut.moves if move.problem is not None]:
         raise ReadersCannotFollowError(
             f"{catalog.pipeline}: {'; '.join(problems)}. Nothing has moved. --leave READER recovers without one; its "
@@ -199,13 +215,20 @@ def check_can_follow(catalog: Catalog, snapshot: str, options: RunOptions) -> No
 
 
 def take_readers_back(catalog: Catalog, options: RunOptions) -> tuple[str, ...]:
-    """Move the readers of a pipeline that has gone back, upstreams first; what that gave up, and which could not be
-    moved, for people. What a run of a reader commits meanwhile goes back, too.
+    """Move the readers of a pipeline that has gone back, upstreams first; for people what that gave up, which could not
+    be moved, and where readers may be that nobody has seen. What a run of a reader commits meanwhile goes back, too.
     """
     warnings: dict[str, None] = {}
     stuck = {*options.left_readers}
     for _ in range(_TURNS):
-        cut = recovery_cut(catalog, None, give_up_delivered=options.give_up_delivered, leave=stuck)
+        cut = recovery_cut(
+            catalog,
+            None,
+            give_up_delivered=options.give_up_delivered,
+            leave=stuck,
+            reader_roots=options.reader_roots,
+        )
+        warnings |= dict.fromkeys(cut.searched.limits)
         moves = [move for move in cut.moves if move.given_up is not None]
         if not moves:
             break
