@@ -66,6 +66,9 @@ for task in ("process", "audit"):
     run_id = run_id_begin(TIMERS, "manual__1.5:00", task) + "1-0123abcd"
     assert not main([task, "--pipeline", "timers", "--root", root, "--run-id", run_id, "--executor=local"])
 publish_audited("timers", root, last_announced=None)
+far = hr.open(os.environ["FAR"], create=True)
+for reader in (hr.open(root)[resolve("follows")], hr.open(sales)[resolve("follows")], far[resolve("follows")]):
+    reader.run()
 from airflow.api_fastapi.app import create_app
 from fastapi.testclient import TestClient
 
@@ -98,12 +101,16 @@ SAL = "sal"
 """A user who may read one root (``per_root``)."""
 
 SALES = "api/dags/headrace_sales.clicks_process"
+SALES_FOLLOWS = "api/dags/headrace_sales.follows_process"
 RISK = "api/dags/headrace_risk.clicks_process"
 ONE_ROOT = ("api/pipelines", SALES, f"{SALES}/history", f"{SALES}/explain?key=ada", CLICKS, f"{CLICKS}/history", RISK)
 DOCS = f"{DAG}/audits/main/docs/current?after=published"
 TIMERS = "api/dags/headrace_timers_process"
 TILLS = "api/dags/headrace_tills_process"
 """A pipeline with two outputs, one of which is parked by an error that quotes a key."""
+
+FOLLOWS = "api/dags/headrace_follows_process"
+"""A pipeline that reads clicks; it runs under three roots."""
 
 SHOP = "api/dags/headrace_shop_process"
 """A pipeline with three outputs, one of which is parked."""
@@ -121,6 +128,8 @@ VALUES = (
 )
 OTHERS = (
     "api/pipelines",
+    f"{CLICKS}/lineage",
+    f"{FOLLOWS}/lineage",
     DAG,
     CLICKS,
     f"{CLICKS}/graph",
@@ -190,6 +199,23 @@ tills = hr.Pipeline(
 )
 """
 
+_FOLLOWS = """
+import os
+import headrace as hr
+from headrace import col
+
+follows = hr.Pipeline(
+    "follows",
+    hr.published("clicks", {"user": str, "clicks": int}, root=os.environ["HEADRACE_ROOT"]),
+    key="user",
+    what={"all": col("clicks").sum()},
+    where=hr.FixedWindows("1h"),
+    when=hr.on_update(),
+    how=hr.retracting("1d"),
+    executor="local",
+)
+"""
+
 USUAL = """[
     hr.usual_volume(within=2, min_versions=1),
     hr.usual_distribution("user", distance=0.2, view="panes", severity="warn", min_versions=1, min_rows=1),
@@ -211,9 +237,12 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     timers.write_text(timers.read_text().replace("early=hr.AfterCount(1)", 'early=hr.AfterProcessingTime("1d")'))
     write_shop(folder / "pipelines")
     (folder / "pipelines" / "tills.py").write_text(_TILLS)
+    (folder / "pipelines" / "follows.py").write_text(_FOLLOWS)
     users = (None, "vic", "ada")
     asked = [(user, path) for user in users for path in (*OTHERS, *VALUES)] + [("ada", path) for path in WRONG]
-    asked += [(SAL, path) for path in ONE_ROOT] + [("ada", path) for path in (CLICKS, SALES, RISK)]
+    asked += [(SAL, path) for path in (*ONE_ROOT, f"{SALES_FOLLOWS}/lineage")] + [
+        ("ada", path) for path in (CLICKS, SALES, RISK)
+    ]
     (folder / "asked.json").write_text(json.dumps(asked))
     (folder / "passwords.json").write_text(json.dumps({"vic": "vic", "ada": "ada", SAL: SAL}))
     (folder / "sales").mkdir()
@@ -228,6 +257,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
         "HEADRACE_PIPELINES": str(folder / "pipelines"),
         "HEADRACE_ROOTS": str(folder / "roots.toml"),
         "SALES": sales,
+        "FAR": (folder / "far").as_uri(),
         "SALES_CLICKS": str(folder / "sales" / "clicks.py"),
         "ASKED": str(folder / "asked.json"),
         "AIRFLOW__CORE__AUTH_MANAGER": "tests.airflow.per_root.AuthManagerOfRoots",
@@ -298,9 +328,26 @@ def test_pipelines_that_need_a_person_come_first(answers: Answers) -> None:
     assert [(one["pipeline"], one["state"]) for one in body["pipelines"]] == [
         ("shop", "parked"), ("tills", "parked"), ("orders", "audit failed"), ("timers", "published"),
         ("sales.waits", "empty"),
-        ("clicks", "published"), ("sales.clicks", "published"),
+        ("clicks", "published"), ("follows", "published"), ("sales.clicks", "published"),
+        ("sales.follows", "published"),
     ]  # fmt: skip
     assert body["age"] < 10
+
+
+def test_a_page_has_what_a_pipeline_reads_and_who_reads_it(answers: Answers) -> None:
+    clicks, follows = answers["vic", f"{CLICKS}/lineage"][1], answers["vic", f"{FOLLOWS}/lineage"][1]
+    assert (clicks["reads"], clicks["hidden"], follows["readers"], follows["hidden"]) == ([], 0, [], 0)
+    (upstream,) = follows["reads"]
+    assert (upstream["pipeline"], upstream["has_page"], upstream["is_well"]) == ("clicks", True, True)
+    assert (upstream["lag"], upstream["consumed_epoch"], upstream["published_epoch"]) == ("up to date", 2, 2)
+    readers = {one["pipeline"]: one for one in clicks["readers"]}
+    far = next(name for name in readers if name.endswith("/far/follows"))
+    assert readers.keys() == {"follows", "sales.follows", far}
+    assert [readers[name]["has_page"] for name in ("follows", "sales.follows", far)] == [True, True, False]
+    assert "does not serve" in readers[far]["lag"]
+    assert readers["sales.follows"]["lag"] == upstream["lag"]
+    of_sales = answers[SAL, f"{SALES_FOLLOWS}/lineage"][1]
+    assert (of_sales["reads"], of_sales["hidden"]) == ([], 1), "whose page they may not read"
 
 
 def test_roots_that_cannot_be_read_are_named_above_the_others(answers: Answers) -> None:
@@ -324,7 +371,7 @@ def test_who_may_read_one_root_sees_nothing_of_others(answers: Answers) -> None:
     statuses = [found[path][0] for path in ONE_ROOT]
     assert statuses == [200, 200, 200, 200, 403, 403, 403]
     body = found["api/pipelines"][1]
-    assert [one["pipeline"] for one in body["pipelines"]] == ["sales.waits", "sales.clicks"]
+    assert [one["pipeline"] for one in body["pipelines"]] == ["sales.waits", "sales.clicks", "sales.follows"]
     assert body["problems"] == []
     assert "clicks at snapshot" in found[f"{SALES}/explain?key=ada"][1]["lines"][0]
 

@@ -52,6 +52,24 @@ trips = hr.Pipeline(
     executor="local",
 )
 """
+_FARES = """
+import headrace as hr
+from headrace import col
+
+fares = hr.Pipeline(
+    "fares",
+    hr.published("trips", {"city": str, "fares": int}),
+    key="city",
+    what={"fares": col("fares").sum()},
+    where=hr.CalendarWindows("day"),
+    when=hr.on_update(),
+    how=hr.retracting(allowed_lateness="7d"),
+    schedule="@yearly",
+    executor="local",
+)
+"""
+"""It reads the trips."""
+
 _RIDES: Sequence[Sequence[tuple[str, str, str, int]]] = (
     [("taxis", "Oslo", "08:05", 20), ("bikes", "Rome", "08:07", 5), ("taxis", "Oslo", "08:05", 20)],
     [("taxis", "Oslo", "08:21", 14), ("bikes", "Oslo", "08:33", 0), ("bikes", "Oslo", "08:24", 3)],
@@ -123,3 +141,6 @@ def _run_trips(pipelines: Path, root: str) -> None:
             ]
             open_store(root).write(f"landing/{place}/{number}.jsonl", "\n".join([*lines, ""]).encode())
         hr.open(root)[registered.pipeline].run()
+    (pipelines / "fares.py").write_text(_FARES)
+    (registered,) = in_file(pipelines / "fares.py")
+    hr.open(root)[registered.pipeline].run()

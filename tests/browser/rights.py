@@ -29,6 +29,7 @@ READS = {
     "GET /static/{name}": ("headrace/static/console.js",),
     "GET /api/pipelines": ("headrace/api/pipelines",),
     f"{_ANYWHERE}": (_DAG,),
+    f"{_ANYWHERE}/lineage": (f"{_DAG}/lineage",),
     f"{_ANYWHERE}/history": (f"{_DAG}/history",),
     f"{_ANYWHERE}/epochs": (f"{_DAG}/epochs",),
     f"{_ANYWHERE}/epochs/runs": (f"{_DAG}/epochs/runs",),

@@ -64,6 +64,7 @@ _LOOKED_AT = {
     "": "//h2[text()='Headrace pipelines']/..//a",
     "plugin/headrace_nav": "//a[text()='trips']",
     f"dags/headrace_trips_process/{_TAB}": "//ol//section[@aria-label='View panes']//a",
+    f"dags/headrace_fares_process/{_TAB}": "//*[@aria-label='Reads']//td//a",
     f"dags/headrace_shop_process/{_TAB}": "//ol//section[@aria-label='Output daily']//a",
     f"dags/headrace_trips_process/{_TAB}?view=panes&key=Oslo": _WATERMARK,
     f"dags/headrace_orders_process/{_TAB}?view=epochs": "//td//a",
@@ -250,6 +251,16 @@ def test_a_pipeline_has_a_tab_for_each_question(admin: AirflowUi) -> None:
 def test_a_pipeline_is_told_in_words(admin: AirflowUi) -> None:
     admin.go(f"dags/headrace_clicks_process/{_TAB}")
     assert "clicks = count()" in admin.find("//*[text()='What it computes']/following::pre").text
+
+
+def test_pages_of_pipelines_that_read_each_other_are_linked(admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_trips_process/{_TAB}")
+    admin.find("//*[text()='It reads no other pipeline.']")
+    assert "up to date" in admin.find("//*[@role='region'][@aria-label='Is read by']//tr[.//a[text()='fares']]").text
+    admin.click("//*[@role='region'][@aria-label='Is read by']//a[text()='fares']")
+    reads = admin.find("//*[@role='region'][@aria-label='Reads']//tr[.//a[text()='trips']]").text
+    assert "epoch 4" in reads
+    assert "up to date" in reads
 
 
 def test_the_graph_of_a_pipeline_has_figures_and_words(admin: AirflowUi) -> None:

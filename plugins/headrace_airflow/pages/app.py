@@ -22,6 +22,7 @@ from headrace_airflow.pages.airflow_runs import dag_runs_of, pipeline_deadlines
 from headrace_airflow.pages.answers import PipelinePage
 from headrace_airflow.pages.audit_answers import SANDBOX
 from headrace_airflow.pages.explanation import explainer, explanation, written_key
+from headrace_airflow.pages.lineage import neighbours
 from headrace_airflow.pages.listing import deadline_to_json, listed
 from headrace_airflow.pages.opened_roots import OpenedRoots
 from headrace_snapshots.refs import MAIN, PUBLISHED
@@ -105,6 +106,11 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
                 "may_edit": can_edit,
             }
         )
+
+    @app.get("/api/dags/{dag_id}/lineage", dependencies=readers)
+    def lineage(dag_id: str, user: GetUserDep) -> Any:
+        owner = owner_behind(dag_id)
+        return _Answer(neighbours(roots, roots.named(owner.root), owner.pipeline, user))
 
     @app.get("/api/dags/{dag_id}/history", dependencies=readers)
     def history(dag_id: str, limit: Limit = 50, before: int | None = None) -> Any:

@@ -13,7 +13,7 @@ from headrace_airflow.pages.answers import PipelinePage
 from headrace_airflow.pages.summaries import CachedSummaries, SummaryCache
 from headrace_airflow.roots.connection import StoreVariables
 from headrace_airflow.roots.root import Root
-from headrace_airflow.roots.served import ServedRoots, served_roots
+from headrace_airflow.roots.served import ServedRoots, place_of, served_roots
 from headrace_airflow.roots.store import KeptVariables
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
@@ -50,6 +50,7 @@ class OpenedRoot:
         self._lock, self._lock_reading = threading.Lock(), threading.Lock()
         self._summaries: tuple[StoreVariables, SummaryCache] | None = None
         self._page = lru_cache(_KEPT)(self._new_page)
+        self._store = lru_cache(1)(self._new_store)
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="root")
         self._reading: Future[CachedSummaries] | None = None
         self.problem: BaseException | None = None
@@ -77,6 +78,11 @@ class OpenedRoot:
         """The environment of a process that opens the root. Raises StoreConnectionError."""
         return self._reached.get().over(os.environ)
 
+    @property
+    def store(self) -> ObjectStore:
+        """The store of the root. Raises DeploymentError, StoreConnectionError."""
+        return self._store(self._reached.get())
+
     def page(self, pipeline: str) -> PipelinePage:
         """The answers about one pipeline. Raises DeploymentError, StoreConnectionError."""
         return self._page(self._reached.get(), pipeline)
@@ -87,7 +93,7 @@ class OpenedRoot:
     def _new_page(self, variables: StoreVariables, pipeline: str) -> PipelinePage:
         return PipelinePage(Catalog(self._store(variables), pipeline))
 
-    def _store(self, variables: StoreVariables) -> ObjectStore:
+    def _new_store(self, variables: StoreVariables) -> ObjectStore:
         with reached_by(variables.over(os.environ)):
             return open_store(self.root.uri)
 
@@ -107,6 +113,11 @@ class OpenedRoots:
     def all(self) -> list[OpenedRoot]:
         """Every root."""
         return [self._of(root) for root in self._served().roots]
+
+    def at(self, uri: str) -> OpenedRoot | None:
+        """The root at a URI; None: none of them is there, or several, in services that a URI does not tell apart."""
+        there = [one for one in self.all() if one.root.location and place_of(one.root.location) == place_of(uri)]
+        return there[0] if len(there) == 1 else None
 
     def summaries(self) -> RootSummaries:
         """The summaries under all roots. Raises what is wrong if there is only one root; of several each has a problem

@@ -96,11 +96,12 @@ def _conflicts(root: Root, others: Iterable[Root]) -> Iterator[str]:
 def _overlap(root: Root, other: Root) -> bool:
     if root.endpoint and other.endpoint and root.endpoint != other.endpoint:
         return False
-    (scheme, here), (other_scheme, there) = _place(root.location), _place(other.location)
+    (scheme, here), (other_scheme, there) = place_of(root.location), place_of(other.location)
     return scheme == other_scheme and (here.is_relative_to(there) or there.is_relative_to(here))
 
 
-def _place(uri: str) -> tuple[str, PurePosixPath]:
+def place_of(uri: str) -> tuple[str, PurePosixPath]:
+    """Where a root is: the scheme, and the path in a service of it."""
     parts = urlsplit(uri)
     if parts.scheme == "file":
         return "file", PurePosixPath(Path(unquote(parts.path)).resolve())

@@ -2,6 +2,7 @@
 import { BranchGraph, Bars, COLORS, EventTimes } from "./charts.js";
 import { Drop, Fork, LandAgain, Process, Promote, Recover, RecoverFrom, Release, Rollback, RowsThatChange, Tag } from "./decide.js";
 import { Graph } from "./graph.js";
+import { Neighbours } from "./lineage.js";
 import { OutputChoice, Outputs, outputOf } from "./outputs.js";
 import { Panes } from "./panes.js";
 import { Deadline, lag, why } from "./pipelines.js";
@@ -77,6 +78,7 @@ function Overview({ dagId, summary }) {
     audit?.failed.length ? h(Section, { title: "Expectations that fail" }, audit.failed.map((one) => h(C.Text, { key: one }, one))) : null,
     summary.exceeded.length ? h(Section, { title: "Limits that are exceeded" }, summary.exceeded.map((one) => h(C.Text, { key: one }, one))) : null,
     h(Outputs, { of: summary.outputs }),
+    h(Neighbours, { dagId }),
     h(Sinks, { of: summary.sinks, words, pipeline: summary.pipeline }),
     h(Graph, { dagId, summary, words }),
     summary.epochs.length ? h(Section, { title: "Event time and processing time", about: "Each line is an epoch; its bar spans the event times that it took in, the red line is the watermark." }, h(EventTimes, { epochs: summary.epochs })) : null,
