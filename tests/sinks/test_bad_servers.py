@@ -64,8 +64,9 @@ def iceberg(iceberg_rest: IcebergRest, tmp_path: Path, monkeypatch: pytest.Monke
     world = IcebergWorld(iceberg_rest.uri, f"n{secrets.token_hex(4)}")
     with wired(iceberg_rest.uri) as wire:
         monkeypatch.setenv("HEADRACE_CONN_LAKE", wire.instead_of(iceberg_rest.uri))
+        begun_with = begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
         monkeypatch.setattr("headrace.sinks.iceberg.patient_rest.SECONDS", (1.0, 2.0))
-        yield begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
+        yield begun_with
 
 
 @pytest.fixture
@@ -73,10 +74,11 @@ def iceberg_sql(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.Monkey
     (lake := tmp_path / "lake").mkdir()
     files = f"?warehouse={lake.as_uri()}"
     world = IcebergWorld(f"{warehouse.uri}{files}", warehouse.schema)
-    monkeypatch.setattr("headrace.sinks.iceberg.kind._CONNECT_SECONDS", 2)
     with wired(warehouse.uri) as wire:
         monkeypatch.setenv("HEADRACE_CONN_LAKE", f"{wire.instead_of(warehouse.uri)}{files}")
-        yield begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
+        begun_with = begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
+        monkeypatch.setattr("headrace.sinks.iceberg.kind._CONNECT_SECONDS", 2)
+        yield begun_with
 
 
 @pytest.fixture
@@ -92,13 +94,14 @@ def delta(minio: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 def kafka(topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BadServer]:
     world = KafkaWorld(topics.address, f"sales.{secrets.token_hex(4)}")
     topics.make(world.topic)
-    monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE", 0.2)
-    monkeypatch.setattr("headrace.sources.kafka.client.REQUEST_MS", 1000)
-    monkeypatch.setattr("headrace.sinks.kafka.transaction.PATIENCE", 1.0)
-    monkeypatch.setattr("headrace.sinks.kafka.transaction._END_SECONDS", 0.2)
     with wired(topics.address, is_named_in_answers=True) as wire:
         monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{wire.address}")
-        yield begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
+        begun_with = begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
+        monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE", 0.2)
+        monkeypatch.setattr("headrace.sources.kafka.client.REQUEST_MS", 1000)
+        monkeypatch.setattr("headrace.sinks.kafka.transaction.PATIENCE", 2.0)
+        monkeypatch.setattr("headrace.sinks.kafka.transaction._END_SECONDS", 0.2)
+        yield begun_with
 
 
 def begun(server: BadServer) -> BadServer:
