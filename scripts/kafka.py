@@ -12,6 +12,7 @@ One node that is broker and controller (KRaft), whose log is below ``folder``. A
 import argparse
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -106,11 +107,9 @@ class Kafka:
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         properties = self._write_properties()
-        random = subprocess.run(
-            java("kafka.tools.StorageTool", "random-uuid"), capture_output=True, text=True, check=True
-        )
+        cluster = f"A{secrets.token_urlsafe(16)[1:]}"  # 16 bytes as Kafka writes them; none may begin with a dash
         user = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"
-        words = ("format", "-t", random.stdout.strip().splitlines()[-1], "-c", str(properties), "--add-scram", user)
+        words = ("format", "-t", cluster, "-c", str(properties), "--add-scram", user)
         subprocess.run(java("kafka.tools.StorageTool", *words), capture_output=True, check=True)
         self.start()
         return self

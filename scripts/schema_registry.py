@@ -59,7 +59,8 @@ def fetch() -> Path:
     with tempfile.TemporaryDirectory(dir=unpacked().parent) as work:
         got = Path(work) / "got"
         with tarfile.open(fileobj=io.BytesIO(answer.content)) as packed:
-            packed.extractall(got, filter="data")
+            packed.extraction_filter = getattr(tarfile, "data_filter", None)  # not before Python 3.11.4
+            packed.extractall(got)
         if not unpacked().is_dir():  # nobody was faster
             got.rename(unpacked())
     return unpacked()

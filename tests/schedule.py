@@ -10,7 +10,6 @@ LONGEST_FIRST = (
     "tests/snapshots/test_interleavings.py",
     "tests/sinks/test_conformance.py",
     "tests/sources/test_kafka.py",
-    "tests/sources/test_kafka.py",
     "tests/airflow/test_scheduled_backfill.py",
     "tests/flights/test_truth.py",
     "tests/browser/test_forms.py",
@@ -28,7 +27,6 @@ LONGEST_FIRST = (
     "tests/airflow/test_watching.py",
     "tests/process/test_parked.py",
     "tests/conformance/test_spark.py",
-    "tests/sources/test_kafka_kills.py",
     "tests/airflow/test_local_tasks.py",
     "tests/audit/test_run_audit.py",
     "tests/process/test_loops.py",
@@ -78,7 +76,13 @@ _SPARK_FILES = (
     "tests/spark/",
 )
 _SPARK = "the session of Spark"
-_KAFKA_FILES = ("tests/sources/test_kafka.py", "tests/sources/test_kafka_kills.py")
+_KAFKA_FILES = (
+    "tests/sources/test_kafka.py",
+    "tests/sources/test_kafka_kills.py",
+    "tests/sources/test_avro_topic.py",
+    "tests/sources/test_bad_broker.py",
+    "tests/sinks/test_kafka_sink.py",
+)
 
 
 def process_of(nodeid: str) -> str:
@@ -88,7 +92,7 @@ def process_of(nodeid: str) -> str:
     file, _, test = nodeid.partition("::")
     if file.startswith(_SPARK_FILES) or _ON_SPARK.search(test):
         return _SPARK
-    return _KAFKA_FILES[0] if file in _KAFKA_FILES else file  # of one broker
+    return _KAFKA_FILES[0] if file in _KAFKA_FILES else file  # of one broker, which takes half a minute of a core
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

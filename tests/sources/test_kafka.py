@@ -5,7 +5,7 @@ import io
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -383,7 +383,22 @@ def test_a_compacted_topic_gives_what_is_left(topics: Topics, name: str) -> None
     assert {27, 28, 29, 99} <= {*left}
 
 
+@pytest.fixture(scope="module")
+def session(broker: Kafka) -> Iterator[None]:
+    """What runs on Spark shares one session: each would start its own, with Python workers of its own. They have the
+    environment in which the session began.
+    """
+    from headrace.distribute.spark.session import spark_session
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{broker.address}")
+        started = spark_session("topics", conf={"spark.log.level": "ERROR"})
+    yield
+    started.stop()
+
+
 @pytest.mark.spark
+@pytest.mark.usefixtures("session")
 @pytest.mark.parametrize("land", ["always", "never"])
 def test_landed_and_kept_topics_give_the_same_on_spark(topics: Topics, name: str, tmp_path: Path, land: str) -> None:
     """The topic has a partition without a record. What is kept is Avro."""
