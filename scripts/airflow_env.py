@@ -44,6 +44,14 @@ _TASKS = "headrace"
 """The user as whom tasks ask for pools and make them."""
 _DATABASE = "AIRFLOW__DATABASE__"
 _MARK = "HEADRACE_LOCAL_AIRFLOW"
+_LOCAL_SETTINGS = """import gc
+
+__all__ = []
+gc.set_threshold(50_000, 50, 100)
+"""
+"""What every process of Airflow does first. An API server makes routes for seconds, all of which stay: a fifth of that
+time the collector looked for garbage.
+"""
 _START_SECONDS = 180
 _STOP_SECONDS = 20
 _LOCK_SECONDS = 30
@@ -148,6 +156,8 @@ class LocalAirflow:
         _write_private(self._passwords_file, json.dumps(self.passwords))
         state = Running(self.url, self.root, self._mark)
         _write_private(_state_file(self.home), json.dumps(asdict(state)))
+        (self.home / "config").mkdir(exist_ok=True)
+        (self.home / "config" / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS)
         try:
             self._make_database()
             for component, options in self._components.items():

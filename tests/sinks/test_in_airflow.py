@@ -12,7 +12,7 @@ import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from scripts.airflow_env import LocalAirflow
-from tests.airflow.runs import wait_for_success
+from tests.airflow.runs import CALM, wait_for_success
 from tests.airflow.subprocesses import write_pipeline
 from tests.sinks.warehouse import Warehouse
 
@@ -88,6 +88,7 @@ class Followed:
             {"name": "own", "classpath": local, "kwargs": {"path": str(folder / "dags")}},
         ]
         environment = {
+            **CALM,
             "HEADRACE_PIPELINES": str(folder / "pipelines"),
             "AIRFLOW_CONN_WAREHOUSE": json.dumps({**connection, "password": self.password}),
             "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
