@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.cpu_by_file import pytest_runtest_makereport, pytest_runtest_protocol, pytest_terminal_summary
+from tests.kafka_broker import broker
 from tests.minio_bucket import minio
 from tests.process.executors import Executed
 from tests.schedule import check_processes, pytest_collection_modifyitems, pytest_xdist_make_scheduler
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.distribute.spark.types import SparkSession
 
 __all__ = [
+    "broker",
     "minio",
     "pytest_collection_modifyitems",
     "pytest_runtest_makereport",

@@ -1,6 +1,4 @@
-"""Servers for the tests of a process: PostgreSQL, with a schema of its own for each, a catalog of Iceberg, a
-broker of Kafka.
-"""
+"""Servers for the tests of a process: PostgreSQL, with a schema of its own for each, a catalog of Iceberg; topics."""
 
 import secrets
 from collections.abc import Iterator
@@ -9,7 +7,6 @@ import pytest
 
 from scripts.iceberg_rest import IcebergRest, jars
 from scripts.kafka import Kafka
-from scripts.kafka import jars as kafka_jars
 from scripts.postgres_server import Postgres, binaries
 from tests.needed import lacks
 from tests.sinks.warehouse import Warehouse
@@ -37,14 +34,6 @@ def iceberg_rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRe
     if not jars().is_dir():
         lacks("no jars of Iceberg's REST catalog (python -m scripts.iceberg_rest path)")
     with IcebergRest(tmp_path_factory.mktemp("iceberg")) as started:
-        yield started
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    if not kafka_jars().is_dir():
-        lacks("no jars of Kafka (python -m scripts.kafka path)")
-    with Kafka(tmp_path_factory.mktemp("kafka")) as started:
         yield started
 
 

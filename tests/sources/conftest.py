@@ -1,4 +1,4 @@
-"""Servers for the tests of a process: a broker of Kafka, a registry of schemas, PostgreSQL."""
+"""Servers for the tests of a process: topics of Kafka, a registry of schemas, PostgreSQL."""
 
 from collections.abc import Iterator
 
@@ -6,9 +6,9 @@ import pytest
 
 from scripts.schema_registry import SchemaRegistry, unpacked
 from tests.needed import lacks
-from tests.sinks.conftest import broker, server, topics
+from tests.sinks.conftest import server, topics
 
-__all__ = ["broker", "server", "topics"]
+__all__ = ["server", "topics"]
 
 _SERVERS = {"broker", "registry", "server"}
 
