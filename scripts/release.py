@@ -36,6 +36,8 @@ _STAGED: Final = (
     "tests/docs",
     "tests/golden",
     "tests/process/__init__.py",
+    "tests/process/golden_roads.py",
+    "tests/process/golden_sales.py",
     "tests/process/golden_shop.py",
 )
 _THEIR_NEEDS: Final = ("markdown-it-py>=3", "pytest>=8.3")

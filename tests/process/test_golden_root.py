@@ -1,5 +1,6 @@
 """Deployments that older versions wrote (tests/golden) are read, and runs continue from them."""
 
+import json
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,8 @@ from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from tests.process.golden_roads import ROADS
+from tests.process.golden_sales import SALES
 from tests.process.golden_shop import SHOP
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -107,3 +110,39 @@ def test_a_run_goes_on_from_the_state_of_outputs(with_outputs: Path) -> None:
     assert amounts(with_outputs, "hourly")[2:] == [("ann", LAST, 18), ("bob", LAST, 32)]
     assert amounts(with_outputs, "daily")[2:] == [("ann", LAST.replace(hour=0), 18), ("bob", LAST.replace(hour=0), 32)]
     assert hr.open(with_outputs.as_uri())["shop"].fsck().damage == ()
+
+
+def lengths(root: Path) -> dict[str, int]:
+    """The way from the harbour to each place."""
+    rows = hr.open(root.as_uri())["roads"].current(columns=["vertex", "value"]).to_arrow().to_pylist()
+    return {row["vertex"]: row["value"] for row in rows}
+
+
+def test_rounds_go_on_with_what_was_in_flight(tmp_path: Path) -> None:
+    root = copied("format-1-loop", tmp_path)
+    assert lengths(root) == {"harbour": 0, "mill": 5, "ford": 8, "abbey": 20, "ridge": 22}
+    result = process(ROADS, root.as_uri(), RunOptions("after", publish=True))
+    assert (result.counts["input_files"], result.warnings) == (0, ())
+    assert lengths(root) == {"harbour": 0, "mill": 5, "ford": 8, "abbey": 12, "ridge": 14, "pass": 15}
+    shorter = {"a": "harbour", "b": "pass", "km": 1, "at": "2026-01-01T00:20:00Z"}
+    (root / "landing" / "roads" / "d.jsonl").write_text(json.dumps(shorter) + "\n")
+    process(ROADS, root.as_uri(), RunOptions("shorter", publish=True))
+    assert lengths(root) == {"harbour": 0, "pass": 1, "ridge": 2, "abbey": 4, "mill": 5, "ford": 8}
+    assert hr.open(root.as_uri())["roads"].fsck().damage == ()
+
+
+def test_what_was_landed_is_read_again_without_its_broker(tmp_path: Path) -> None:
+    root = copied("format-1-landed", tmp_path)
+    handle = hr.open(root.as_uri())["sales"]
+
+    def sold(at: str) -> list[tuple[object, ...]]:
+        columns = ["user", "window_start", "orders", "amount", "last"]
+        return [tuple(row.values()) for row in handle.current(columns=columns, at=at).to_arrow().to_pylist()]
+
+    nine = FIRST.replace(hour=9)
+    expected = [("ann", FIRST, 2, 5, 0), ("bob", FIRST, 1, 1, 1), ("ann", nine, 2, 9, 3), ("bob", nine, 1, 2, 2)]
+    assert sold("published") == expected
+    assert handle.rejected().to_arrow()["raw"].to_pylist() == ["no record"]
+    handle.run(SALES, mode="replay", from_branch="main", branch="again")
+    assert sold("again") == expected
+    assert handle.fsck().damage == ()
