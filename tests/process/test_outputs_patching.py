@@ -134,6 +134,41 @@ def test_an_adoption_says_which_patches_it_gives_up(live: Live, executor: Execut
     check(live)
 
 
+def test_a_patch_and_an_adoption_are_published_together(
+    live: Live, executor: Executed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise PublishConflictError("stopped")
+
+    with monkeypatch.context() as patch, pytest.raises(PublishConflictError):
+        patch.setattr(patching, "publish_range", stopped)
+        live.history.promote("fix", output="hours", patch=True)
+    live.pipeline = replace(BOTH, outputs={**BOTH.outputs, "pairs": replace(PAIRS, filter=col("price") < 900)})
+    executor.backfill(live.pipeline, live.root, RunOptions("again", branch="again", output="pairs"))
+    before, again = live.refs(), rows(live, "pairs", "again")
+    assert adopt(live.catalog, "again", "pairs", run_id="adopt").warnings == (), "nothing of the patch is given up"
+    adopted = line(live.catalog)[-1]
+    seen = {name: at for name, at in live.refs().items() if name.startswith("published")}
+    assert {*seen.values()} == {before["published/pairs"]}, "both wait"
+    executor.audit(live.pipeline, live.root, RunOptions("audit"))
+    live.history.publish()
+    assert {name: at for name, at in live.refs().items() if name.startswith("published")} == {
+        "published/hours": adopted.snapshot_id, "published/pairs": adopted.snapshot_id
+    }  # fmt: skip
+    assert rows(live, "hours") == rows(live, "hours", "fix")
+    assert rows(live, "pairs") == again != rows(live, "pairs", "fix")
+    check(live)
+    live.land(("ann", 5.7, 5))
+    live.process()
+    patched = [row for row in rows(live, "hours", "fix") if row not in rows(live, "hours")]
+    assert len(patched) <= 1, "only the window that goes on has changed"
+    live.history.rollback(to=str(before["published/hours"]))
+    assert live.refs()["published/hours"] == live.refs()["published/pairs"] == before["published/hours"]
+    assert rows(live, "hours") != rows(live, "hours", "fix")
+    live.process()
+    check(live)
+
+
 def test_a_rollback_says_which_patch_it_gives_up(live: Live) -> None:
     before = live.refs()["main"]
     live.history.promote("fix", output="hours", patch=True)

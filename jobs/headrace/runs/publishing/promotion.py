@@ -29,7 +29,7 @@ from headrace.audit.store import (
 from headrace.errors import FixConfigError, RetryError
 from headrace.model.time import MAX_INSTANT, instant, render
 from headrace.pipeline.sources import SOURCES
-from headrace.read.snapshots.progress import StoredProgress
+from headrace.read.snapshots.progress import ListingPosition, StoredProgress
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.publishing.delivered import check_begins_with
 from headrace.runs.publishing.planned_publish import AuditMissingError
@@ -373,13 +373,15 @@ def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: 
 def check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
     """Raise BranchBehindError if main has read files that ``branch``, which is at ``manifest``, has not, by name.
 
-    Inputs that the branch does not have any more do not count.
+    Inputs that the branch does not have any more do not count, nor those of a source that does not give the same again:
+    of either side, since one that has read nothing does not say what its source is.
     """
     branch_read, main_read = files_read(catalog, manifest), files_main_read(catalog, old_main, manifest)
+    branch_marks, main_marks = StoredProgress.of(manifest).marks, _marks_of_main(catalog, old_main)
     missing = [
         path
-        for name, mark in StoredProgress.of(manifest).marks.items()
-        if (connector := SOURCES.get(mark.kind)) is None or connector.repeats
+        for name, mark in branch_marks.items()
+        if all(_repeats(known.kind) for known in (mark, main_marks.get(name, mark)))
         for path in lacking(catalog.pipeline, branch_read[name], main_read[name])
     ]
     if missing:
@@ -388,3 +390,16 @@ def check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch:
             f"{missing[0]}. Run the backfill again with branch {branch}; it goes on where it stopped. Files "
             "that are gone from where they landed have to be put back before"
         )
+
+
+def _marks_of_main(catalog: Catalog, old_main: str) -> Mapping[str, ListingPosition]:
+    """Where the newest snapshot of main that is not broken has come to in its inputs."""
+    for link in catalog.lineage(old_main):
+        with suppress(BrokenObjectError):
+            if link.manifest is not None:
+                return StoredProgress.of(link.manifest).marks
+    return {}
+
+
+def _repeats(kind: str) -> bool:
+    return (connector := SOURCES.get(kind)) is None or connector.repeats
