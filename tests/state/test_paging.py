@@ -9,8 +9,9 @@ import pytest
 
 from headrace.model.time import Instant
 from headrace.program.firing import FiringClocks
+from headrace.state.datafiles import sorted_file
 from headrace.state.datafiles.cache import LayerCache
-from headrace.state.datafiles.resident import RESIDENT
+from headrace.state.datafiles.resident import RESIDENT, Resident
 from headrace.state.datafiles.sorted_file import SortedFile
 from headrace.state.datafiles.writer import put_runs
 from headrace.state.layers import Layers
@@ -63,7 +64,8 @@ def test_where_a_process_has_room_files_stay_up_to_a_limit(tmp_path: Path, monke
     files = [each.file for number, piece in enumerate(pieces) for each in put_runs(store, cache, str(number), [piece])]
     runs = [cache.run(store, file, COUNTS.state_schema) for file in files]
     assert runs[0].file is not None
-    monkeypatch.setattr(RESIDENT, "limit", RESIDENT.kept_bytes + 3 * runs[0].file.size + 1)
+    resident = Resident(3 * runs[0].file.size + 1)  # without files of other tests
+    monkeypatch.setattr(sorted_file, "RESIDENT", resident)
 
     def used(run: SortedFile, piece: pa.RecordBatch) -> int:
         """The bytes in memory after all rows were looked at."""
@@ -74,12 +76,12 @@ def test_where_a_process_has_room_files_stay_up_to_a_limit(tmp_path: Path, monke
     sizes = [used(run, piece) for run, piece in zip(runs, pieces, strict=True)]
     assert sizes[0] < sizes[1] < sizes[2]
     assert max(sizes) < sizes[2] + sizes[0] // 2
-    assert RESIDENT.kept_bytes <= RESIDENT.limit
+    assert resident.kept_bytes <= resident.limit
     again = [used(run, piece) for run, piece in zip(runs, pieces, strict=True)]
     assert min(again) > sizes[1]
 
     size = sum(run.file.size for run in runs[:3] if run.file is not None)
-    kept = RESIDENT.kept_bytes
+    kept = resident.kept_bytes
     del runs, cache
     gc.collect()
-    assert RESIDENT.kept_bytes < kept - size * 9 // 10
+    assert resident.kept_bytes < kept - size * 9 // 10
