@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SHOWN = 40
+_SHOWN = 100
 _FEW_FILES = 20
 _PROPERTY = "cpu_seconds"
 _begun = pytest.StashKey[float]()

@@ -176,6 +176,10 @@ class CatalogReader(Objects):
 
         return lines.lineage(look, snapshot_id)
 
+    def readable(self, snapshot_id: str) -> Iterator[Manifest]:
+        """The manifests of its ``lineage`` that can be read, newest first."""
+        return (link.manifest for link in self.lineage(snapshot_id) if link.manifest is not None)
+
     def _grafts(self) -> Mapping[str, str | None]:
         """Which parents are not kept any more, and what stands for them. Reads the log again."""
         horizon = self.known_head().horizon

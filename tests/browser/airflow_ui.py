@@ -81,9 +81,10 @@ class AirflowUi:
 
     def find(self, xpath: str) -> WebElement:
         """The element, as soon as it is shown."""
-        return self.until(
-            lambda: next((one for one in self.driver.find_elements(By.XPATH, xpath) if one.is_displayed()), None), xpath
-        )
+        return self.until(lambda: self._shown(xpath), xpath)
+
+    def _shown(self, xpath: str) -> WebElement | None:
+        return next((one for one in self.driver.find_elements(By.XPATH, xpath) if one.is_displayed()), None)
 
     def click(self, xpath: str) -> None:
         """Click what is there and enabled."""
@@ -96,6 +97,16 @@ class AirflowUi:
             return True
 
         self.until(clicked, f"{xpath} to be clicked")
+
+    def opens(self, button: str, shown: str) -> None:
+        """Click ``button`` until what it opens is ``shown``: a page that is drawn meanwhile loses clicks."""
+
+        def opened() -> bool:
+            if not self._shown(shown):
+                self.find(button).click()
+            return self._shown(shown) is not None
+
+        self.until(opened, f"{shown}, which {button} opens")
 
     @contextmanager
     def other_tab(self) -> Iterator[None]:

@@ -226,8 +226,9 @@ def test_the_asset_is_materialized_by_the_dag_that_processes(airflow: LocalAirfl
     land(open_store(airflow.root), "clicks", "c.jsonl", range(20, 30))
     ui.go("assets")
     ui.click("//a[normalize-space()='headrace_clicks']")
-    ui.click("//button[@aria-label='Create Event']")
-    ui.click("//label[.//*[normalize-space(text())='Materialize']]")
+    materialize = "//label[.//*[normalize-space(text())='Materialize']]"
+    ui.opens("//button[@aria-label='Create Event']", materialize)
+    ui.click(materialize)
     before = len(airflow.api.runs("headrace_clicks_process"))
     ui.click("//*[@role='dialog']//button[normalize-space()='Trigger']")
     run = ui.until(

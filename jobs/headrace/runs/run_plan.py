@@ -7,6 +7,7 @@ A run claims its branch after that, and restores it. ``restored_plan`` is what s
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 from headrace.model.time import instant
@@ -141,19 +142,18 @@ def planned_epochs(
         _check_batch(options, head)  # somebody may have been here since it was planned
         return batch(engine, files, run.now, options.signals)
     run.listener.planned(counted(files))
-    signals, hold = run.new_signals(head if history is None else history.head), _hold(options, history)
+    behind = partial(
+        micro_batches,
+        engine,
+        options=options,
+        now=run.now,
+        signals=run.new_signals(head if history is None else history.head),
+        hold=_hold(options, history),
+        portions=plan.portions,
+        planned=run.listener.planned,
+    )
     if history is None:
-        return micro_batches(
-            engine,
-            files,
-            options,
-            run.now,
-            signals=signals,
-            hold=hold,
-            is_due=is_due,
-            portions=plan.portions,
-            planned=run.listener.planned,
-        )
+        return behind(files, is_due=is_due)
     again = reread(
         run.pipeline,
         history.since(head),
@@ -165,20 +165,8 @@ def planned_epochs(
         repeats=run.landing.repeats,
     )
     first = again.planned(run.landing.taken, options.max_epochs)
-    count, is_due = len(again.epochs), is_due and not again.epochs
-    rest = micro_batches(
-        engine,
-        again.rest,
-        options,
-        run.now,
-        before=count,
-        signals=signals,
-        hold=hold,
-        is_due=is_due,
-        portions=plan.portions,
-        planned=run.listener.planned,
-    )
-    return chain(first, rest)
+    count = len(again.epochs)
+    return chain(first, behind(again.rest, before=count, is_due=is_due and not count))
 
 
 def _history(run: RunContext, snapshot: str | None) -> MainsReading | None:

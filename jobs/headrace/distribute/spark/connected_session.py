@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.connections import Connection
+from headrace.staying import Staying
 
 if TYPE_CHECKING:
     from headrace.distribute.spark.types import SparkSession
@@ -28,8 +29,20 @@ class ConnectedSession:
         session, _ = self._borrowed[0]
         return session
 
+    def leave(self) -> None:
+        """Nobody needs the session for now: it ends, or stays as long as ``SESSIONS`` are kept."""
+        with SESSIONS.entered() as over:
+            if over is not None:
+                over.callback(self.stop)
+                return
+        self.stop()
+
     def stop(self) -> None:
         """End the session, if it was started here."""
         while self._borrowed:
             _, end = self._borrowed.pop()
             end()
+
+
+SESSIONS: Final = Staying()
+"""A session that lands stays as long as a run lasts: for all ranges, and for epochs that are Spark jobs."""

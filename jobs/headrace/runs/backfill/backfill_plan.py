@@ -84,11 +84,10 @@ class MainsReading:
     @classmethod
     def of(cls, catalog: Catalog, pipeline: Pipeline, snapshot_id: str) -> Self | None:
         """Reads the history of the line of ``snapshot_id``; None if nothing of it can be read."""
-        for link in catalog.lineage(snapshot_id):
+        for manifest in catalog.readable(snapshot_id):
             with suppress(BrokenObjectError):
-                if link.manifest is not None:
-                    watermarks_of(link.manifest)
-                    return cls(catalog, pipeline, link.manifest)
+                watermarks_of(manifest)
+                return cls(catalog, pipeline, manifest)
         return None
 
     @property

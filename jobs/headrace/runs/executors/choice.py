@@ -146,8 +146,7 @@ def stored_bytes(files: Iterable[DataFile]) -> int:
 
 
 def _readable(catalog: Catalog, snapshot: str) -> tuple[Manifest | None, PipelineProgress]:
-    for link in catalog.lineage(snapshot):
-        if link.manifest is not None:
-            with suppress(BrokenObjectError):
-                return link.manifest, progress_of(catalog, link.manifest)
+    for manifest in catalog.readable(snapshot):
+        with suppress(BrokenObjectError):
+            return manifest, progress_of(catalog, manifest)
     return None, PipelineProgress()

@@ -66,9 +66,8 @@ def newest_fitting(catalog: Catalog, head: str, name: str, upstream: ReadPipelin
 
 
 def _consumed(catalog: Catalog, head: str, name: str) -> Iterator[tuple[str, UpstreamPosition | None]]:
-    for link in catalog.lineage(head):
-        if link.manifest is not None:
-            yield link.snapshot_id, upstreams_of(link.manifest).get(name)
+    for manifest in catalog.readable(head):
+        yield manifest.snapshot_id, upstreams_of(manifest).get(name)
 
 
 def _fits(upstream: ReadPipeline, position: UpstreamPosition, published: str) -> bool:

@@ -296,8 +296,7 @@ class Planned:
         """Whether main drops all that comes already, as far as that can be told."""
         if self.main is None:
             return False
-        readable = (link.manifest for link in self.catalog.lineage(self.main) if link.manifest is not None)
-        main = next(readable, None)
+        main = next(self.catalog.readable(self.main), None)
         return main is not None and StoredProgress.of(main).watermark == MAX_INSTANT
 
     def check_fork(self) -> None:
@@ -356,8 +355,7 @@ def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: 
     """Raise PatchedSinceError if ``branch`` continues from a snapshot of main that lacks main's newest patch, as far as
     that can still be told: a main whose newest snapshots are broken is what a backfill replaces.
     """
-    readable = (link.manifest for link in catalog.lineage(old_main) if link.manifest is not None)
-    main = next(readable, None)
+    main = next(catalog.readable(old_main), None)
     begun = last_published(catalog, manifest.snapshot_id, old_main)
     if main is None or main.patch is None or begun is None:  # who begins with nothing computes what was patched
         return
@@ -394,10 +392,9 @@ def check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch:
 
 def _marks_of_main(catalog: Catalog, old_main: str) -> Mapping[str, ListingPosition]:
     """Where the newest snapshot of main that is not broken has come to in its inputs."""
-    for link in catalog.lineage(old_main):
+    for manifest in catalog.readable(old_main):
         with suppress(BrokenObjectError):
-            if link.manifest is not None:
-                return StoredProgress.of(link.manifest).marks
+            return StoredProgress.of(manifest).marks
     return {}
 
 

@@ -29,14 +29,12 @@ def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapp
     Copies landed again are left out where the branch reads the originals. Broken snapshots of main are skipped: a
     backfill replaces them.
     """
-    for link in catalog.lineage(head):
+    for manifest in catalog.readable(head):
         with suppress(BrokenObjectError):
-            if link.manifest is not None:
-                read = files_read(catalog, link.manifest)
-                copies = left_out(catalog, begin, (path for paths in read.values() for path in paths))
-                return defaultdict(
-                    set, {name: {path for path in paths if path not in copies} for name, paths in read.items()}
-                )
+            read = files_read(catalog, manifest)
+            copies = left_out(catalog, begin, (path for paths in read.values() for path in paths))
+            known = {name: {path for path in paths if path not in copies} for name, paths in read.items()}
+            return defaultdict(set, known)
     return defaultdict(set)
 
 

@@ -1,12 +1,12 @@
 """Clients that stay connected as long as something lasts which asks a cluster often: a run, a task."""
 
 import os
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from headrace.connections import Connection
+from headrace.staying import Staying
 
 if TYPE_CHECKING:  # which what reads landed files does without
     from headrace.sources.kafka.client import KafkaClient
@@ -20,49 +20,36 @@ class KeptClients:
 
     def _begin(self) -> None:
         """Know no client: also in a process that was forked, where those of the other one have no thread."""
-        self._lock = threading.Lock()
-        self._users = 0
+        self._staying = Staying()
         self._clients: list[tuple[Connection, KafkaClient]] = []
-        self._open = ExitStack()
 
-    @contextmanager
-    def kept(self) -> Iterator[None]:
+    def kept(self) -> AbstractContextManager[None]:
         """While this lasts, somewhere, clients stay; then they are closed. Nothing is connected before it is asked."""
-        with self._lock:
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._users -= 1
-                if not self._users:
-                    over, self._open, self._clients = self._open, ExitStack(), []
-                    over.close()
+        return self._staying.kept()
 
     @contextmanager
     def client(self, connection: Connection) -> "Iterator[KafkaClient]":
         """A client of ``connection``: the one that is kept, or one of its own. Raises what KafkaClient raises."""
         from headrace.sources.kafka.client import KafkaClient
 
-        kept = self._kept(connection)
+        with self._staying.entered() as over:
+            kept = None if over is None else self._known(connection) or self._entered(over, connection)
         if kept is not None:
             yield kept
             return
         with KafkaClient(connection) as client:
             yield client
 
-    def _kept(self, connection: Connection) -> "KafkaClient | None":
+    def _known(self, connection: Connection) -> "KafkaClient | None":
+        return next((client for known, client in self._clients if known == connection), None)
+
+    def _entered(self, over: ExitStack, connection: Connection) -> "KafkaClient":
         from headrace.sources.kafka.client import KafkaClient
 
-        with self._lock:
-            if not self._users:
-                return None
-            for known, client in self._clients:
-                if known == connection:
-                    return client
-            client = self._open.enter_context(KafkaClient(connection))
-            self._clients.append((connection, client))
-            return client
+        client = over.enter_context(KafkaClient(connection))
+        self._clients.append((connection, client))
+        over.callback(self._clients.remove, (connection, client))
+        return client
 
 
 CLIENTS: Final = KeptClients()

@@ -13,7 +13,6 @@ from headrace.distribute.spark.connected_session import ConnectedSession
 from headrace.distribute.spark.errors import SparkJobError, translate_spark_error
 from headrace.distribute.spark.module_pickling import travels
 from headrace.distribute.spark.ranges.errors import RangeFailedError, RangeFunctionError
-from headrace.distribute.spark.ranges.kept_session import SESSIONS
 from headrace.distribute.spark.types import DataFrame
 from headrace.errors import HeadraceError
 from headrace.pipeline.loading.named_function import named_function
@@ -80,7 +79,7 @@ def ranges_of(source: SparkSource, connection: Connection | None) -> Iterator[Na
                 raise RangeFunctionError(f"{source}: it gives {type(ranges).__name__}, which has no method {method}()")
         yield NamedRanges(source, ranges, session)
     finally:
-        SESSIONS.ended(session)
+        session.leave()
 
 
 @contextmanager
