@@ -47,22 +47,27 @@ def clicks(view: LazyView) -> list[tuple[str, int]]:
     return [(row["user"], row["clicks"]) for row in view.to_arrow().to_pylist()]
 
 
-def test_what_is_in_no_file_is_read_without_a_database_of_its_own(
+def test_only_text_of_a_user_and_a_function_make_another_database(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A database takes longer to make than such a view to read."""
+    """A database takes longer to make than a small view to read. One for such text opens files of the view alone."""
     deployment.commit(panes=[pane("ann", 1, 3)])
     reader = results(deployment)
-    assert reader.rejected(at="main").to_arrow().num_rows == 0  # after which the process has its one
+    assert reader.rejected(at="main").to_arrow().num_rows == 0
+    assert clicks(reader.current(at="main")) == [("ann", 3)]  # after which the process has those of its own
     made: list[object] = []
     connect = duckdb.connect
     monkeypatch.setattr(duckdb, "connect", lambda *given, **more: made.append(given) or connect(*given, **more))
     assert reader.late(at="main", where="event_time > '2026-01-01'").to_arrow().num_rows == 0
     assert reader.snapshots(at="main").to_arrow().num_rows == 1
-    assert made == []
     assert clicks(reader.current(at="main")) == [("ann", 3)]
+    assert made == []
     assert reader.late(at="main", where=col("user") == "ann").to_arrow().num_rows == 0  # an expression is a function
-    assert len(made) == 2
+    assert clicks(reader.current(at="main", where="clicks > 2")) == [("ann", 3)]
+    assert len([*reader.current(at="main").batches(order="clicks")]) == 1
+    assert len(made) == 3
+    assert clicks(reader.current(at="main")) == [("ann", 3)]
+    assert len(made) == 3
 
 
 def test_a_root_lists_its_pipelines(deployment: Deployment) -> None:

@@ -1,7 +1,10 @@
 """Reading without Spark: ``current`` folds to the newest pane, and only files that the manifest names are read."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -340,3 +343,34 @@ def test_an_empty_view_has_the_columns_of_its_snapshot(deployment: Deployment) -
     changed = replace(deployment.pipeline, what={"most": col("amount").max()})
     rows = read(changed, deployment.root, "current", "main")
     assert (rows.num_rows, rows.schema) == (0, schema(deployment.pipeline, "current"))
+
+
+AFTER_A_READ = """
+import os, sys
+import headrace as hr
+
+root, name = sys.argv[1:]
+rows = hr.open(root)[name].current(at="main").to_arrow()
+forked = os.fork()
+if not forked:
+    assert hr.open(root)[name].current(at="main").to_arrow() == rows
+    sys.exit()  # and lets go of all that the parent had
+_, status = os.waitpid(forked, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_was_forked_after_a_read_reads_and_ends_well(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path)
+    deployment.commit(panes=[pane("ann", 1, 2)])
+    command = [sys.executable, "-c", AFTER_A_READ, deployment.root, deployment.pipeline.name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_readers_in_many_threads_see_the_same(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane(name, hour, 1) for name in ("ann", "bob") for hour in range(20)])
+    expected = current(deployment)
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(lambda _: current(deployment), range(40))] == [expected] * 40

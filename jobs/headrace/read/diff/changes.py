@@ -228,7 +228,7 @@ class ChangeOrigin(ABC):
         """A database that can read the files, and where each of them is."""
         with working_folder() as folder:
             local = dict(zip(self.paths, brought(catalog.store, self.files, folder), strict=True))
-            with database(folder, [*local.values()]) as connection:
+            with database(folder, [*local.values()], is_for_us=True) as connection:
                 yield connection, local
 
     @property

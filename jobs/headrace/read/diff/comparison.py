@@ -115,7 +115,7 @@ class _Tables:
         files = {file.path: file for side, name in named for file in files_of(side, name)}
         with working_folder() as folder:
             local = dict(zip(files, brought(catalog.store, [*files.values()], folder), strict=True))
-            with database(folder, [*local.values()]) as connection:
+            with database(folder, [*local.values()], is_for_us=True) as connection:
                 yield cls(connection, before, after, local)
 
     def stage(self, number: int, input_watermark: Pair[str], output_watermark: Pair[str]) -> StageDiff:

@@ -89,7 +89,7 @@ def differing(catalog: Catalog, compared: Compared) -> "Iterator[PatchRows]":
     files = {file.path: file for side in sides for name in tables for file in _files(side, name)}
     with working_folder() as folder:
         local = dict(zip(files, brought(catalog.store, [*files.values()], folder), strict=True))
-        with database(folder, [*local.values()]) as connection:
+        with database(folder, [*local.values()], is_for_us=True) as connection:
             rows = PatchRows(connection, compared, local)
             rows.find()
             yield rows

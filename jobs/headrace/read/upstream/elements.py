@@ -80,7 +80,7 @@ class StepElements:
         files = {file.path: file for side in sides for file in files_of(side, UNNAMED.current)}
         with working_folder() as folder:
             local = dict(zip(files, brought(self.read.store, [*files.values()], folder), strict=True))
-            with database(folder, [*local.values()]) as connection:
+            with database(folder, [*local.values()], is_for_us=True) as connection:
                 before, after = (self._rows(side, local) for side in (begin, end))
                 columns = quoted(name for name in self.types if name != IS_RETRACTION)
                 connection.execute(f"create temp table headrace_before as {before}")

@@ -4,6 +4,7 @@ It is imported where rows are read: it takes as long to import as all that only 
 """
 
 import atexit
+import ctypes
 import hashlib
 import os
 import shutil
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 MEMORY_VARIABLE = "HEADRACE_READ_MEMORY"
 DEFAULT_MEMORY = 2**30
 _BY_THREAD = 2**27
-
+_SMALL: Final = 2**21
+"""Bytes of files that one thread reads as fast as several."""
 
 DISK_VARIABLE = "HEADRACE_READ_DISK"
 _OF_WHAT_IS_FREE = 0.9
@@ -39,25 +41,68 @@ class ReadResourcesError(FixConfigError):
 
 
 @contextmanager
-def database(folder: Path, files: Sequence[Path] = ()) -> "Iterator[duckdb.DuckDBPyConnection]":
-    """A database that can open ``files`` and nothing else; what does not fit into memory goes to ``folder``."""
-    import duckdb
+def database(
+    folder: Path, files: Sequence[Path] = (), *, is_for_us: bool = False
+) -> "Iterator[duckdb.DuckDBPyConnection]":
+    """A database that can open ``files`` and nothing else; what does not fit into memory goes to ``folder``.
 
+    ``is_for_us``: no text of a user's is in its statements. Then small files are read in one that the process has, and
+    that opens whatever it is told: making another takes as long as reading a hundred thousand rows.
+    """
     limit = size_in(MEMORY_VARIABLE) or DEFAULT_MEMORY
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": f"{limit}B",
-        "threads": str(max(1, min(os.cpu_count() or 1, limit // _BY_THREAD))),
-        "temp_directory": str(folder / "spilled"),
-        "preserve_insertion_order": "false",
-    }
-    with duckdb.connect(config=config) as connection, _resources(limit, folder):
-        in_utc(connection)
+    if is_for_us and sum(file.stat().st_size for file in files) <= _SMALL:
+        with _of_process(os.getpid(), limit).cursor() as connection, _resources(limit, folder):
+            yield _quiet(connection)
+        return
+    threads = max(1, min(os.cpu_count() or 1, limit // _BY_THREAD))
+    with _made(limit, threads, folder) as connection, _resources(limit, folder):
         connection.execute(f"set allowed_paths = [{', '.join(literal(str(file)) for file in files)}]")
         connection.execute("set enable_external_access = false")
-        connection.execute("set enable_progress_bar = false")  # it would go to stdout where Python has no script
+        yield _quiet(connection)
+
+
+def _made(limit: int, threads: int, folder: Path) -> "duckdb.DuckDBPyConnection":
+    import duckdb
+
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{limit}B",
+        "threads": str(threads),
+        "temp_directory": str(folder / "spilled"),
+        "preserve_insertion_order": "false",
         # joins keep the side that the statement names second: in ``compaction`` the narrow one, whatever DuckDB guesses
-        connection.execute("set disabled_optimizers = 'build_side_probe_side'")
-        yield connection
+        "disabled_optimizers": "build_side_probe_side",
+    }
+    return duckdb.connect(config=config)
+
+
+def _quiet(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
+    """``connection``, in UTC; its progress would go to stdout where Python has no script."""
+    connection.execute("set enable_progress_bar = false")
+    return in_utc(connection)
+
+
+@cache
+def _of_process(_process: int, limit: int) -> "duckdb.DuckDBPyConnection":
+    """The database of a process for its own questions of small files, each of which is another one's next time. It has
+    no threads, which a process that is forked would lack.
+    """
+    connection = _made(limit, 1, _kept_folder())
+    connection.execute("set enable_external_file_cache = false")
+    _OPEN.append(connection)
+    return connection
+
+
+_OPEN: "Final[list[duckdb.DuckDBPyConnection]]" = []
+"""The databases of this process, and of those that it was forked from."""
+
+
+def _leave_to_parent() -> None:
+    """Never close what a process that was forked has of its parent's: it would crash at its end."""
+    for connection in _OPEN:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 @contextmanager
@@ -74,7 +119,9 @@ def _empty(_process: int) -> "duckdb.DuckDBPyConnection":
     """The database of a process. It has no threads, which a process that is forked would lack."""
     import duckdb
 
-    return duckdb.connect(config={"enable_external_access": "false", "threads": "1"})
+    connection = duckdb.connect(config={"enable_external_access": "false", "threads": "1"})
+    _OPEN.append(connection)
+    return connection
 
 
 def in_utc(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":

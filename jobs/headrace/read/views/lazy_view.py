@@ -82,7 +82,7 @@ class LazyView:
         if limit is not None:
             Arguments("batches").whole("limit", limit, least=0)
         parsed = self._checked(order)
-        with self._opened() as rows, self._condition.explained(order):
+        with self._opened(order=parsed) as rows, self._condition.explained(order):
             for batch in self._ordered(rows, quoted(self._columns), parsed, limit).to_arrow_reader(BATCH_ROWS):
                 yield named_as(batch, self.schema)
 
@@ -92,7 +92,7 @@ class LazyView:
         """
         Arguments("first").whole("limit", limit, least=0)
         parsed = self._checked(order)
-        with self._opened() as rows, self._condition.explained(order):
+        with self._opened(order=parsed) as rows, self._condition.explained(order):
             fetched = self._fetched(rows, parsed, limit)
             return fetched, len(fetched) if len(fetched) < limit else _counted(rows)
 
@@ -222,23 +222,28 @@ class LazyView:
         return self._source.where(self._condition)
 
     @contextmanager
-    def _opened(self, source: RowSource | None = None) -> "Iterator[duckdb.DuckDBPyRelation]":
+    def _opened(
+        self, source: RowSource | None = None, *, order: str | None = None
+    ) -> "Iterator[duckdb.DuckDBPyRelation]":
         """The rows (of ``source``, by default all) that fulfil the condition, in a database that can open nothing but
-        their files.
+        their files if it is given text of a user's: a condition, or an ``order``.
         """
         source = self._source.where(self._condition) if source is None else source
         with working_folder() as folder:
             files = source.bring(folder)
-            with self._database(folder, files) as connection:
+            with self._database(folder, files, order) as connection:
                 rows = source.relation(connection, files)
                 with self._condition.explained():
                     kept = self._condition.applied(connection, rows)
                 yield kept
 
-    def _database(self, folder: Path, files: Sequence[Path]) -> "AbstractContextManager[duckdb.DuckDBPyConnection]":
-        """One of its own where there are files, or an expression, for which a database gets a function."""
-        if files or isinstance(self._condition.where, Expr):
-            return database(folder, files)
+    def _database(
+        self, folder: Path, files: Sequence[Path], order: str | None
+    ) -> "AbstractContextManager[duckdb.DuckDBPyConnection]":
+        """One of its own where there are files and text of a user's, or an expression, for which it gets a function."""
+        where = self._condition.where
+        if files or isinstance(where, Expr):
+            return database(folder, files, is_for_us=where is None and order is None)
         return without_rows()
 
     def _fetched(self, rows: "duckdb.DuckDBPyRelation", order: str | None, limit: int) -> list[dict[str, Any]]:
