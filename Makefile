@@ -62,8 +62,8 @@ kafka: $(READY) ## Get Kafka's jars (Maven), start a broker on loopback and leav
 kafka-stop: $(READY) ## Stop the broker that `make kafka` started
 	$(BIN)/python -m scripts.kafka stop
 
-kafka-kills: $(READY) ## Kill landers, runs and the broker under a topic that gets records meanwhile; each counts once (KILLS=100, SEED=1)
-	HEADRACE_KAFKA_KILLS=$(or $(KILLS),100) HEADRACE_KILLS_SEED=$(or $(SEED),1) $(BIN)/pytest -s --timeout=0 tests/sources/test_kafka_kills.py
+kafka-kills: $(READY) ## Kill landers, runs and the broker under a topic that gets records meanwhile; each counts once (KILLS=100, SEED=1; STORE=s3: on MinIO)
+	HEADRACE_KILLS_STORE=$(STORE) HEADRACE_KAFKA_KILLS=$(or $(KILLS),100) HEADRACE_KILLS_SEED=$(or $(SEED),1) $(BIN)/pytest -s --timeout=0 tests/sources/test_kafka_kills.py
 
 archive: $(READY) ## Build the class-data archive that halves the start of Spark's JVM, if setup could not
 	$(BIN)/python -m scripts.spark_archive

@@ -1,7 +1,7 @@
 """Runs over a topic that are killed while they land and while they commit, several at once, with a broker that dies,
 while producers go on: in the end each record that was sent counts once.
 
-`make kafka-kills KILLS=100 SEED=1` does more of it.
+`make kafka-kills KILLS=100 SEED=1` does more of it, with ``STORE=s3`` over MinIO.
 """
 
 import multiprocessing
@@ -11,6 +11,7 @@ import secrets
 import signal
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +20,14 @@ import headrace as hr
 from headrace.errors import HeadraceError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landed.ranges import LandingPlace, unread_files
-from headrace_snapshots.store import LocalStore, open_store
+from headrace_snapshots.store import open_store
 from scripts.kafka import Kafka
+from tests.minio_bucket import BUCKET
 from tests.sources.kafka_topics import Topics
 
 KILLS = int(os.environ.get("HEADRACE_KAFKA_KILLS", "5"))
 SEED = int(os.environ.get("HEADRACE_KILLS_SEED", "1"))
+IS_ON_S3 = os.environ.get("HEADRACE_KILLS_STORE") == "s3"
 SECONDS = 120
 PARTITIONS = 3
 USERS = 5
@@ -61,18 +64,26 @@ def victim(topic: str, root: str, environment: Mapping[str, str], at: int, *, is
 
         return strike
 
+    kind = type(open_store(root))
     for name in ("create", "write"):
-        setattr(LocalStore, name, struck(getattr(LocalStore, name)))
+        setattr(kind, name, struck(getattr(kind, name)))
     try:
         hr.open(root, create=True)[pipeline(topic)].run(files_per_epoch=4)
     except HeadraceError:
         return  # another run was faster, or the broker is not there
 
 
+def s3_root(request: pytest.FixtureRequest, name: str) -> str:
+    """A root on a MinIO that is up."""
+    request.getfixturevalue("minio")
+    return f"s3://{BUCKET}/{name}"
+
+
 @pytest.mark.slow
-def test_each_record_counts_once(broker: Kafka, topics: Topics, tmp_path: Any) -> None:
+def test_each_record_counts_once(broker: Kafka, topics: Topics, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     draw = random.Random(SEED)
-    topic, root = f"kills.{secrets.token_hex(4)}", (tmp_path / "root").as_uri()
+    topic = f"kills.{secrets.token_hex(4)}"
+    root = s3_root(request, topic) if IS_ON_S3 else (tmp_path / "root").as_uri()
     topics.make(topic, PARTITIONS)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.read.views.columns import ViewColumns
-from headrace.read.views.database import identifier, literal, quoted
+from headrace.read.views.database import identifier, in_memory, literal, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,9 +49,7 @@ def row_of(names: Sequence[str], of: str = "") -> str:
 
 def newest_rows(rows: "pa.Table", columns: ViewColumns) -> "pa.Table":
     """``current`` of the records of ``rows``, in memory."""
-    import duckdb
-
-    with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+    with in_memory(rows.num_rows) as connection:
         connection.register("rows", rows)
         query = newest_of("rows", rows.schema.names, columns.identity)
         return connection.sql(query).to_arrow_table().cast(rows.schema)
@@ -59,9 +57,7 @@ def newest_rows(rows: "pa.Table", columns: ViewColumns) -> "pa.Table":
 
 def rows_without(rows: "pa.Table", others: "pa.Table", columns: Sequence[str]) -> "pa.Table":
     """The ``rows`` that are not among ``others`` by ``columns``; NULL is NULL and NaN is NaN."""
-    import duckdb
-
-    with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+    with in_memory(rows.num_rows + others.num_rows) as connection:
         connection.register("rows", rows)
         connection.register("others", others)
         query = f"select r.* from rows r anti join others o on {same_identity('r', 'o', columns)}"

@@ -29,6 +29,7 @@ DEFAULT_MEMORY = 2**30
 _BY_THREAD = 2**27
 _SMALL: Final = 2**21
 """Bytes of files that one thread reads as fast as several."""
+_FEW_ROWS: Final = 100_000
 
 DISK_VARIABLE = "HEADRACE_READ_DISK"
 _OF_WHAT_IS_FREE = 0.9
@@ -111,6 +112,19 @@ def without_rows() -> "Iterator[duckdb.DuckDBPyConnection]":
     that takes as long as twenty questions.
     """
     with _empty(os.getpid()).cursor() as connection:
+        yield in_utc(connection)
+
+
+@contextmanager
+def in_memory(rows: int) -> "Iterator[duckdb.DuckDBPyConnection]":
+    """A database for questions about so many ``rows`` of Arrow tables, with all cores if they are many."""
+    import duckdb
+
+    if rows <= _FEW_ROWS:
+        with without_rows() as connection:
+            yield connection
+        return
+    with duckdb.connect(config={"enable_external_access": "false"}) as connection:
         yield in_utc(connection)
 
 
