@@ -1,6 +1,7 @@
 """What a notebook shows of views, and what methods do to it: they print nothing, and an interrupt ends them."""
 
 import _thread
+import signal
 import threading
 from datetime import datetime
 from pathlib import Path
@@ -148,8 +149,12 @@ def test_an_interrupt_ends_a_run_and_the_next_one_goes_on(tmp_path: Path) -> Non
                 _thread.interrupt_main()
 
     before = {*threading.enumerate()}
-    with pytest.raises(KeyboardInterrupt):
-        clicks.run(files_per_epoch=1, listener=Impatient())
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            clicks.run(files_per_epoch=1, listener=Impatient())
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert {thread for thread in threading.enumerate() if not thread.daemon} <= before
     assert clicks.show("main").epoch >= 1
     clicks.run()
