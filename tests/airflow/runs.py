@@ -22,6 +22,12 @@ def wait_for_success(api: AirflowApi, dag_id: str, run_id: str, seconds: float) 
     return ended
 
 
+def first_run(api: AirflowApi, dag_id: str, seconds: float) -> str:
+    """The id of the first run of a DAG, which begins by itself."""
+    patient = Retrying(stop=stop_after_delay(seconds), wait=wait_fixed(0.5), retry=retry_if_result(lambda so: not so))
+    return str(patient(lambda: api.runs(dag_id))[0]["dag_run_id"])
+
+
 def wait_until_asked(airflow: LocalAirflow, dag_id: str, run_id: str, task_id: str) -> None:
     """Wait until a task waits for a person, and its worker is gone.
 

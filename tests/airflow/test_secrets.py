@@ -24,7 +24,6 @@ import pytest
 from minio import MinioAdmin
 from minio.credentials import StaticProvider
 from sqlalchemy import make_url
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from headrace.sinks.open_sink import SinkRefusedError
 from headrace_airflow import isolation
@@ -35,6 +34,7 @@ from scripts.airflow_env import LocalAirflow
 from scripts.minio_server import Server
 from scripts.nosy_code import NOSY
 from scripts.postgres_server import Postgres, binaries
+from tests.airflow.runs import first_run
 from tests.airflow.subprocesses import write_pipeline
 from tests.needed import lacks
 from tests.tooling.test_compose import DOCKER
@@ -195,9 +195,7 @@ def run(
 
 def delivered(api: AirflowApi) -> str:
     """How the first delivery ended, which begins by itself."""
-    patient = Retrying(stop=stop_after_delay(_SECONDS), wait=wait_fixed(0.5), retry=retry_if_result(lambda so: not so))
-    (first, *_) = patient(lambda: api.runs(DELIVER))
-    return api.wait_for_run(DELIVER, first["dag_run_id"], _SECONDS).state
+    return api.wait_for_run(DELIVER, first_run(api, DELIVER, _SECONDS), _SECONDS).state
 
 
 def all_of(bucket: str) -> dict[str, object]:

@@ -16,7 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
-from tenacity import Retrying, retry_if_not_result, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 import headrace as hr
 from headrace.pipeline.loading.registry import in_file
@@ -25,7 +25,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from scripts.airflow_api import AirflowApi
 from scripts.airflow_env import LocalAirflow
-from tests.airflow.runs import wait_for_success, wait_until_asked
+from tests.airflow.runs import first_run, wait_for_success, wait_until_asked
 from tests.airflow.test_end_to_end import land
 from tests.browser.accessibility import problems
 from tests.browser.airflow_ui import AirflowUi, TriggerForm
@@ -180,18 +180,12 @@ def test_every_route_of_the_pages_says_who_may_ask_it(tmp_path: Path) -> None:
     assert undeclared(tmp_path) == set()
 
 
-def _first_run(airflow: LocalAirflow, dag: str) -> str:
-    patient = Retrying(stop=stop_after_delay(_RUN_SECONDS), wait=wait_fixed(0.5), retry=retry_if_not_result(bool))
-    return str(patient(lambda: airflow.api.runs(dag))[0]["dag_run_id"])
-
-
 def test_a_viewer_writes_nothing_and_sees_no_value(airflow: LocalAirflow, apis: dict[str, AirflowApi]) -> None:
     viewer, editor = apis["vic"], apis["uma"]
     run = editor.trigger("headrace_promote", {"pipeline": "clicks", "branch": "again", "approve": True})
     wait_until_asked(airflow, "headrace_promote", run, "approve")
     for dag in ("headrace_trips_process", "headrace_fares_process"):  # these have a schedule
-        scheduled = _first_run(airflow, dag)
-        wait_for_success(airflow.api, dag, scheduled, _RUN_SECONDS)
+        wait_for_success(airflow.api, dag, first_run(airflow.api, dag, _RUN_SECONDS), _RUN_SECONDS)
     before = Everything.of(airflow, "headrace_promote", run)
 
     for question in questions():

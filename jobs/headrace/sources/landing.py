@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
@@ -24,11 +24,13 @@ from headrace.sources.files import FileEnumerator
 from headrace.sources.landed.claimed import ClaimedEnumerator, ClaimedReader, landed_as
 from headrace.sources.landed.files import LandedEnumerator, LandedReader
 from headrace.sources.landed.lander import Lander, PortionSize, WritingLander
-from headrace.sources.landed.portions import LandedPortions
 from headrace.sources.landed.ranges import LandingPlace
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.layout import landed_file
 from headrace_snapshots.store import ObjectStore
+
+if TYPE_CHECKING:  # which what lands nothing does without
+    from headrace.sources.landed.portions import LandedPortions
 
 ByInput = Mapping[str, Sequence[SourceSplit]]
 """Splits by the name of their input; no entry where there are none."""
@@ -65,10 +67,12 @@ class Landing:
 
     def land_first(
         self, offsets: Mapping[str, Offsets], max_files: int | None = None, max_bytes: int | None = None
-    ) -> LandedPortions:
+    ) -> "LandedPortions":
         """Land what makes an epoch of what inputs have that cannot give it again, as ``next_epoch`` takes it; what is
         left lands when it is asked for. All that was read up to ``offsets`` is landed.
         """
+        from headrace.sources.landed.portions import LandedPortions
+
         most = {
             name: PortionSize(max_files or source.max_files, max_bytes or source.max_bytes)
             for name, source in self._sources.items()

@@ -4,7 +4,6 @@ It is imported where rows are read: it takes as long to import as all that only 
 """
 
 import atexit
-import ctypes
 import hashlib
 import os
 import shutil
@@ -89,21 +88,16 @@ def _of_process(_process: int, limit: int) -> "duckdb.DuckDBPyConnection":
     """
     connection = _made(limit, 1, _kept_folder())
     connection.execute("set enable_external_file_cache = false")
-    _OPEN.append(connection)
+    return _left_open_in_a_fork(connection)
+
+
+def _left_open_in_a_fork(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
+    """``connection``, which a process that is forked from this one never closes: it would crash at its end."""
+    import ctypes  # here, since it takes longer than all that only looks at snapshots
+
+    held = ctypes.py_object(connection)
+    os.register_at_fork(after_in_child=lambda: ctypes.pythonapi.Py_IncRef(held))
     return connection
-
-
-_OPEN: "Final[list[duckdb.DuckDBPyConnection]]" = []
-"""The databases of this process, and of those that it was forked from."""
-
-
-def _leave_to_parent() -> None:
-    """Never close what a process that was forked has of its parent's: it would crash at its end."""
-    for connection in _OPEN:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-
-
-os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 @contextmanager
@@ -118,12 +112,12 @@ def without_rows() -> "Iterator[duckdb.DuckDBPyConnection]":
 @contextmanager
 def in_memory(rows: int) -> "Iterator[duckdb.DuckDBPyConnection]":
     """A database for questions about so many ``rows`` of Arrow tables, with all cores if they are many."""
-    import duckdb
-
     if rows <= _FEW_ROWS:
         with without_rows() as connection:
             yield connection
         return
+    import duckdb
+
     with duckdb.connect(config={"enable_external_access": "false"}) as connection:
         yield in_utc(connection)
 
@@ -133,9 +127,7 @@ def _empty(_process: int) -> "duckdb.DuckDBPyConnection":
     """The database of a process. It has no threads, which a process that is forked would lack."""
     import duckdb
 
-    connection = duckdb.connect(config={"enable_external_access": "false", "threads": "1"})
-    _OPEN.append(connection)
-    return connection
+    return _left_open_in_a_fork(duckdb.connect(config={"enable_external_access": "false", "threads": "1"}))
 
 
 def in_utc(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
