@@ -192,7 +192,7 @@ def test_what_has_a_schedule_is_scheduled_and_nothing_else(parsed: Any) -> None:
         (
             "recover",
             ["preconditions", "rehearse", "approve", "recover", "audit", "publish"],
-            {"snapshot", "when", "give_up_delivered", "executor", "reason"},
+            {"snapshot", "when", "give_up_delivered", "with_readers", "executor", "reason"},
         ),
         (
             "backfill",

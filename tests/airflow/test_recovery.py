@@ -11,9 +11,7 @@ from tests.airflow.subprocesses import TWO_PIPELINES, python, write_pipeline
 
 pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 
-SCRIPT = (
-    TWO_PIPELINES
-    + """
+STEPS = """
 import logging, types
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,6 +63,15 @@ def step(family, task, xcoms={}, run_id="run", **form):
     said = [event["event"] % tuple(event.get("positional_args", ())) for event in events]
     return {**found, "shown": "".join(shown), "log": said, "refs": dict(catalog.head().refs)}
 
+"""
+"""Runs tasks of the DAGs of the pipeline ``clicks`` under ``root``, as a worker does: what they return or raise, what
+they say and show, and where the branches are then.
+"""
+
+SCRIPT = (
+    TWO_PIPELINES
+    + STEPS
+    + """
 def entries():
     return [entry.to_json() for entry in catalog.entries() if entry.kind.value == "rollback"]
 

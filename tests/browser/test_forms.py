@@ -36,7 +36,9 @@ UNTOUCHED = {
         "from": None, "to": None, "promote": "at once", "patch": False, "files_per_epoch": None,
         "bytes_per_epoch": None, "branch": None, "executor": None, "reason": None,
     },
-    "recover": {"when": "when approved", "give_up_delivered": False, "executor": None, "reason": None},
+    "recover": {
+        "when": "when approved", "give_up_delivered": False, "with_readers": False, "executor": None, "reason": None,
+    },
 }  # fmt: skip
 """What a form says that nobody has touched."""
 
@@ -180,9 +182,11 @@ def test_a_filled_form_of_a_backfill(airflow: LocalAirflow, ui: AirflowUi) -> No
 
 def test_a_filled_form_of_a_recovery(airflow: LocalAirflow, ui: AirflowUi) -> None:
     snapshot = catalog(airflow).head().refs["published"]
-    filled = {"Snapshot": snapshot, "When": "never: ", "Executor": "local: ", "Reason": "a test"}
+    filled = {
+        "Snapshot": snapshot, "When": "never: ", "With readers": True, "Executor": "local: ", "Reason": "a test",
+    }  # fmt: skip
     conf, run = submitted(airflow, ui, "recover", filled)
-    expected = {"snapshot": snapshot, "when": "never", "executor": "local", "reason": "a test"}
+    expected = {"snapshot": snapshot, "when": "never", "with_readers": True, "executor": "local", "reason": "a test"}
     assert conf == {"give_up_delivered": False, **expected}
     assert (run.tasks["rehearse"], run.tasks["recover"]) == ("success", "skipped")
 

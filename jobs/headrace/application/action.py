@@ -91,6 +91,7 @@ def _options(given: argparse.Namespace) -> RunOptions:
         reason=given.reason,
         message=given.message,
         give_up_delivered=given.give_up_delivered,
+        with_readers=given.with_readers,
         create=given.create,
         output=given.output,
         promotes=given.promotes,

@@ -45,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--give-up-delivered", action="store_true", help="recover: also below what a sink that cannot take back has got"
     )
+    parser.add_argument("--with-readers", action="store_true", help="recover: take pipelines back that have read it")
     parser.add_argument("--from", dest="start", help="backfill: compute windows again from this event time on")
     parser.add_argument("--to", dest="end", help="backfill: compute only windows before this event time")
     parser.add_argument("--without", action="append", default=[], help="an output that stays as it is; repeatable")

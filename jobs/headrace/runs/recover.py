@@ -50,14 +50,13 @@ def recover(
     that entry in the log and only goes on replaying. Nothing moves for a pipeline that could not continue from there.
 
     ``options.with_readers``: pipelines that have read what is given up go back as well (``following.recovery_cut``),
-    before anything is replayed. Raises ReadersCannotFollowError, before anything moves.
+    before anything is replayed. Raises ReadersCannotFollowError, before anything moves: another attempt takes those
+    back that can go, and warns of others.
     """
     if options.snapshot is None:
         raise RecoverOptionsError("a recovery needs the snapshot to go back to; `headrace log` lists their ids")
     check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
     catalog = Catalog(open_store(root), pipeline.name)
-    if options.with_readers:
-        check_can_follow(catalog, options.snapshot, options)
     given_up, warnings = _move_back(catalog, pipeline, options.snapshot, options)
     if options.with_readers:
         warnings = (*warnings, *take_readers_back(catalog, options))
@@ -75,11 +74,15 @@ def _move_back(
     request = options.request or options.run_id
     head = catalog.head().refs.get(options.branch)
     if head == snapshot:
-        return _given_up(catalog, catalog.head().entry, options.branch, snapshot, request), ()
+        given_up = _given_up(catalog, catalog.head().entry, options.branch, snapshot, request)
+        if given_up is None:
+            _check_readers(catalog, snapshot, options)
+        return given_up, ()
     check_continues(pipeline, catalog.manifest(snapshot), allow_new_aggregates=options.allow_new_aggregates)
     given_up = _moved_back(catalog, options.branch, snapshot, request)
     if given_up is not None:
         return given_up, ()
+    _check_readers(catalog, snapshot, options)
     _check_input(catalog, pipeline, head, snapshot)
     patches = patches_given_up(catalog, head, snapshot)
     message = f"{_recovery(request)}: {options.message}" if options.message else _recovery(request)
@@ -93,6 +96,12 @@ def _move_back(
         give_up_delivered=options.give_up_delivered,
     )
     return head, warnings
+
+
+def _check_readers(catalog: Catalog, snapshot: str, options: RunOptions) -> None:
+    """Raise ReadersCannotFollowError if readers are to go back, too, and one cannot."""
+    if options.with_readers:
+        check_can_follow(catalog, snapshot, options)
 
 
 def _check_input(catalog: Catalog, pipeline: Pipeline, head: str | None, snapshot: str) -> None:

@@ -24,6 +24,7 @@ from headrace_airflow.families.recovery_tasks import (
     RecoverOperator,
     RehearseRecoveryOperator,
 )
+from headrace_airflow.families.recovery_with_readers import with_readers
 from headrace_airflow.forms import END, Form
 from headrace_airflow.operators import AuditOperator
 from headrace_airflow.preconditions import PreconditionsOperator
@@ -155,6 +156,7 @@ def recover_dag(rooted: RootedPipeline) -> DAG:
             description="When main goes back.",
         ),
         **give_up_delivered(),
+        **with_readers(),
         "executor": _executor(rooted.pipeline),
         "reason": _reason(),
     }

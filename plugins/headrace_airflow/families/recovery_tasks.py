@@ -3,7 +3,7 @@ state.
 """
 
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException, ErrorType
@@ -21,6 +21,12 @@ from headrace_airflow.decisions.reasons import (
     done_already,
 )
 from headrace_airflow.failures import TypedTaskError
+from headrace_airflow.families.recovery_with_readers import (
+    check_as_rehearsed,
+    lines_about,
+    takes_readers_back,
+    where_to,
+)
 from headrace_airflow.operators import HeadraceOperator, Summary
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.roots.store import reaching_store
@@ -30,6 +36,9 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.refs import MAIN
+
+if TYPE_CHECKING:
+    from headrace.runs.following.recovery_cut import RecoveryCut
 
 RECOVER: Final = "recover"
 """The task that goes back."""
@@ -43,20 +52,24 @@ class RehearseRecoveryOperator(BaseOperator):
         self.rooted = rooted
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """The id of the snapshot, what is given up, in lines, and where main is. Raises why it would be refused."""
+        """The id of the snapshot, what is given up, in lines, and where main is; with readers, where each of them is
+        and goes. Raises why it would be refused.
+        """
         with reaching_store(self.rooted.root):
-            rehearsal = self._looked(context)
-        for line in rehearsal["said"]:
-            self.log.info("%s", line)
+            rehearsal, cut = self._looked(context)
+            for line in rehearsal["said"]:
+                self.log.info("%s", line)
+            if cut is not None:
+                cut.check_all_follow()  # once the log has said of all readers where they would go
         return rehearsal
 
-    def _looked(self, context: Context) -> dict[str, Any]:
+    def _looked(self, context: Context) -> "tuple[dict[str, Any], RecoveryCut | None]":
         from headrace.read.snapshots.snapshot_refs import named_id
         from headrace.runs.recovery_target import check_whole, with_epochs
 
         handle = handle_of(self.rooted.root, self.rooted.name)
         if (done := _done(handle.catalog, context)) is not None:
-            return {"snapshot": done.moves[MAIN][1], "said": [done_already(done)], "head": None}
+            return {"snapshot": done.moves[MAIN][1], "said": [done_already(done)], "head": None}, None
         head = handle.catalog.known_head()
         to = named_id(handle.catalog, head, context["params"]["snapshot"])
         files = check_whole(handle.catalog, to)
@@ -64,12 +77,18 @@ class RehearseRecoveryOperator(BaseOperator):
             [f"snapshot {to} is whole: all of its {files:,} files are as they were written"],
             head.refs.get(MAIN),
         )
-        if main == to:
-            return {"snapshot": to, "said": [*lines, "main is there already: nothing is given up"], "head": main}
         anyway = gives_up_delivered(context["params"])
-        given_up = with_epochs(handle.catalog, handle.rollback(to=to, dry_run=True, give_up_delivered=anyway))
-        moves = [f"{ref} moves from {before} to {after}" for ref, (before, after) in given_up.moves.items()]
-        return {"snapshot": to, "said": [*lines, *moves, *given_up.told], "head": main}
+        if main == to:
+            lines.append("main is there already: nothing is given up")
+        else:
+            given_up = with_epochs(handle.catalog, handle.rollback(to=to, dry_run=True, give_up_delivered=anyway))
+            lines += [f"{ref} moves from {before} to {after}" for ref, (before, after) in given_up.moves.items()]
+            lines += given_up.told
+        rehearsal = {"snapshot": to, "said": lines, "head": main}
+        if not takes_readers_back(context["params"]):
+            return rehearsal, None
+        cut = handle.recovery_cut(to, give_up_delivered=anyway)
+        return {**rehearsal, "said": [*lines, *lines_about(cut)], "readers": where_to(cut)}, cut
 
 
 class ApproveRecoveryOperator(AskingOperator):
@@ -105,17 +124,27 @@ class RecoverOperator(HeadraceOperator):
 
     def act(self, context: Context) -> Summary:
         """Recover. Raises NotApprovedError if a person is to be asked and nobody has approved it, and
-        RehearsalOutdatedError if main has gone another way since it was said what is given up.
+        RehearsalOutdatedError if main, or a reader that goes back, too, has gone another way since it was said what is
+        given up. Once main has gone back another try does the rest.
         """
         self.log.info("going back: %s", self._decided(context))
         catalog = self.rooted.catalog()
         if _done(catalog, context) is None:
-            _check_ahead(catalog, _rehearsed(context)["head"])
+            self._check_rehearsed(catalog, context)
         return super().act(context)
+
+    def _check_rehearsed(self, catalog: Catalog, context: Context) -> None:
+        rehearsal, form = _rehearsed(context), context["params"]
+        _check_ahead(catalog, rehearsal["head"])
+        if takes_readers_back(form):
+            if "readers" not in rehearsal:
+                raise NotRehearsedError(f"the task {REHEARSE} of this run has not said where readers go: clear it")
+            check_as_rehearsed(catalog, self.begin(context), rehearsal["readers"], anyway=gives_up_delivered(form))
 
     def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
         given = [f"--snapshot={self.begin(context)}", f"--message={self._decided(context)}"]
         given += ["--give-up-delivered"] if gives_up_delivered(context["params"]) else []
+        given += ["--with-readers"] if takes_readers_back(context["params"]) else []
         return [*super()._arguments(context, where, run_id), *given]
 
     def _decided(self, context: Context) -> str:

@@ -79,6 +79,14 @@ class RecoveryCut:
         """A JSON value."""
         return {"moves": [move.to_json() for move in self.moves], "searched": self.searched.to_json()}
 
+    def check_all_follow(self) -> None:
+        """Raise ReadersCannotFollowError if a reader would have to go back and cannot."""
+        if problems := [f"{move.pipeline} {move.in_words}" for move in self.moves if move.problem is not None]:
+            raise ReadersCannotFollowError(
+                f"{self.moves[0].pipeline}: {'; '.join(problems)}. Nothing has moved. `headrace recover --leave "
+                "READER` recovers without one; its next run takes back what it can"
+            )
+
     def rows(self) -> list[dict[str, Any]]:
         """Rows of a table: a pipeline each."""
         return [
@@ -200,18 +208,13 @@ class _Choice:
 
 def check_can_follow(catalog: Catalog, snapshot: str, options: RunOptions) -> None:
     """Raise ReadersCannotFollowError if a reader cannot go back with a recovery to ``snapshot``."""
-    cut = recovery_cut(
+    recovery_cut(
         catalog,
         snapshot,
         give_up_delivered=options.give_up_delivered,
         leave=options.left_readers,
         reader_roots=options.reader_roots,
-    )
-    if problems := [f"{move.pipeline} {move.in_words}" for move in cut.moves if move.problem is not None]:
-        raise ReadersCannotFollowError(
-            f"{catalog.pipeline}: {'; '.join(problems)}. Nothing has moved. --leave READER recovers without one; its "
-            "next run takes back what it can"
-        )
+    ).check_all_follow()
 
 
 def take_readers_back(catalog: Catalog, options: RunOptions) -> tuple[str, ...]:
@@ -229,6 +232,7 @@ def take_readers_back(catalog: Catalog, options: RunOptions) -> tuple[str, ...]:
             reader_roots=options.reader_roots,
         )
         warnings |= dict.fromkeys(cut.searched.limits)
+        warnings |= {f"reader {move.pipeline} {move.in_words}": None for move in cut.moves if move.problem is not None}
         moves = [move for move in cut.moves if move.given_up is not None]
         if not moves:
             break
@@ -240,11 +244,12 @@ def take_readers_back(catalog: Catalog, options: RunOptions) -> tuple[str, ...]:
 
 def _moved(stores: RootStores, move: CutMove, first: str, options: RunOptions, warnings: dict[str, None]) -> bool:
     assert move.given_up is not None, "only what moves is moved"
+    message = f"recovery of {first} with its readers, {options.request or options.run_id}"
     try:
         stores.catalog(move.pipeline).rollback(
             MAIN,
             move.to,
-            f"recovery of {first} with its readers, {options.request or options.run_id}",
+            f"{message}: {options.message}" if options.message else message,
             replayed=True,
             patches=move.given_up.patches,
             give_up_delivered=options.give_up_delivered,
