@@ -103,7 +103,16 @@ SAL = "sal"
 SALES = "api/dags/headrace_sales.clicks_process"
 SALES_FOLLOWS = "api/dags/headrace_sales.follows_process"
 RISK = "api/dags/headrace_risk.clicks_process"
-ONE_ROOT = ("api/pipelines", SALES, f"{SALES}/history", f"{SALES}/explain?key=ada", CLICKS, f"{CLICKS}/history", RISK)
+ONE_ROOT = (
+    "api/pipelines",
+    "api/lineage",
+    SALES,
+    f"{SALES}/history",
+    f"{SALES}/explain?key=ada",
+    CLICKS,
+    f"{CLICKS}/history",
+    RISK,
+)
 DOCS = f"{DAG}/audits/main/docs/current?after=published"
 TIMERS = "api/dags/headrace_timers_process"
 TILLS = "api/dags/headrace_tills_process"
@@ -128,6 +137,7 @@ VALUES = (
 )
 OTHERS = (
     "api/pipelines",
+    "api/lineage",
     f"{CLICKS}/lineage",
     f"{FOLLOWS}/lineage",
     DAG,
@@ -350,6 +360,38 @@ def test_a_page_has_what_a_pipeline_reads_and_who_reads_it(answers: Answers) -> 
     assert (of_sales["reads"], of_sales["hidden"]) == ([], 1), "whose page they may not read"
 
 
+def test_the_graph_has_all_pipelines_and_what_is_in_flight(answers: Answers) -> None:
+    graph = answers["vic", "api/lineage"][1]
+    known = {one["pipeline"]: one for one in graph["pipelines"]}
+    far = next(name for name in known if name.endswith("/far/follows"))
+    assert known.keys() == {
+        "clicks", "orders", "timers", "tills", "shop", "follows", "sales.clicks", "sales.follows", far
+    }  # fmt: skip
+    assert [name for name, one in known.items() if not one["has_page"]] == [far]
+    assert "does not serve" in known[far]["problem"]
+    inputs = {one["pipeline"]: one for one in graph["inputs"]}
+    assert inputs.keys() == {"follows", "sales.follows", far}
+    assert {one["upstream"] for one in inputs.values()} == {"clicks"}
+    assert (inputs["sales.follows"]["lag"], inputs["sales.follows"]["is_well"]) == ("up to date", True)
+    assert not inputs[far]["is_well"]
+    (held_back,) = known["orders"]["in_flight"]
+    assert held_back.startswith("readers of orders see less than epoch 2 ")
+    assert known["clicks"]["in_flight"] == []
+    assert graph["hidden"] == 0
+    assert [problem["root"] for problem in graph["problems"]] == ["gone", "risk"]
+
+
+def test_why_an_output_is_parked_is_for_those_who_may_edit(answers: Answers) -> None:
+    said = {
+        user: next(one for one in answers[user, "api/lineage"][1]["pipelines"] if one["pipeline"] == "tills")[
+            "in_flight"
+        ]
+        for user in ("vic", "ada")
+    }
+    assert "an output is parked" in said["vic"]
+    assert any(line.startswith("output sums stands, ") for line in said["ada"])
+
+
 def test_roots_that_cannot_be_read_are_named_above_the_others(answers: Answers) -> None:
     gone, risk = answers["vic", "api/pipelines"][1]["problems"]
     assert (gone["root"], risk["root"]) == ("gone", "risk")
@@ -369,11 +411,16 @@ def test_pipelines_of_one_name_have_pages_of_their_own(answers: Answers) -> None
 def test_who_may_read_one_root_sees_nothing_of_others(answers: Answers) -> None:
     found = {path: answers[SAL, path] for path in ONE_ROOT}
     statuses = [found[path][0] for path in ONE_ROOT]
-    assert statuses == [200, 200, 200, 200, 403, 403, 403]
+    assert statuses == [200, 200, 200, 200, 200, 403, 403, 403]
     body = found["api/pipelines"][1]
     assert [one["pipeline"] for one in body["pipelines"]] == ["sales.waits", "sales.clicks", "sales.follows"]
     assert body["problems"] == []
     assert "clicks at snapshot" in found[f"{SALES}/explain?key=ada"][1]["lines"][0]
+    graph = found["api/lineage"][1]
+    assert [one["pipeline"] for one in graph["pipelines"]] == ["sales.clicks", "sales.follows"]
+    assert (graph["inputs"], graph["hidden"], graph["problems"]) == ([], 1, []), (
+        "sales.follows reads one of another root"
+    )
 
 
 def test_a_summary_has_shares_clocks_and_the_audit(answers: Answers) -> None:

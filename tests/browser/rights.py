@@ -28,6 +28,7 @@ _TASK = "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances/{task_id}"
 READS = {
     "GET /static/{name}": ("headrace/static/console.js",),
     "GET /api/pipelines": ("headrace/api/pipelines",),
+    "GET /api/lineage": ("headrace/api/lineage",),
     f"{_ANYWHERE}": (_DAG,),
     f"{_ANYWHERE}/lineage": (f"{_DAG}/lineage",),
     f"{_ANYWHERE}/history": (f"{_DAG}/history",),

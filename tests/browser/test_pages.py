@@ -63,6 +63,7 @@ _WATERMARK = "//*[name()='path'][@data-line='watermark']"
 _LOOKED_AT = {
     "": "//h2[text()='Headrace pipelines']/..//a",
     "plugin/headrace_nav": "//a[text()='trips']",
+    "plugin/headrace_nav?view=lineage": "//ul//a[text()='fares']",
     f"dags/headrace_trips_process/{_TAB}": "//ol//section[@aria-label='View panes']//a",
     f"dags/headrace_fares_process/{_TAB}": "//*[@aria-label='Reads']//td//a",
     f"dags/headrace_shop_process/{_TAB}": "//ol//section[@aria-label='Output daily']//a",
@@ -261,6 +262,19 @@ def test_pages_of_pipelines_that_read_each_other_are_linked(admin: AirflowUi) ->
     reads = admin.find("//*[@role='region'][@aria-label='Reads']//tr[.//a[text()='trips']]").text
     assert "epoch 4" in reads
     assert "up to date" in reads
+    admin.go("plugin/headrace_nav")
+    admin.click("//a[text()='Which reads which']")
+    drawn = _all(admin, "//ul[@aria-label='Pipelines, each after those that it reads']/li", at_least=2)
+    assert [box.text.splitlines() for box in drawn] == [["trips", "epoch 4"], ["fares", "epoch 0 · up to date"]]
+    upstream, reader = (box.rect for box in drawn)
+    assert upstream["y"] + upstream["height"] < reader["y"]
+    assert len(admin.driver.find_elements(By.XPATH, "//*[name()='svg'][@aria-hidden='true']/*[name()='path'][@d]")) >= 1
+    row = admin.find("//table[@aria-label='Pipelines and what they read']//tr[td[1]//a[text()='fares']]").text
+    assert "trips" in row
+    assert "up to date" in row
+    assert "sales.clicks" in admin.find("//table[@aria-label='Pipelines and what they read']").text
+    admin.click("//ul//a[text()='fares']")
+    admin.find("//*[@role='region'][@aria-label='Reads']//a[text()='trips']")
 
 
 def test_the_graph_of_a_pipeline_has_figures_and_words(admin: AirflowUi) -> None:

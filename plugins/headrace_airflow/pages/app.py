@@ -23,6 +23,7 @@ from headrace_airflow.pages.answers import PipelinePage
 from headrace_airflow.pages.audit_answers import SANDBOX
 from headrace_airflow.pages.explanation import explainer, explanation, written_key
 from headrace_airflow.pages.lineage import neighbours
+from headrace_airflow.pages.lineage_graph import LineageGraphs
 from headrace_airflow.pages.listing import deadline_to_json, listed
 from headrace_airflow.pages.opened_roots import OpenedRoots
 from headrace_snapshots.refs import MAIN, PUBLISHED
@@ -75,7 +76,7 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
     """The app: scripts for anybody who is logged in, answers about a pipeline for those who may read its DAG."""
     app = FastAPI(title="Headrace", docs_url=None, redoc_url=None, openapi_url=None, default_response_class=_Answer)
     app.add_exception_handler(HeadraceError, _refused)
-    readers = [Depends(requires_access_dag("GET"))]
+    readers, graphs = [Depends(requires_access_dag("GET"))], LineageGraphs(roots)
 
     @app.get("/static/{name}", dependencies=[Depends(requires_authenticated())])
     def script(name: str) -> Response:
@@ -87,6 +88,10 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
     @app.get("/api/pipelines", dependencies=[Depends(requires_authenticated())])
     def pipelines(user: GetUserDep) -> Any:
         return _Answer(listed(roots, user))
+
+    @app.get("/api/lineage", dependencies=[Depends(requires_authenticated())])
+    def lineage_graph(user: GetUserDep) -> Any:
+        return _Answer(graphs.seen_by(user))
 
     @app.get("/api/dags/{dag_id}", dependencies=readers)
     def pipeline(dag_id: str, user: GetUserDep) -> Any:

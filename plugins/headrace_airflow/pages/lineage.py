@@ -1,5 +1,6 @@
 """What a pipeline reads of others, and its readers, as far as a user may see these."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
@@ -25,16 +26,10 @@ def neighbours(roots: OpenedRoots, root: OpenedRoot, pipeline: str, user: BaseUs
     furthest behind first. ``hidden`` is how many there are besides whose DAGs ``user`` may not read.
     """
 
-    def opened(uri: str) -> ObjectStore:
-        at = roots.at(uri)
-        if at is None:
-            raise UnservedRootError(f"this Airflow does not serve {uri}")
-        return at.store
-
-    seen = neighbours_of(RootStores(root.store, opened), pipeline)
+    seen = neighbours_of(RootStores(root.store, opened_by(roots)), pipeline)
     others = [one.upstream for one in seen.reads] + [one.reader for one in seen.readers]
     others += [one.upstream if one.reader.name == pipeline else one.reader for one in seen.unseen]
-    places = {other: _place(roots, root, other) for other in others}
+    places = {other: place_under(roots, root, other) for other in others}
     visible = visible_to(user, {place for place in places.values() if place is not None})
 
     def may_see(other: PlacedPipeline) -> bool:
@@ -49,7 +44,7 @@ def neighbours(roots: OpenedRoots, root: OpenedRoot, pipeline: str, user: BaseUs
     own = PlacedPipeline("", pipeline)
     return {
         "reads": [
-            *({**named(one.upstream), **_line(one)} for one in _worst_first(seen.reads) if may_see(one.upstream)),
+            *({**named(one.upstream), **line_of(one)} for one in worst_first(seen.reads) if may_see(one.upstream)),
             *(
                 {**named(one.upstream), "lag": redacted(one.why), "is_well": False}
                 for one in seen.unseen
@@ -57,7 +52,7 @@ def neighbours(roots: OpenedRoots, root: OpenedRoot, pipeline: str, user: BaseUs
             ),
         ],
         "readers": [
-            *({**named(one.reader), **_line(one)} for one in _worst_first(seen.readers) if may_see(one.reader)),
+            *({**named(one.reader), **line_of(one)} for one in worst_first(seen.readers) if may_see(one.reader)),
             *(
                 {**named(one.reader), "lag": redacted(one.why), "is_well": False}
                 for one in seen.unseen
@@ -68,13 +63,26 @@ def neighbours(roots: OpenedRoots, root: OpenedRoot, pipeline: str, user: BaseUs
     }
 
 
-def _place(roots: OpenedRoots, root: OpenedRoot, other: PlacedPipeline) -> Place | None:
+def opened_by(roots: OpenedRoots) -> Callable[[str], ObjectStore]:
+    """Opens the store of a root that is served, by its URI; raises UnservedRootError for others."""
+
+    def opened(uri: str) -> ObjectStore:
+        at = roots.at(uri)
+        if at is None:
+            raise UnservedRootError(f"this Airflow does not serve {uri}")
+        return at.store
+
+    return opened
+
+
+def place_under(roots: OpenedRoots, root: OpenedRoot, other: PlacedPipeline) -> Place | None:
     """Under which served root a pipeline lies; None: under none."""
     at = roots.at(other.root) if other.root else root
     return None if at is None else (at.root.name, other.name)
 
 
-def _line(one: ReaderProgress) -> dict[str, Any]:
+def line_of(one: ReaderProgress) -> dict[str, Any]:
+    """How far one input has come, as a JSON value."""
     return {
         "input": one.name,
         "output": one.output,
@@ -87,7 +95,8 @@ def _line(one: ReaderProgress) -> dict[str, Any]:
     }
 
 
-def _worst_first(readings: tuple[ReaderProgress, ...]) -> list[ReaderProgress]:
+def worst_first(readings: Iterable[ReaderProgress]) -> list[ReaderProgress]:
+    """Sort readings: those that are furthest behind come first."""
     return sorted(readings, key=_behind, reverse=True)
 
 

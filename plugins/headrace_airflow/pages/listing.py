@@ -1,5 +1,6 @@
 """The list of all pipelines that a user may see, over all roots, those that need a person first."""
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +10,7 @@ from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from headrace.model.time import instant
 from headrace.runs.reporting.results import redacted
 from headrace.runs.reporting.summary import PipelineState, PipelineSummary, urgent_first
-from headrace_airflow.pages.access import editable_by, visible_to, with_dags
+from headrace_airflow.pages.access import Place, editable_by, visible_to, with_dags
 from headrace_airflow.pages.airflow_runs import RunDeadline, pipeline_deadlines
 from headrace_airflow.pages.opened_roots import OpenedRoots, RootSummaries
 
@@ -40,11 +41,14 @@ def listed(roots: OpenedRoots, user: BaseUser) -> dict[str, Any]:
             {**one.line_to_json(), "deadline": deadline_to_json(deadlines.get(one.pipeline))}
             for one in urgent_first(rows, now, missed)
         ],
-        "problems": [
-            {"root": root, "message": redacted(str(_problem(root, answered)))}
-            for root in sorted({root for root, _ in there} - roots_read.keys())
-        ],
+        "problems": problems_for(there, answered),
     }
+
+
+def problems_for(there: Collection[Place], answered: RootSummaries) -> list[dict[str, str]]:
+    """What is wrong with roots that are missing, and of which a user may read a DAG: those ``there``."""
+    missing = {root for root, _ in there} - {root.name for root, _ in answered.read}
+    return [{"root": root, "message": redacted(str(_problem(root, answered)))} for root in sorted(missing)]
 
 
 def deadline_to_json(deadline: RunDeadline | None) -> dict[str, Any] | None:

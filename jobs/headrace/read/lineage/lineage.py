@@ -14,7 +14,7 @@ from headrace.read.upstream.position import UpstreamPosition, upstreams_of
 from headrace.sources.stored_times import in_calendar
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.refs import MAIN, PUBLISHED, published_ref
 from headrace_snapshots.store import ObjectStore
 
 
@@ -156,7 +156,7 @@ def lineage(store: ObjectStore, names: Iterable[str], roots: Iterable[str] = ())
     searched = known_readers(store, names, roots)
     ordered = heads_of(stores, searched.pipelines)
     readings = (
-        progress_of(stores, reader, name, position)
+        progress_of(stores, reader, name, position, ordered[stores.placed(position.root, position.pipeline)].refs)
         for reader, head in ordered.items()
         for name, position in head.consumed.items()
     )
@@ -190,11 +190,22 @@ def head_of(stores: RootStores, at: PlacedPipeline) -> PipelineHead:
     return PipelineHead(snapshot, manifest.epoch, upstreams_of(manifest), refs)
 
 
-def progress_of(stores: RootStores, reader: PlacedPipeline, name: str, position: UpstreamPosition) -> ReaderProgress:
-    """How far a ``reader`` has come, whose input ``name`` has consumed what ``position`` says."""
+def progress_of(
+    stores: RootStores,
+    reader: PlacedPipeline,
+    name: str,
+    position: UpstreamPosition,
+    upstream_refs: Mapping[str, str] | None = None,
+) -> ReaderProgress:
+    """How far a ``reader`` has come, whose input ``name`` has consumed what ``position`` says. ``upstream_refs``: all
+    names of snapshots of the upstream in the cut; None: they are read.
+    """
     upstream = stores.placed(position.root, position.pipeline)
     catalog = stores.catalog(upstream, position.output)
-    published = catalog.head().refs.get(PUBLISHED)
+    if upstream_refs is None:
+        published = catalog.head().refs.get(PUBLISHED)
+    else:
+        published = upstream_refs.get(published_ref(position.output))
     return ReaderProgress(
         reader,
         name,

@@ -1,7 +1,7 @@
 """Pipelines in several roots, and their stores."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.output_catalog import seen_catalog
@@ -37,3 +37,16 @@ class RootStores:
     def catalog(self, at: PlacedPipeline, output: str = "") -> Catalog:
         """A pipeline's catalog, for readers of the ``output``."""
         return seen_catalog(Catalog(self.of(at.root), at.name), output)
+
+
+@dataclass(frozen=True)
+class KeptCatalogs(RootStores):
+    """Stores whose catalogs are kept: what one of them has read of what never changes is read once."""
+
+    kept: dict[PlacedPipeline, Catalog] = field(default_factory=dict)
+
+    def catalog(self, at: PlacedPipeline, output: str = "") -> Catalog:
+        """A pipeline's catalog, for readers of the ``output``."""
+        if at not in self.kept:
+            self.kept[at] = Catalog(self.of(at.root), at.name)
+        return seen_catalog(self.kept[at], output)

@@ -111,9 +111,22 @@ def waits(
     searched = known_readers(store, names, roots)
     heads = heads_of(stores, searched.pipelines)
     known = {PlacedPipeline("", pipeline.name): pipeline for pipeline in definitions}
-    waiting = [wait for at in [*heads][::-1] for wait in _Looked(stores, heads, at, known.get(at), now).waits()]
+    waiting = [wait for at in [*heads][::-1] for wait in waits_of(stores, heads, at, known.get(at), now)]
     unlooked = [str(at) for at, head in heads.items() if _is_unlooked(stores, at, head, known.get(at))]
     return DeploymentWaits(tuple(waiting), tuple(unlooked), searched)
+
+
+def waits_of(
+    stores: RootStores,
+    heads: Mapping[PlacedPipeline, PipelineHead],
+    at: PlacedPipeline,
+    definition: Pipeline | None,
+    now: Instant,
+) -> Iterator[Wait]:
+    """What one pipeline of a cut waits for; without its ``definition`` nobody looks for files. Raises
+    BrokenObjectError.
+    """
+    return _Looked(stores, heads, at, definition, now).waits()
 
 
 def _is_unlooked(stores: RootStores, at: PlacedPipeline, head: PipelineHead, definition: Pipeline | None) -> bool:

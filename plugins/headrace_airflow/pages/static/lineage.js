@@ -35,13 +35,13 @@ function Side({ caption, of, upTo, without }) {
   );
 }
 
-const epoch = (number, snapshot) => (snapshot ? h("span", { title: `snapshot ${snapshot}` }, `epoch ${number}`) : snapshot === null ? "nothing" : "-");
+export const epochOf = (number, snapshot) => (snapshot ? h("span", { title: `snapshot ${snapshot}` }, `epoch ${number}`) : snapshot === null ? "nothing" : "-");
 
 const columns = (caption, upTo, hasOutputs) => [
   [caption, (one) => h(C.Box, { overflowWrap: "anywhere" }, one.has_page ? h(Link, { to: pageOf(one.pipeline) }, one.pipeline) : one.pipeline)],
   ...(hasOutputs ? [["Output", (one) => one.output || "-"]] : []),
   ["Input", (one) => one.input ?? "-"],
-  [upTo, (one) => epoch(one.consumed_epoch, one.consumed)],
-  ["Published", (one) => epoch(one.published_epoch, one.published)],
+  [upTo, (one) => epochOf(one.consumed_epoch, one.consumed)],
+  ["Published", (one) => epochOf(one.published_epoch, one.published)],
   ["Lag", (one) => h(C.Text, one.is_well ? {} : { fontWeight: "medium" }, one.lag)],
 ];

@@ -1,6 +1,6 @@
 // All pipelines, those that need a person first: the page in the navigation, and the block on the home page.
 import { parkedWords } from "./outputs.js";
-import { Answer, C, Link, Rows, State, ago, bytes, h, lasting, moment, pageOf, several, share, useAnswer, useState } from "./ui.js";
+import { ALL, Answer, C, Link, Rows, State, ago, bytes, h, lasting, moment, pageOf, several, share, useAnswer, useState } from "./ui.js";
 
 const EVERY = 10;
 const CALM = new Set(["published", "empty"]);
@@ -26,6 +26,7 @@ export function Pipelines() {
             { mb: 3, wrap: "wrap" },
             h(C.Input, { "aria-label": "Show only pipelines with this name or state", placeholder: "name or state", size: "sm", maxW: "240px", value: wanted, onChange: (event) => setWanted(event.target.value) }),
             h(C.Text, { color: "fg.muted", fontSize: "sm" }, `${rows.length} of ${answer.pipelines.length}; as of ${answer.age} s ago`),
+            h(Link, { to: `${ALL}?view=lineage`, fontSize: "sm" }, "Which reads which"),
           ),
           h(Rows, { caption: "Pipelines", columns: COLUMNS, rows, keyOf: (one) => one.pipeline }),
         );
@@ -47,7 +48,7 @@ export function Block() {
         C.Box,
         null,
         h(Problems, { of: answer.problems }),
-        h(C.Text, { mb: 2 }, urgent.length ? `${urgent.length} of ${answer.pipelines.length} need a look` : `All ${calm} are as they should be`, " · ", h(Link, { to: "/plugin/headrace_nav" }, "all pipelines")),
+        h(C.Text, { mb: 2 }, urgent.length ? `${urgent.length} of ${answer.pipelines.length} need a look` : `All ${calm} are as they should be`, " · ", h(Link, { to: ALL }, "all pipelines")),
         urgent.slice(0, 5).map((one) =>
           h(C.HStack, { key: one.pipeline }, h(State, one), h(Link, { to: pageOf(one.pipeline) }, one.pipeline), h(C.Text, { fontSize: "sm", color: "fg.muted", truncate: true }, why(one))),
         ),
@@ -57,7 +58,7 @@ export function Block() {
 }
 
 // Roots whose pipelines cannot be shown; the others are.
-const Problems = ({ of }) => of.map(({ root, message }) => h(C.Text, { key: root, role: "alert", color: "fg.error", mb: 2 }, `Pipelines of ${root ? `root ${root}` : "the root without a name"} are not shown: ${message}`));
+export const Problems = ({ of }) => of.map(({ root, message }) => h(C.Text, { key: root, role: "alert", color: "fg.error", mb: 2 }, `Pipelines of ${root ? `root ${root}` : "the root without a name"} are not shown: ${message}`));
 
 // Why a pipeline is in its state, in one line.
 export function why(one) {

@@ -125,6 +125,8 @@ export function Link({ to, children, ...rest }) {
   return h(C.Link, { asChild: true, colorPalette: "blue", variant: "underline", ...rest }, h(Router.Link, { to }, children));
 }
 
+export const ALL = "/plugin/headrace_nav";
+
 export const pageOf = (pipeline) => `/dags/headrace_${pipeline}_process/plugin/headrace_dag`;
 
 export const runPage = ({ dag_id: dag, run_id: run }) => `/dags/${dag}/runs/${encodeURIComponent(run)}/plugin/headrace_dag_run`;

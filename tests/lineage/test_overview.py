@@ -1,0 +1,85 @@
+"""The graph of pipelines in several roots, for people: each is read once, and what cannot be read hides no other."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import RetryError
+from headrace.model.time import instant
+from headrace.read.lineage.lineage import lineage
+from headrace.read.lineage.overview import LineageOverview, overview
+from headrace.read.lineage.placed import KeptCatalogs, PlacedPipeline
+from headrace.read.lineage.waits import WaitKind
+from headrace_snapshots.log import CatalogLog
+from headrace_snapshots.store import LocalStore, open_store
+from tests.lineage.test_lineage import chain_in
+from tests.process.chains import Chain
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[Chain]:
+    """Three pipelines that read each other, in a root each; the first has published more than the second has read."""
+    chain = chain_in(tmp_path, roots=3)
+    chain.run_all()
+    chain.drain()
+    chain.now += 300
+    chain.land()
+    chain.handles[0].run(files_per_epoch=100)
+    return chain
+
+
+def seen(chain: Chain, opened: Any = open_store) -> LineageOverview:
+    """What is seen by somebody who knows the root of the first pipeline alone."""
+    stores = KeptCatalogs(open_store(chain.folders[0].as_uri()), opened)
+    return overview(stores, [PlacedPipeline("", "first")], instant(datetime(2026, 1, 1, tzinfo=UTC)))
+
+
+def test_readers_in_other_roots_are_seen_with_their_lag(chain: Chain) -> None:
+    graph = seen(chain)
+    assert {at.name for at in graph.heads} == {"first", "second", "third"}
+    assert {(one.reader.name, one.upstream.name): one.lag for one in graph.readings} == {
+        ("third", "second"): "up to date",
+        ("second", "first"): "1 epoch behind",
+    }
+    assert (graph.unseen, graph.problems) == ((), {})
+    assert {one.kind for one in graph.waits} >= {WaitKind.PUBLISHED}
+    third = lineage(open_store(chain.folders[2].as_uri()), ["third"])
+    assert [one.lag for one in third.readings] == ["up to date", "1 epoch behind"]
+
+
+def test_what_cannot_be_read_hides_nothing_else(chain: Chain) -> None:
+    def opened(uri: str) -> LocalStore:
+        if uri.endswith("root2"):
+            raise RetryError(f"nobody may read {uri}")
+        return open_store(uri)  # type: ignore[return-value]
+
+    graph = seen(chain, opened)
+    assert [(one.reader.name, one.lag) for one in graph.readings] == [("second", "1 epoch behind")]
+    (unseen,) = graph.unseen
+    assert (unseen.reader.name, unseen.upstream.name) == ("third", "second")
+    assert "nobody may read" in unseen.why
+    assert [at.name for at in graph.problems] == ["third"]
+
+
+def test_head_and_manifest_of_a_pipeline_are_read_once(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads: Counter[str] = Counter()
+    manifests: Counter[str] = Counter()
+    last, read = CatalogLog.last, LocalStore.read
+
+    def counted_last(self: CatalogLog) -> Any:
+        heads[self._pipeline] += 1
+        return last(self)
+
+    def counted_read(self: LocalStore, path: str) -> bytes:
+        manifests[path] += "/manifests/" in path
+        return read(self, path)
+
+    monkeypatch.setattr(CatalogLog, "last", counted_last)
+    monkeypatch.setattr(LocalStore, "read", counted_read)
+    seen(chain)
+    assert heads == {"first": 1, "second": 1, "third": 1}
+    assert set(manifests.values()) <= {0, 1}
