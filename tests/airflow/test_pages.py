@@ -375,7 +375,7 @@ def test_the_graph_has_all_pipelines_and_what_is_in_flight(answers: Answers) -> 
     assert (inputs["sales.follows"]["lag"], inputs["sales.follows"]["is_well"]) == ("up to date", True)
     assert not inputs[far]["is_well"]
     (held_back,) = known["orders"]["in_flight"]
-    assert held_back.startswith("readers of orders see less than epoch 2 ")
+    assert held_back.startswith("publish: readers of orders see less than epoch 2 ")
     assert known["clicks"]["in_flight"] == []
     assert graph["hidden"] == 0
     assert [problem["root"] for problem in graph["problems"]] == ["gone", "risk"]
@@ -388,8 +388,8 @@ def test_why_an_output_is_parked_is_for_those_who_may_edit(answers: Answers) -> 
         ]
         for user in ("vic", "ada")
     }
-    assert "an output is parked" in said["vic"]
-    assert any(line.startswith("output sums stands, ") for line in said["ada"])
+    assert "parked: an output stands" in said["vic"]
+    assert any(line.startswith("parked: output sums stands, ") for line in said["ada"])
 
 
 def test_roots_that_cannot_be_read_are_named_above_the_others(answers: Answers) -> None:

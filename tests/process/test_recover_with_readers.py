@@ -1,6 +1,7 @@
 """A pipeline is taken back together with all that read it: a chain, a diamond, kills at every move."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from headrace import col
 from headrace.read.upstream.position import upstreams_of
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.following.recovery_cut import ReadersCannotFollowError
+from headrace.runs.options import RunOptions
 from headrace.runs.publishing.planned_publish import PlannedPublish
+from headrace.runs.recover import recover
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.protocol import BeginDelivery
 from headrace_snapshots.refs import MAIN, PUBLISHED
 from tests.process.chains import FINE, Chain, pipelines, rows
 from tests.process.test_published import LATENESS, MANY, SEEDS, check_equal, deployed, line
@@ -124,6 +128,29 @@ def test_killed_in_the_run_it_can_be_called_again(tmp_path: Path, monkeypatch: p
     second.run()
     third.run()
     check_equal(chain, tmp_path / "one", "retracting", "0s")
+
+
+def test_another_attempt_warns_of_a_reader_that_can_no_longer_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = grown(tmp_path, 0)
+    first, second, third = chain.handles
+    options = RunOptions(run_id="one", request="why", snapshot=line(first)[2], with_readers=True)
+    real = Catalog.rollback
+
+    def rollback(self: Catalog, *args: Any, **given: Any) -> Any:
+        return real(self, *args, **given) if self.pipeline == "first" else killed()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Catalog, "rollback", rollback)
+        with pytest.raises(Killed):
+            recover(chain.made[0], first.root, options)
+    before = [head(second), head(third)]
+    second._catalog.deliver(BeginDelivery("", "mail", str(before[0])))
+    result = recover(chain.made[0], first.root, replace(options, run_id="two"))
+    (warning,) = [line_ for line_ in result.warnings if "second cannot follow: " in line_]
+    assert "sink mail" in warning
+    assert [head(second), head(third)] == before, "what reads it stays, too"
 
 
 def test_of_a_diamond_the_last_fits_both_sides(tmp_path: Path) -> None:

@@ -152,7 +152,8 @@ class _Seen:
         for wait in self.cut.seen.waits:
             if wait.pipeline == at and wait.kind in _OWN_WAITS:
                 is_told = wait.kind is not WaitKind.PARKED or self.cut.places[at] in self.editable
-                yield redacted(wait.why) if is_told else "an output is parked"  # its error may quote a record
+                why = redacted(wait.why) if is_told else "an output stands"  # its error may quote a record
+                yield f"{wait.kind}: {why}"
 
     def _input(self, one: ReaderProgress | UnseenReader) -> dict[str, Any]:
         names = {"pipeline": self._name(one.reader), "upstream": self._name(one.upstream)}
