@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from headrace.application.fast_exit import exit_with
 from headrace.application.task_process import end_with_input, tell
 from headrace.errors import HeadraceError, RestoreError
 from headrace.pipeline.loading.registry import resolve
@@ -142,4 +143,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_with(main(sys.argv[1:]))
