@@ -63,6 +63,14 @@ def test_a_cut_off_object_is_broken(length: int) -> None:
         Manifest.from_bytes(SAMPLE.to_bytes()[:length], "the/object.json")
 
 
+def test_another_spelling_of_the_same_content_is_read() -> None:
+    envelope = json.loads(SAMPLE.to_bytes())
+    assert Manifest.from_bytes(json.dumps(envelope, indent=2).encode(), "x") == SAMPLE
+    envelope["content"]["epoch"] += 1
+    with pytest.raises(BrokenObjectError, match="checksum"):
+        Manifest.from_bytes(json.dumps(envelope, indent=2).encode(), "x")
+
+
 def test_an_object_of_another_kind_or_a_newer_format() -> None:
     with pytest.raises(BrokenObjectError, match="it is a entry, not a manifest"):
         Manifest.from_bytes(ENTRY.to_bytes(), "x")
