@@ -214,7 +214,7 @@ class LocalAirflow:
     def _make_database(self) -> None:
         """Migrate the database. An empty one takes seconds: it is kept, and other homes begin with a copy of it."""
         own, kept = self.home / "airflow.db", cache_folder() / "airflow" / f"{version('apache-airflow-core')}.db"
-        is_new = not own.exists() and not any(_DATABASE in name for name in {*os.environ, *self._extra})
+        is_new = not own.exists() and self._has_database_at(own)
         if is_new and kept.exists():
             self._write_keys()
             _copy_database(kept, own)
@@ -225,6 +225,13 @@ class LocalAirflow:
             with tempfile.TemporaryDirectory(dir=kept.parent) as beside:
                 _copy_database(own, Path(beside) / "copy")
                 (Path(beside) / "copy").replace(kept)
+
+    def _has_database_at(self, own: Path) -> bool:
+        """Whether the database is in the file ``own``, by whatever path, and nothing else is set of it."""
+        address = f"{_DATABASE}SQL_ALCHEMY_CONN"
+        kind, _, path = self.environment()[address].partition(":///")
+        is_there = kind == "sqlite" and Path(path.partition("?")[0]).resolve() == own
+        return is_there and not any(_DATABASE in name and name != address for name in {*os.environ, *self._extra})
 
     def _write_keys(self) -> None:
         """Write this Airflow's keys, unless it has some: its components start at once, and each would make others."""
