@@ -359,6 +359,13 @@ def _write_private(file: Path, text: str) -> None:
 
 def free_port() -> int:
     """A port of loopback that nobody has, for now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]
+
+
+def free_ports(number: int) -> list[int]:
+    """So many ports of loopback, each another one, that nobody has for now."""
+    with contextlib.ExitStack() as held:  # all at once: a port that is let go may be given again
+        probes = [held.enter_context(socket.socket()) for _ in range(number)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]

@@ -33,7 +33,7 @@ from cryptography.x509.oid import NameOID
 
 from headrace.distribute.spark.jvm import cache_folder
 from headrace.errors import FixConfigError, RetryError
-from scripts.airflow_env import free_port
+from scripts.airflow_env import free_ports
 from scripts.maven import fetched
 
 VERSION: Final = "4.2.2"
@@ -74,7 +74,7 @@ class Kafka:
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
-        self._ports = [free_port() for _ in range(4)]
+        self._ports = free_ports(4)
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -110,7 +110,16 @@ class Kafka:
         cluster = f"A{secrets.token_urlsafe(16)[1:]}"  # 16 bytes as Kafka writes them; none may begin with a dash
         user = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"
         words = ("format", "-t", cluster, "-c", str(properties), "--add-scram", user)
-        subprocess.run(java("kafka.tools.StorageTool", *words), capture_output=True, check=True)
+        formatted = subprocess.run(
+            java("kafka.tools.StorageTool", *words),
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        if formatted.returncode:
+            said = (formatted.stdout + formatted.stderr)[-2000:]
+            raise KafkaStartError(f"Kafka's StorageTool ended with {formatted.returncode}: {said}")
         self.start()
         return self
 

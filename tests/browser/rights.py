@@ -74,6 +74,9 @@ VALUES = {
 PLANTED = ("ada", "oops", "Oslo", "Rome")
 """Keys and records of the pipelines."""
 
+_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|[0-9a-f]{16,}")
+"""A UUID, a snapshot or a digest: it may have any three of these letters in it."""
+
 _ROUTES = """
 import json
 from headrace_airflow.pages.app import pages_app
@@ -169,7 +172,7 @@ def undeclared(home: Path) -> set[str]:
 
 def values_in(text: str) -> set[str]:
     """The planted values that an answer shows."""
-    shown = re.sub(r"[0-9a-f]{16,}", "ID", text).replace("metadata", "")  # an id may have any three letters
+    shown = _ID.sub("ID", text).replace("metadata", "")
     return {value for value in PLANTED if value in shown}
 
 
