@@ -79,6 +79,7 @@ _SPARK = "the session of Spark"
 _KAFKA_FILES = (
     "tests/sources/test_kafka.py",
     "tests/sources/test_kafka_kills.py",
+    "tests/sources/test_kafka_secrets.py",
     "tests/sources/test_avro_topic.py",
     "tests/sources/test_bad_broker.py",
     "tests/sinks/test_kafka_sink.py",

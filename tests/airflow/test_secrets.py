@@ -37,6 +37,7 @@ from scripts.postgres_server import Postgres, binaries
 from tests.airflow.runs import first_run
 from tests.airflow.subprocesses import write_pipeline
 from tests.needed import lacks
+from tests.secret_forms import forms_of
 from tests.tooling.test_compose import DOCKER
 
 pytestmark = [pytest.mark.airflow, pytest.mark.s3]
@@ -168,7 +169,7 @@ class Deployment:
 
     def tell_tales(self, *stores: ObjectStore) -> set[str]:
         """Every place that has a secret, in any of the forms in which one may travel."""
-        forms = {form for secret in self.secrets for form in _forms(secret)}
+        forms = {form for secret in self.secrets for form in forms_of(secret)}
         return {place for place, content in self._contents(stores) if any(form in content for form in forms)}
 
     def _contents(self, stores: Sequence[ObjectStore]) -> Iterator[tuple[str, str]]:
@@ -202,19 +203,6 @@ def all_of(bucket: str) -> dict[str, object]:
     """A policy: everything with the objects of a bucket, and nothing with those of others."""
     resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
     return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": resources}]}
-
-
-def _forms(secret: str) -> set[str]:
-    data = secret.encode()
-    return {
-        secret,
-        quote(secret),
-        quote(secret, safe=""),
-        json.dumps(secret)[1:-1],
-        base64.b64encode(data).decode(),
-        data.hex(),
-        data.hex().upper(),
-    }
 
 
 @pytest.fixture(scope="module")

@@ -142,7 +142,7 @@ def test_another_pipeline_is_told_and_may_take_over(topic: str, tmp_path: Path) 
         handle_of(tmp_path, topic, name=name).run()
     handle_of(tmp_path, topic).deliver()
     others = handle_of(tmp_path, topic, name="others")
-    with pytest.raises(SinkTakenError, match="holds rows of sales"):
+    with pytest.raises(SinkTakenError, match=r"holds rows of sales under (\S+), not of others under \1: name another"):
         others.deliver()
     others.deliver(take_over=True)
     assert [value["_sign"] for _, _, value in messages(topic)] == [1, 0, 0, 0, 1]

@@ -107,8 +107,8 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
         is_own = held is not None and (held.owner == own.owner or _is_former(catalog, held, own))
         if held is not None and not is_own and not take_over:
             raise SinkTakenError(
-                f"sink {sink.name} holds rows of {held.pipeline}{held.output and '.' + held.output} under {held.root}, "
-                f"not of {own.root}: name another table, or replace them with --take-over"
+                f"sink {sink.name} holds rows of {_owner(held)}, not of {_owner(own)}: name another table, or replace "
+                "them with --take-over"
             )
         before = held.snapshot if held is not None and is_own else None
         if held == own or (held is None and manifest is None):
@@ -148,6 +148,10 @@ def _handed_over(
     source = ChangeSource.FINAL_ROWS if number else None
     seconds = time.monotonic() - began
     return Delivery(catalog.pipeline, output, sink.name, before, after, source, 0, number, seconds, head.entry)
+
+
+def _owner(held: Held) -> str:
+    return f"{held.pipeline}{held.output and '.' + held.output} under {held.root}"
 
 
 def _is_former(catalog: Catalog, held: Held, own: Held) -> bool:
