@@ -77,23 +77,23 @@ _SPARK_FILES = (
 )
 _SPARK = "the session of Spark"
 _KAFKA_FILES = (
-    "tests/sources/test_kafka.py",
-    "tests/sources/test_kafka_kills.py",
-    "tests/sources/test_kafka_secrets.py",
+    "tests/sources/test_kafka",
     "tests/sources/test_avro_topic.py",
     "tests/sources/test_bad_broker.py",
+    "tests/sources/test_watched_topic.py",
     "tests/sinks/test_kafka_sink.py",
 )
+_KAFKA = "the broker of Kafka"
 
 
 def process_of(nodeid: str) -> str:
-    """What a test shares its process with: its file; what the session of Spark computes has one for itself, since a JVM
-    takes long to start and to become quick.
+    """What a test shares its process with: its file; what the session of Spark computes, and what a broker has, have
+    one each, since a JVM takes long to start and to become quick.
     """
     file, _, test = nodeid.partition("::")
     if file.startswith(_SPARK_FILES) or _ON_SPARK.search(test):
         return _SPARK
-    return _KAFKA_FILES[0] if file in _KAFKA_FILES else file  # of one broker, which takes half a minute of a core
+    return _KAFKA if file.startswith(_KAFKA_FILES) else file  # it takes half a minute of a core
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
@@ -117,7 +117,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def check_processes(items: Iterable[pytest.Item]) -> None:
-    """Raise UsageError if a test would start a second session of Spark."""
+    """Raise UsageError if a test would start a second session of Spark, or one more broker."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) and process_of(item.nodeid) != _SPARK:
+        fixtures, process = getattr(item, "fixturenames", ()), process_of(item.nodeid)
+        if "spark" in fixtures and process != _SPARK:
             raise pytest.UsageError(f"{item.nodeid}: call a test of Spark's session by on_spark (tests/schedule.py)")
+        if "broker" in fixtures and process not in (_KAFKA, _SPARK):
+            raise pytest.UsageError(f"{item.nodeid}: name the file in _KAFKA_FILES (tests/schedule.py)")
