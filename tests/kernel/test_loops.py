@@ -52,7 +52,7 @@ class Store:
     def epoch(self, new: pa.RecordBatch, most: int | None) -> int:
         """Take ``new`` edges in and turn rounds; how many."""
         edges = self.loop.edges_of(new)
-        self.edges.append(edges)
+        self.edges.append(edges.rows)
         rounds = Rounds(self.loop, self._edges, self._stored)
         messages, turned = rounds.first_messages(self.in_flight, edges), 0
         while len(messages) and turned != most:

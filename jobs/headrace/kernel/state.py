@@ -100,8 +100,8 @@ def rows_of(layer: pa.RecordBatch, wanted: Hashes, constant: Mapping[str, pa.Sca
         return layer
     wanted = wanted[wanted.searchsorted(own[0]) : wanted.searchsorted(own[-1], "right")]
     rows = _found_one_by_one(own, wanted) if len(wanted) < len(own) else _found_by_all(own, wanted)
-    if len(rows) == len(own):
-        return layer
+    if len(rows) in (0, len(own)):
+        return layer.slice(0, len(rows))
     places = pa.array(rows)  # one row after another from all over the memory: it is what a lookup costs
     columns = [
         pa.repeat(constant[name], len(rows)) if name in constant else column.take(places)

@@ -20,7 +20,7 @@ from headrace.distribute.tasks.tables import files_of, open_layers, put_pieces
 from headrace.distribute.tasks.task_environment import EpochTask
 from headrace.distribute.tasks.task_results import LoopOutput, Stored
 from headrace.kernel.elements import judge
-from headrace.kernel.loops.compiled import CompiledLoop
+from headrace.kernel.loops.compiled import CompiledLoop, NewEdges
 from headrace.kernel.loops.rounds import Messages, Rounds
 from headrace.kernel.state import Hashes
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
@@ -63,7 +63,7 @@ class _Turning:
         assert self.chain.loop is not None
         self.loop: CompiledLoop = self.chain.loop
         self.opened: list[SortedFile] = []
-        self.new_edges = self.loop.no_edges
+        self.new_edges = NewEdges(self.loop.no_edges)
         self.rounds = Rounds(self.loop, self._edges, self._values)
         self.role = Task(RULES[Protocol.ALIGNED], (SOURCE, BACK_EDGE), BACK_EDGES)
         self.snapshot = SnapshotId(0, self.plan.epoch)
@@ -118,8 +118,8 @@ class _Turning:
     def _output(self, turned: int) -> LoopOutput:
         """The part of the snapshot, stored. Where the role did not acknowledge it, the epoch is not committed."""
         logged = pa.concat_batches(self.logged)
-        ends, windows = self.new_edges.column(c.WINDOW_END), logged.column(c.WINDOW_END)
-        edges = self._put(self.chain.names.edges, self.new_edges)
+        ends, windows = self.new_edges.rows.column(c.WINDOW_END), logged.column(c.WINDOW_END)
+        edges = self._put(self.chain.names.edges, self.new_edges.rows)
         expires = self.loop.stage.expiry(pc.max(ends).as_py())
         return LoopOutput(
             edges=Stored(edges, expires) if edges else Stored(),
@@ -150,7 +150,7 @@ class _Turning:
     def _all_edges(self) -> list[SortedFile]:
         """Stored edges, and those of the epoch."""
         layers = self._open(self.chain.names.edges, self.loop.edge_schema)
-        return [*(run for layer in layers for run in layer), SortedFile(self.new_edges)]
+        return [*(run for layer in layers for run in layer), SortedFile(self.new_edges.rows)]
 
     @cached_property
     def _value_layers(self) -> list[tuple[SortedFile, ...]]:

@@ -31,6 +31,16 @@ _WINDOW = [(c.WINDOW_START, pa.int64()), (c.WINDOW_END, pa.int64())]
 
 
 @dataclass(frozen=True)
+class NewEdges:
+    """Edges of an epoch in the order of their first end's hash. ``opposites``: of each the row of the same edge the
+    other way round, where all go both ways.
+    """
+
+    rows: pa.RecordBatch
+    opposites: Ints | None = None
+
+
+@dataclass(frozen=True)
 class CompiledLoop:
     """A loop over records grouped as ``edges``, which makes elements of ``stage``, the first of its chain.
 
@@ -84,8 +94,8 @@ class CompiledLoop:
         """A vertex in a window: a message without its value."""
         return pa.schema([field for field in self.message_schema if field.name != VALUE])
 
-    def edges_of(self, delta: pa.RecordBatch) -> pa.RecordBatch:
-        """The edges of a ``delta`` of records grouped as edges, in the order of their first end's hash."""
+    def edges_of(self, delta: pa.RecordBatch) -> NewEdges:
+        """The edges of a ``delta`` of records grouped as edges."""
         first, second = self.ends
         hashed = {name: hashes([delta.column(name)]) for name in self.ends}
         ways = [(first, second), *([(second, first)] if self.loop.both_ways else ())]
@@ -97,7 +107,8 @@ class CompiledLoop:
             )
             for a, b in ways
         )
-        return edges.take(pa.array(in_order_of_hashes(edges.column(c.HASH).to_numpy())))
+        order = in_order_of_hashes(edges.column(c.HASH).to_numpy())
+        return NewEdges(edges.take(pa.array(order)), _opposites(order) if self.loop.both_ways else None)
 
     def sources_of(self, edges: pa.RecordBatch) -> pa.RecordBatch:
         """The vertices at the first ends of ``edges``: messages without a value."""
@@ -177,3 +188,11 @@ class CompiledLoop:
         columns = [rows.column(name) for name in (FROM, TO, *self.terms)]
         window = (rows.column(name).to_numpy() for name, _ in _WINDOW)
         return rows.take(pa.array(grouped(rows.column(c.HASH).to_numpy(), columns, *window).first_rows))
+
+
+def _opposites(order: Ints) -> Ints:
+    """Where the other half of what was put in ``order`` is: of its first half the second, and the other way round."""
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    opposites: Ints = np.roll(places, len(order) // 2)[order]
+    return opposites

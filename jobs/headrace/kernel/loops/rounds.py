@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.kernel.grouping import Ints, truths
 from headrace.kernel.keys import in_order_of_hashes
-from headrace.kernel.loops.compiled import FROM, CompiledLoop
+from headrace.kernel.loops.compiled import FROM, CompiledLoop, NewEdges
 from headrace.kernel.loops.places import NOWHERE, EdgesByPlace, PlacedVertices, ValuesByPlace
 from headrace.kernel.state import Hashes, distinct
 from headrace.pipeline.loops.loop import VERTEX
@@ -52,18 +52,19 @@ class Rounds:
         self._known_edges = EdgesByPlace(loop.no_edges.select([*loop.terms]))
         self._is_changed = np.zeros(0, np.bool_)
 
-    def first_messages(self, in_flight: pa.RecordBatch, new_edges: pa.RecordBatch) -> Messages:
-        """What the first round delivers: what was ``in_flight``, the values that ends of ``new_edges`` have by
+    def first_messages(self, in_flight: pa.RecordBatch, new: NewEdges) -> Messages:
+        """What the first round delivers: what was ``in_flight``, the values that ends of ``new`` edges have by
         themselves, and what goes over these edges of values that there were before.
         """
         messages = [Messages(self._take_up(in_flight), in_flight.column(VALUE))]
-        if not new_edges.num_rows:
+        edges, opposites = new.rows, new.opposites
+        if not edges.num_rows:
             return messages[0]
-        sources = self._take_up_all(self.loop.sources_of(new_edges))
-        targets = self._take_up_all(self.loop.targets_of(new_edges))
+        sources = self._take_up_all(self.loop.sources_of(edges))
+        targets = self._take_up_all(self.loop.targets_of(edges)) if opposites is None else sources[opposites]
         messages.append(self._starts(sources, targets))
-        terms = new_edges.select([*self.loop.terms])
-        for begin in range(0, new_edges.num_rows, PIECE_ROWS):
+        terms = edges.select([*self.loop.terms])
+        for begin in range(0, edges.num_rows, PIECE_ROWS):
             piece = slice(begin, begin + PIECE_ROWS)
             messages.append(self._sent(sources[piece], targets[piece], terms[piece]))
         return self._together(messages)
