@@ -54,6 +54,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     ten times at the end. Libraries count what was not let go of when a process ends: then it is looked through.
     """
     gc.freeze()
+    gc.set_threshold(50_000, *gc.get_threshold()[1:])  # as commands do
     gc.enable()
     atexit.register(gc.unfreeze)
     if "airflow" in sys.modules:

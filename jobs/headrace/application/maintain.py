@@ -15,6 +15,7 @@ from pathlib import Path
 from headrace.application.fast_exit import exit_with
 from headrace.application.task_process import end_with_input, tell
 from headrace.errors import HeadraceError, RestoreError
+from headrace.garbage import collect_seldom
 from headrace.pipeline.loading.registry import resolve
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.roots import check_root
@@ -143,4 +144,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    collect_seldom()
     exit_with(main(sys.argv[1:]))

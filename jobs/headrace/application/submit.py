@@ -9,6 +9,7 @@ import sys
 
 from headrace.application.fast_exit import exit_with
 from headrace.application.task_process import end_with_input
+from headrace.garbage import collect_seldom
 from headrace.runs.modes import Mode
 from headrace_snapshots.refs import MAIN
 
@@ -72,4 +73,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    collect_seldom()
     exit_with(main(sys.argv[1:]))

@@ -4,8 +4,6 @@ Results go to stdout, everything else to stderr; the exit code is that of the er
 command imports what it needs when it is called, so that every one of them starts at once.
 """
 
-import atexit
-import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -143,8 +141,8 @@ def _notice_what_it_is(handle: "PipelineReader", rows: "LazyView", view: str) ->
 
 
 def main() -> None:
-    """The entry point of the command ``headrace``. Its process does not look for garbage at its end, which would be a
-    fifth of the CPU of a short run.
-    """
-    atexit.register(gc.freeze)
+    """The entry point of the command ``headrace``."""
+    from headrace.garbage import collect_seldom
+
+    collect_seldom()
     app()
