@@ -1,7 +1,9 @@
 """An output that fails is parked: others go on, and it catches up as if nothing had happened."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from headrace_snapshots.refs import published_of
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.process.executors import Executed
-from tests.process.fragile import breaking, land_with_ids
+from tests.process.fragile import Fragile, breaking, land_with_ids
 from tests.process.outputs import catalog_of, digests, line
 
 FIRST, BEFORE, AFTER = 5, 8, 12
@@ -129,6 +131,41 @@ def test_it_fails_again_later(executor: Executed, tmp_path: Path, mended: Path) 
         mended.touch()
         executor.process(shop, root.as_uri(), RunOptions(f"mended-{last}", max_epochs=1))
     assert "parked" not in stands(line(catalog_of(root))[-1])
+
+
+def test_an_output_that_reads_another_fails_again_and_the_other_goes_on(
+    executor: Executed, tmp_path: Path, mended: Path
+) -> None:
+    each: dict[str, Any] = {"key": "user", "when": hr.on_update(), "how": hr.retracting("1d")}
+    paid = hr.Output(what={"price": hr.col("price").sum()}, where=hr.FixedWindows("1h"), **each)
+    most = hr.col("price").combine(Fragile(str(mended), least=100))
+    shop = Pipeline(
+        "shop",
+        hr.json("landing/paid", {"user": str, "at": datetime, "price": int}, max_files=1).event_time("at", bound="1h"),
+        outputs={"paid": paid, "all": hr.Output(of="paid", what={"price": most}, where=hr.GlobalWindows(), **each)},
+    )
+
+    def run(root: Path, number: int, price: int | None) -> tuple[Sequence[int], bool]:
+        if price is not None:
+            (root / "landing" / "paid").mkdir(parents=True, exist_ok=True)
+            record = {"user": "ada", "at": f"2026-11-20T{number:02}:00:00Z", "price": price}
+            (root / "landing" / "paid" / f"{number}.jsonl").write_text(json.dumps(record))
+        result = executor.process(shop, root.as_uri(), RunOptions(f"{number}"))
+        return result.epochs, "parked" in stands(line(catalog_of(root))[-1], "all")
+
+    ours, whole = tmp_path / "ours", tmp_path / "whole"
+    prices = [5, 100, None, 7, None, 1]
+    assert [run(ours, number, price) for number, price in enumerate(prices)] == [
+        ((0,), False), ((1,), True), ((), True), ((2,), True), ((), True), ((3,), True)
+    ]  # fmt: skip
+    mended.touch()
+    assert run(ours, 6, None) == ((4,), False)
+    for number, price in enumerate(prices):
+        run(whole, number, price)
+    for log in (f"{output}/panes" for output in shop.outputs):
+        mine, own = ([files for files in digests(catalog_of(root), log) if files] for root in (ours, whole))
+        assert mine == own, log
+        assert len(own) == 4
 
 
 def test_others_go_on_only_for_so_long(

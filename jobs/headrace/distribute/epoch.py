@@ -106,6 +106,8 @@ class ComputedEpoch:
         them is what was read; each dead letter once; and what outputs dropped and gave, added up.
         """
         own = {output: _counts(self.files, stages) for output, stages in self.chains.items()}
+        if not own:  # all outputs that were computed again have failed again
+            return dict.fromkeys((*READ, *SUMMED, "rejected"), 0)
         if [*own] == [UNNAMED.output]:
             return own[UNNAMED.output]
         of_records = (own[output] for output, stages in self.chains.items() if not stages[0].takes_panes)

@@ -161,7 +161,8 @@ class _Missed:
             since = dict.fromkeys(self.outputs, -1 if self.base is None else self.base.epoch)
             return CaughtUp({name: clocks[name] for name in self.outputs}, self._own(tables), since, epochs)
         # files of one epoch are of all its outputs: those that failed later have their part in them
-        rest = replace(self, outputs=self.outputs - {*failed}).computed(side)
+        others = self.outputs - {*failed}
+        rest = replace(self, outputs=others).computed(side) if others else NOTHING
         still = {name: self._parked(name, parked.code, parked.message) for name, parked in failed.items()}
         return _together(rest, CaughtUp(still))
 
