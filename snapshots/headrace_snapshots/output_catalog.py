@@ -18,6 +18,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import (
     UnknownOutputError,
     all_names_before,
+    called_before,
     called_where,
     output_names,
     seen_by,
@@ -55,6 +56,16 @@ class OutputCatalog(Catalog):
         with suppress(BrokenObjectError, MissingSnapshotError):
             return self._called_in(self.whole.manifest(snapshot_id))
         return self.output
+
+    def was_called(self, name: str, snapshot_id: str) -> bool:
+        """Whether that was the output's name in a snapshot. Of one that is gone: whether it ever was, and no other
+        output has it now.
+        """
+        try:
+            return self._called_in(self.whole.manifest(snapshot_id)) == name
+        except (BrokenObjectError, MissingSnapshotError):
+            main = self._main_at(self.whole.known_head().refs)
+            return main is not None and name in called_before(main, self.output)
 
     def _called_in(self, manifest: Manifest) -> str:
         there = output_names(manifest)

@@ -12,33 +12,66 @@ from headrace.testing.connectors.deployment import SinkDeployment, order
 from tests.sinks.worlds import DeltaWorld
 
 
-def test_a_renamed_output_goes_on_with_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    deployment = SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
-    for name, value in deployment.world.environment.items():
+@pytest.fixture
+def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkDeployment:
+    made = SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
+    for name, value in made.world.environment.items():
         monkeypatch.setenv(name, value)
-    sales, sink = deployment.sales(), deployment.world.sink
-    hourly = hr.Output(
+    return made
+
+
+def with_outputs(deployment: SinkDeployment, **outputs: hr.Output) -> hr.Pipeline:
+    return hr.Pipeline("sales", deployment.sales().input, outputs=outputs, executor="local")
+
+
+def output_of(deployment: SinkDeployment) -> hr.Output:
+    return hr.Output(
         key="user",
         what={"orders": hr.count(), "spent": hr.col("price").sum()},
         where=hr.FixedWindows("1h"),
         when=hr.on_update(),
         how=hr.retracting(allowed_lateness="30d"),
-        sinks=[sink],
+        sinks=[deployment.world.sink],
     )
-    named = hr.Pipeline("sales", sales.input, outputs={"hourly": hourly}, executor="local")
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["there", "expired"])
+def test_a_renamed_output_goes_on_with_its_table(deployment: SinkDeployment, is_there: bool) -> None:
+    hourly = output_of(deployment)
+    named = with_outputs(deployment, hourly=hourly)
     deployment.land("1", order("ann", 5, 10), order("bob", 65, 20))
     deployment.handle(named).run()
     assert deployment.deliver(named).source is ChangeSource.ALL_ROWS
-    hours = replace(named, outputs={"hours": replace(hourly, formerly="hourly")})
+    if not is_there:
+        deployment.land("1b", order("bob", 66, 0))
+        deployment.handle(named).run()
+        for _ in range(2):  # what one expiry marks the next deletes
+            deployment.handle(named).expire(keep_last=1)
+    hours = with_outputs(deployment, hours=replace(hourly, formerly="hourly"))
     deployment.land("2", order("ann", 6, 1))
     deployment.handle(hours).run()
     delivery = deployment.deliver(hours)
     assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.ALL_ROWS, 2, 2)
     rows = sorted((row["user"], row["orders"], row["spent"]) for row in deployment.world.rows())
-    assert rows == [("ann", 2, 11), ("bob", 1, 20)]
+    assert rows == [("ann", 2, 11), ("bob", 1 if is_there else 2, 20)]
     assert deployment.deliver(hours).source is None
-    other = {"hours": replace(hourly, formerly="hourly", sinks=()), "hourly": hourly}
+    other = with_outputs(deployment, hours=replace(hourly, formerly="hourly", sinks=()), hourly=hourly)
     deployment.land("3", order("ann", 7, 1))
-    deployment.handle(replace(named, outputs=other)).run()
+    deployment.handle(other).run()
     with pytest.raises(SinkTakenError, match=r"rows of sales\.hours "):  # another one has the name now
-        deployment.deliver(replace(named, outputs=other))
+        deployment.deliver(other)
+
+
+def test_a_name_that_another_output_has_now_says_nothing_of_what_is_gone(deployment: SinkDeployment) -> None:
+    hourly = output_of(deployment)
+    deployment.land("1", order("ann", 5, 10))
+    deployment.handle(with_outputs(deployment, hourly=hourly)).run()
+    deployment.deliver(with_outputs(deployment, hourly=hourly))
+    both = with_outputs(deployment, hours=replace(hourly, formerly="hourly"), hourly=replace(hourly, sinks=()))
+    for number in (2, 3):
+        deployment.land(str(number), order("ann", number, 1))
+        deployment.handle(both).run()
+    for _ in range(2):
+        deployment.handle(both).expire(keep_last=1)
+    with pytest.raises(SinkTakenError, match=r"rows of sales\.hourly under .*, not of sales\.hours under "):
+        deployment.deliver(both)

@@ -158,7 +158,8 @@ def _is_former(catalog: Catalog, held: Held, own: Held) -> bool:
     """Whether what is ``held`` is of the output under a name that it had then."""
     if not isinstance(catalog, OutputCatalog) or held.snapshot is None:
         return False
-    return held.owner == replace(own, output=catalog.called_at(held.snapshot)).owner
+    is_of_pipeline = held.owner == replace(own, output=held.output).owner
+    return is_of_pipeline and catalog.was_called(held.output, held.snapshot)
 
 
 def _number(target: OpenTarget, held: Held | None) -> int | None:
