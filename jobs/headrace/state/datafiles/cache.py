@@ -15,7 +15,7 @@ import os
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -89,7 +89,7 @@ class LayerCache:
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self.folder, self.limit_bytes = folder, limit_bytes
         self._unnamed = folder / _UNNAMED
-        self._open: OrderedDict[str, SortedFile] = OrderedDict()
+        self._open: OrderedDict[str, tuple[SortedFile, Mapping[str, str]]] = OrderedDict()
         self._lock = threading.Lock()
         self._decoding = threading.BoundedSemaphore(_DECODED)
         self._grown: int | None = None
@@ -113,10 +113,8 @@ class LayerCache:
             info = store.stat(file.path)
         except ObjectNotFoundError as error:
             raise missing(store, file) from error
-        opened = open_run(self._path(file), schema)
-        if opened is not None and opened[1] == _notes(store, file, info.etag) and info.size == file.bytes:
-            self._remember(file, opened[0])
-        else:
+        notes = _notes(store, file, info.etag)
+        if info.size != file.bytes or not self._has(file, schema, notes):
             self._read(store, file, schema, info.etag)
 
     def enter(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
@@ -131,6 +129,18 @@ class LayerCache:
         rows = stored_rows(self._path(file))
         return None if rows is None else parquet(rows).data
 
+    def _has(self, file: DataFile, schema: pa.Schema, notes: Mapping[str, str]) -> bool:
+        """Whether the rows of ``file`` are here with these ``notes``: mapped by this process, or else in the folder."""
+        with self._lock:
+            mapped = self._open.get(self._path(file).name)
+        if mapped is not None and mapped[1] == notes and mapped[0].rows.schema == schema:
+            return True
+        opened = open_run(self._path(file), schema)
+        if opened is None or opened[1] != notes:
+            return False
+        self._remember(file, *opened)
+        return True
+
     def _read(self, store: ObjectStore, file: DataFile, schema: pa.Schema, etag: str | None) -> SortedFile:
         data = verify(store, file)
         with self._decoding:
@@ -143,7 +153,7 @@ class LayerCache:
             except FileNotFoundError:  # somebody has removed the folder: nothing in it is missed
                 self._make_folders()
                 opened = self._written(file, run, notes)
-        self._remember(file, opened)
+        self._remember(file, opened, notes)
         return opened
 
     def _make_folders(self) -> None:
@@ -165,22 +175,21 @@ class LayerCache:
     def _opened(self, file: DataFile, schema: pa.Schema) -> SortedFile | None:
         path = self._path(file)
         with self._lock:
-            run = self._open.get(path.name)
-            if run is not None:
+            opened = self._open.get(path.name)
+            if opened is not None:
                 self._open.move_to_end(path.name)
-        if run is None or run.rows.schema != schema:
+        if opened is None or opened[0].rows.schema != schema:
             opened = open_run(path, schema)
             if opened is None or opened[1].get(_CHECKSUM) != file.sha256:
                 return None
-            run = opened[0]
-            self._remember(file, run)
+            self._remember(file, *opened)
         with suppress(OSError):  # evicted meanwhile
             os.utime(path)
-        return run
+        return opened[0]
 
-    def _remember(self, file: DataFile, run: SortedFile) -> None:
+    def _remember(self, file: DataFile, run: SortedFile, notes: Mapping[str, str]) -> None:
         with self._lock:
-            self._open[self._path(file).name] = run
+            self._open[self._path(file).name] = run, notes
             while len(self._open) > _OPEN:
                 self._open.popitem(last=False)
 
