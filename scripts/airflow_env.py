@@ -46,10 +46,11 @@ _DATABASE = "AIRFLOW__DATABASE__"
 _MARK = "HEADRACE_LOCAL_AIRFLOW"
 _LOCAL_SETTINGS = """import atexit
 import gc
+import sys
 
 __all__ = []
 gc.set_threshold(50_000, 50, 100)
-atexit.register(gc.freeze)
+atexit.register(lambda: "_duckdb" in sys.modules or gc.freeze())  # it would call leaked what is not collected
 """
 """What every process of Airflow does first. An API server makes routes for seconds, all of which stay: a fifth of that
 time the collector looked for garbage, and at its end for three seconds more, though it ends.

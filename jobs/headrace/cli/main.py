@@ -141,8 +141,16 @@ def _notice_what_it_is(handle: "PipelineReader", rows: "LazyView", view: str) ->
 
 
 def main() -> None:
-    """The entry point of the command ``headrace``."""
+    """The entry point of the command ``headrace``. Its process ends as that of a task does, which for a short run is a
+    third of its CPU.
+    """
+    from headrace.application.fast_exit import exit_with
     from headrace.garbage import collect_seldom
 
     collect_seldom()
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        if isinstance(end.code, int):
+            exit_with(end.code)
+        raise
