@@ -73,5 +73,7 @@ def test_a_name_that_another_output_has_now_says_nothing_of_what_is_gone(deploym
         deployment.handle(both).run()
     for _ in range(2):
         deployment.handle(both).expire(keep_last=1)
-    with pytest.raises(SinkTakenError, match=r"rows of sales\.hourly under .*, not of sales\.hours under "):
+    with pytest.raises(
+        SinkTakenError, match=r"rows of sales\.hourly under .*, not of sales\.hours under .*: run the pipeline first"
+    ):
         deployment.deliver(both)

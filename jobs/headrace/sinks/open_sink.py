@@ -75,6 +75,10 @@ class Held:
         """Whose rows it holds."""
         return self.root, self.pipeline, self.output
 
+    def is_beside(self, other: "Held") -> bool:
+        """Whether both are of one pipeline, whichever its output."""
+        return self.owner[:2] == other.owner[:2]
+
 
 @dataclass(frozen=True)
 class Applied:

@@ -106,9 +106,10 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
             )
         is_own = held is not None and (held.owner == own.owner or _is_former(catalog, held, own))
         if held is not None and not is_own and not take_over:
+            renamed = "run the pipeline first if that was this output's name, " if held.is_beside(own) else ""
             raise SinkTakenError(
-                f"sink {sink.name} holds rows of {_owner(held)}, not of {_owner(own)}: name another table, or replace "
-                "them with --take-over"
+                f"sink {sink.name} holds rows of {_owner(held)}, not of {_owner(own)}: {renamed}name another table, or "
+                "replace them with --take-over"
             )
         before = held.snapshot if held is not None and is_own else None
         if held == own or (held is None and manifest is None):
@@ -158,8 +159,7 @@ def _is_former(catalog: Catalog, held: Held, own: Held) -> bool:
     """Whether what is ``held`` is of the output under a name that it had then."""
     if not isinstance(catalog, OutputCatalog) or held.snapshot is None:
         return False
-    is_of_pipeline = held.owner == replace(own, output=held.output).owner
-    return is_of_pipeline and catalog.was_called(held.output, held.snapshot)
+    return held.is_beside(own) and catalog.was_called(held.output, held.snapshot)
 
 
 def _number(target: OpenTarget, held: Held | None) -> int | None:
