@@ -7,14 +7,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.kernel.aggregates import integers
+from headrace.kernel.aggregates.exact_floats import exact_sum
 from headrace.kernel.aggregates.integers import Floats
 from headrace.kernel.aggregates.parts import AccumulatorPart, Elements, nullable
 from headrace.kernel.expressions import decimals
-from headrace.kernel.grouping import Groups, Ints
+from headrace.kernel.grouping import Groups, Ints, of_ids, of_lists
 from headrace.model.expressions.expr import Expr
 
 _LONG, _DOUBLE = pa.int64(), pa.float64()
 _NOT_FINITE = {"nan": np.nan, "above": np.inf, "below": -np.inf}
+_REST = "rest"
 
 
 @dataclass(frozen=True)
@@ -128,14 +130,16 @@ class FloatSumPart(AccumulatorPart):
 
 @dataclass(frozen=True)
 class SettledSumPart(AccumulatorPart):
-    """A sum of floats that can be withdrawn. Those that are not finite cannot be taken back from a sum, which would be
-    NaN for good: it has the finite ones, and the others are counted.
+    """A sum of floats that can be withdrawn: what is left is as if they had never come. It is exact: ``finite`` is a
+    float next to it, ``rest`` what that lacks (NULL: nothing). Floats that are not finite cannot be taken back from a
+    sum, which would be NaN for good: they are counted.
     """
 
     @classmethod
     def of(cls, name: str, value: Expr | None) -> "SettledSumPart":
         """A sum of ``value``."""
-        return cls(name, pa.struct([("finite", _DOUBLE), *[(other, _LONG) for other in _NOT_FINITE]]), value)
+        counts = [(other, _LONG) for other in _NOT_FINITE]
+        return cls(name, pa.struct([("finite", _DOUBLE), *counts, (_REST, pa.list_(_DOUBLE))]), value)
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         known = elements.known(groups)
@@ -143,20 +147,37 @@ class SettledSumPart(AccumulatorPart):
         sign = np.ones(len(values), np.int64) if known.sign is None else known.sign
         finite = np.isfinite(values)
         counts = [np.where(is_it, sign, 0) for is_it in (np.isnan(values), values == np.inf, values == -np.inf)]
-        return self._made(np.where(finite, values, 0.0) * sign, counts, known.groups)
+        summed = exact_sum(np.where(finite, values, 0.0) * sign, known.groups)
+        return self._made(*summed, counts, known.groups)
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        finite, *counts = (parts.field(i).to_numpy() for i in range(4))
-        return self._made(finite, counts, groups)
+        finite, *counts = (parts.field(i).to_numpy() for i in range(1 + len(_NOT_FINITE)))
+        rest, of_part = of_lists(parts.field(_REST))
+        rows = np.concatenate([groups.of_row, groups.of_row[of_part.of_row]])
+        order = np.argsort(rows, kind="stable")
+        values = np.concatenate([finite, rest.to_numpy()])[order]
+        return self._made(*_as_far_as_finite(values, of_ids(rows[order], len(groups))), counts, groups)
 
-    def _made(self, finite: Floats, counts: list[Ints], groups: Groups) -> pa.Array:
-        columns = [pa.array(add(finite, groups)), *[pa.array(groups.reduce(np.add, count, 0)) for count in counts]]
+    def _made(self, finite: Floats, rest: pa.Array, counts: list[Ints], groups: Groups) -> pa.Array:
+        reduced = [pa.array(groups.reduce(np.add, count, 0)) for count in counts]
+        columns = [pa.array(finite), *reduced, rest]
         return pa.StructArray.from_arrays(columns, fields=list(self.type), mask=pa.array(groups.sizes == 0))
+
+
+def _as_far_as_finite(values: Floats, groups: Groups) -> tuple[Floats, pa.Array]:
+    """``exact_sum``; a stored sum that was too large once, before sums were exact, stays what it is."""
+    is_finite = np.isfinite(values)
+    if is_finite.all():
+        return exact_sum(values, groups)
+    finite, rest = exact_sum(np.where(is_finite, values, 0.0), groups)
+    return finite + add(np.where(is_finite, 0.0, values), groups), rest
 
 
 def settled(part: pa.Array) -> Floats:
     """What the values of a ``SettledSumPart`` come to; NULL is 0."""
-    total: Floats = part.field(0).fill_null(0.0).to_numpy()
+    rest, groups = of_lists(part.field(_REST))
+    with np.errstate(over="ignore"):
+        total: Floats = part.field(0).fill_null(0.0).to_numpy() + add(rest.to_numpy(), groups)
     for i, other in enumerate(_NOT_FINITE.values(), start=1):
         count = part.field(i).fill_null(0).to_numpy()
         with np.errstate(invalid="ignore"):
