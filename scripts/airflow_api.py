@@ -1,15 +1,24 @@
 """The few calls of Airflow's REST API that the demo, ``make up`` and the tests need, as one of its users."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
 import httpx
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_fixed,
+)
 
 _HEALTHY = ("metadatabase", "scheduler", "dag_processor")
 _ENDED = ("success", "failed")
+_ATTEMPTS = 3
 
 
 class NotReadyError(Exception):
@@ -60,11 +69,22 @@ class AirflowApi:
         return {one["filename"]: one["stack_trace"] for one in errors}
 
     def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
-        """Start a run now; its id."""
-        body = {"logical_date": None, "conf": conf or {}}
-        answer = self._authorised().post(f"/api/v2/dags/{dag_id}/dagRuns", json=body)
-        answer.raise_for_status()
-        return str(answer.json()["dag_run_id"])
+        """Start a run now; its id. On SQLite the API server of Airflow 3.3 may wait for its own lock, and fails after
+        half a minute: then it is asked again for the same run.
+        """
+        run_id = f"manual__{datetime.now(UTC).isoformat()}"
+        body = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}}
+        again = Retrying(
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_fixed(1),
+            retry=retry_if_result(lambda answer: answer.is_server_error),
+            retry_error_callback=lambda state: state.outcome and state.outcome.result(),
+        )
+        answer = again(lambda: self._authorised().post(f"/api/v2/dags/{dag_id}/dagRuns", json=body))
+        is_there = answer.status_code == HTTPStatus.CONFLICT and again.statistics["attempt_number"] > 1
+        if not is_there:
+            answer.raise_for_status()
+        return run_id
 
     def runs(self, dag_id: str) -> list[dict[str, Any]]:
         """The runs of a DAG as Airflow tells them, oldest first; each has ``dag_run_id``, ``conf`` and ``run_type``."""
