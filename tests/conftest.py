@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from headrace.garbage import collect_seldom
 from tests.cpu_by_file import pytest_runtest_makereport, pytest_runtest_protocol, pytest_terminal_summary
 from tests.kafka_broker import broker
 from tests.minio_bucket import minio
@@ -54,7 +55,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     ten times at the end. Libraries count what was not let go of when a process ends: then it is looked through.
     """
     gc.freeze()
-    gc.set_threshold(50_000, *gc.get_threshold()[1:])  # as commands do
+    collect_seldom()
     gc.enable()
     atexit.register(gc.unfreeze)
     if "airflow" in sys.modules:

@@ -30,15 +30,16 @@ def exact_sum(values: Floats, groups: Groups) -> tuple[Floats, pa.Array]:
     """
     with np.errstate(over="ignore"):
         nearest = groups.reduce(np.add, values, 0.0)
-    inexact = np.flatnonzero(~_is_exact(values, groups))
+    is_exact = _is_exact(values, groups)
+    inexact = np.flatnonzero(~is_exact)
+    sizes, summands = groups.sizes[inexact], values[~is_exact[groups.of_row]]
+    offsets = np.append(0, np.cumsum(sizes))
     rows, items = [np.zeros(0, np.int64)], [np.zeros(0)]
     for begin in range(0, len(inexact), _ROWS):
         places = inexact[begin : begin + _ROWS]
-        is_one = np.zeros(len(groups), np.bool_)
-        is_one[places] = True
-        number = np.cumsum(is_one) - 1
-        chosen = is_one[groups.of_row]
-        first, *rest = _components(number[groups.of_row[chosen]], values[chosen], len(places))
+        end = begin + len(places)
+        numbers = np.repeat(np.arange(len(places)), sizes[begin:end])
+        first, *rest = _components(numbers, summands[offsets[begin] : offsets[end]], len(places))
         nearest[places] = first[1]
         rows += [places[one] for one, _ in rest]
         items += [component for _, component in rest]
@@ -80,10 +81,12 @@ def _components(rows: Ints, values: Floats, number: int) -> Iterator[tuple[Ints,
 
 
 def _in_fixed_point(rows: Ints, values: Floats, number: int) -> tuple[Ints, int]:
-    """Sums as digits, the lowest first, the last one with the sign; and which digit the lowest is."""
-    _, exponent = _whole(values[values != 0.0])
-    places = np.maximum(exponent - _LEAST, 0) // _BITS
-    lowest, highest = int(places.min(initial=2**31)), int(places.max(initial=0))
+    """Sums as digits, the lowest first, the last one with the sign; and which digit the lowest is. Not all ``values``
+    are 0.
+    """
+    _, exponent = np.frexp(values[values != 0.0])
+    places = np.maximum(exponent - _MANTISSA - _LEAST, 0) // _BITS
+    lowest, highest = int(places.min()), int(places.max())
     digits = np.zeros((number, highest - lowest + 5), np.int64)
     _add(digits, rows, values, lowest)
     _carry(digits)

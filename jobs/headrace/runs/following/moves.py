@@ -28,8 +28,11 @@ class UpstreamMovedError(RestoreError):
 def check_counted(run: RunContext, computed: ComputedEpoch) -> None:
     """Raise UpstreamMovedError if an epoch that takes back, or repeats, what was counted has dropped any of it."""
     again = run.landing.counting_again(computed.files)
-    dropped = sum(computed.counts[name] for name in _DROPS)
-    if not again or not dropped:
+    if not again:
+        return
+    counts = computed.counts
+    dropped = sum(counts[name] for name in _DROPS)
+    if not dropped:
         return
     name, split = next(iter(again.items()))
     source = next(given.source for given in run.pipeline.inputs if given.name == name)
