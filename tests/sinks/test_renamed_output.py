@@ -77,3 +77,20 @@ def test_a_name_that_another_output_has_now_says_nothing_of_what_is_gone(deploym
         SinkTakenError, match=r"rows of sales\.hourly under .*, not of sales\.hours under .*: run the pipeline first"
     ):
         deployment.deliver(both)
+
+
+def test_a_backfill_from_nothing_knows_what_its_outputs_were_called(deployment: SinkDeployment) -> None:
+    hourly = output_of(deployment)
+    deployment.land("1", order("ann", 5, 10))
+    first = deployment.handle(with_outputs(deployment, hourly=hourly)).run().snapshot
+    deployment.deliver(with_outputs(deployment, hourly=hourly))
+    doubled = replace(hourly, what={"orders": hr.count(), "spent": (2 * hr.col("price")).sum()}, formerly="hourly")
+    hours = with_outputs(deployment, hours=doubled)
+    handle = deployment.handle(hours)
+    handle.backfill(promote=True)
+    delivery = deployment.deliver(hours)
+    assert (delivery.before, delivery.source, delivery.written) == (first, ChangeSource.ALL_ROWS, 1)
+    assert [(row["user"], row["spent"]) for row in deployment.world.rows()] == [("ann", 20)]
+    assert first is not None
+    assert [row["spent"] for row in handle["hours"].current(at=first).to_json()] == [10]
+    assert [row["spent"] for row in handle["hours"].current().to_json()] == [20]

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +19,7 @@ from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch, counts_w
 from headrace.errors import RetryError
 from headrace.pipeline.loading.code_digests import code_of
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.definition_plan import columns_after
+from headrace.read.definition_plan import columns_after, under_new_names
 from headrace.read.snapshots.progress import StoredProgress, progress_to_json
 from headrace.read.views.columns import ViewColumns, schema_of
 from headrace.runs.compaction import Folds
@@ -27,10 +28,12 @@ from headrace.runs.parking.identity import SnapshotIdentity
 from headrace.sources.landing import ByInput
 from headrace.state.datafiles.epoch_files import Written
 from headrace_snapshots.catalog import Catalog, Claim
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import InputFile, Layer, LoggedFile
 from headrace_snapshots.format.manifest import OUTPUTS, Manifest
-from headrace_snapshots.format.output_view import outputs_of, seen_by
+from headrace_snapshots.format.output_view import all_names_before, outputs_of, seen_by
 from headrace_snapshots.format.table_names import INPUTS, REJECTED, OutputTables
 from headrace_snapshots.protocol.coordinator import (
     Acknowledged,
@@ -42,6 +45,7 @@ from headrace_snapshots.protocol.coordinator import (
     Due,
 )
 from headrace_snapshots.protocol.messages import SnapshotId
+from headrace_snapshots.refs import MAIN
 
 MAX_IN_FLIGHT = 2
 NOTHING: Mapping[str, int] = {}
@@ -94,8 +98,15 @@ class Committer:
         self.code = code_of(engine.pipeline)
         self._missed = missed
         self.identity = SnapshotIdentity.of(engine.pipeline, base, standing)
+        called = _called_on_main(catalog, engine.pipeline) if base is None else {}
         self.outputs = {
-            output: _OutputResults.of(engine, OutputTables(output), alone, base, stood_at.get(output))
+            output: _OutputResults.of(
+                engine,
+                OutputTables(output),
+                _begun(alone, called.get(output, ()))
+                if base is None
+                else _continued(alone, output, base, stood_at.get(output)),
+            )
             for output, alone in engine.pipeline.by_output.items()
             if output not in self.identity.standing
         }
@@ -286,16 +297,8 @@ class _OutputResults:
     folds: Folds
 
     @classmethod
-    def of(
-        cls, engine: Engine, names: OutputTables, alone: Pipeline, base: Manifest | None, stood_at: int | None
-    ) -> "_OutputResults":
-        """Continues from ``base`` with the pipeline that has the output ``alone``, which ``stood_at`` an epoch before
-        (None: it did not).
-        """
-        is_new = base is None or (names.output != "" and names.output not in outputs_of(base))
-        columns = columns_after(alone, None if base is None or is_new else seen_by(base, names.output), stood_at)
-        if base is not None and is_new:
-            columns = replace(columns, adopted=base.epoch + 1)
+    def of(cls, engine: Engine, names: OutputTables, columns: ViewColumns) -> "_OutputResults":
+        """Has the ``columns`` of the output that ``names`` are of."""
         return cls(names, columns, Folds(engine, columns, names.output))
 
     def current_layers(self, parent: Manifest | None, epochs: Sequence[ComputedEpoch]) -> tuple[Layer, ...]:
@@ -304,6 +307,32 @@ class _OutputResults:
         layers = self.folds.adopted(layers, wait=epochs[-1].wait_for_merges)
         files = [(computed.epoch, computed.written.logs.get(self.names.panes, ())) for computed in epochs]
         return (*layers, *(Layer.of(panes, epoch, epoch) for epoch, panes in files if panes))
+
+
+def _begun(alone: Pipeline, called: tuple[str, ...]) -> ViewColumns:
+    """The columns of an output that begins with nothing, and was ``called`` so before."""
+    return replace(columns_after(alone, None), formerly=called)
+
+
+def _continued(alone: Pipeline, output: str, base: Manifest, stood_at: int | None) -> ViewColumns:
+    """The columns of an ``output`` after ``base``, with the pipeline that has it ``alone``. It ``stood_at`` an epoch
+    before (None: it did not).
+    """
+    if output != "" and output not in outputs_of(base):
+        return replace(columns_after(alone, None), adopted=base.epoch + 1)
+    return columns_after(alone, seen_by(base, output), stood_at)
+
+
+def _called_on_main(catalog: Catalog, pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
+    """What main says each output of ``pipeline`` was called before, for a branch that begins with nothing: once that is
+    promoted, readers, sinks and records that land again still look for what there was under those names. Nothing where
+    main cannot be read.
+    """
+    with suppress(BrokenObjectError, MissingSnapshotError):
+        if (main := catalog.known_head().refs.get(MAIN)) is not None:
+            named = under_new_names(pipeline, catalog.manifest(main))
+            return {output: all_names_before(named, output) for output in outputs_of(named)}
+    return {}
 
 
 def _input_files(files: ByInput) -> tuple[InputFile, ...]:
