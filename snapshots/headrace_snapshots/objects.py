@@ -46,6 +46,14 @@ class Objects:
         self._remember(manifest)
         return manifest
 
+    def is_stored(self, snapshot_id: str) -> bool:
+        """Whether the manifest of a snapshot is in the store now, whatever was read of it before."""
+        try:
+            self.store.stat(self._manifest_path(snapshot_id))
+        except ObjectNotFoundError:
+            return False
+        return True
+
     def files(self, log: FileLog, since_epoch: int | None = None) -> Iterator[FileRecord]:
         """Records of a file log, oldest first, of epochs after ``since_epoch``."""
         return iterate(log, self.read_node, since_epoch)

@@ -24,11 +24,10 @@ from headrace.read.diff.changes import (
     RecordQuery,
     delivered_columns,
     origin_of,
+    still_there,
 )
 from headrace.read.views.database import quoted, without_rows
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -136,12 +135,8 @@ def records_between(
 def _source(catalog: Catalog, before: str | None, after: Manifest | None) -> ChangeOrigin | None:
     if after is not None:
         return origin_of(catalog, before, after)
-    if before is not None:
-        try:
-            return DifferingRows(catalog.manifest(before), None)
-        except (MissingSnapshotError, BrokenObjectError):
-            pass
-    return None
+    start = None if before is None else still_there(catalog, before)
+    return None if start is None else DifferingRows(start, None)
 
 
 def _prepared(connection: "duckdb.DuckDBPyConnection", source: ChangeOrigin, records: RecordQuery) -> tuple[int, int]:

@@ -2,8 +2,8 @@
 
 A copy that is at an ancestor needs the newest pane of each key and window between, and reads only these. A copy that is
 on another line (after a rollback or a promotion), or from before the output was adopted from a branch, needs what
-differs between the two snapshots. One that is at no
-snapshot that is still there, or has other columns, is filled again.
+differs between the two snapshots; so does one at an ancestor that is kept, as by a tag, where panes between have
+expired. One that is at no snapshot that is still there, or has other columns, is filled again.
 """
 
 from abc import ABC, abstractmethod
@@ -19,6 +19,7 @@ from headrace.model.expressions.value_types import ValueType
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.read.diff.current_files import current_files, files_of, fold_of_current
 from headrace.read.diff.row_changes import ChangeKind, ComparedTable, RecordFold
+from headrace.read.snapshots.named_panes import has_panes
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.compaction import GONE, PLACE, newest_of, same_identity
 from headrace.read.views.database import database, identifier, no_rows, quoted, without_rows, working_folder
@@ -162,7 +163,7 @@ def origin_of(catalog: Catalog, before: str | None, after: Manifest) -> "ChangeO
     start = None if before is None else _comparable(catalog, before, after)
     if start is None:
         return _AllRows(after)
-    if _goes_on(start, after) and catalog.is_ancestor(start.snapshot_id, after.snapshot_id):
+    if _goes_on(start, after) and _is_line(catalog, start, after):
         return _NewestPanes(catalog, start, after)
     return DifferingRows(start, after)
 
@@ -176,11 +177,28 @@ def _goes_on(before: Manifest, after: Manifest) -> bool:
     return goes_on(before, after, "") and not any(name in called for name in delivered_columns(columns))
 
 
+def _is_line(catalog: Catalog, before: Manifest, after: Manifest) -> bool:
+    """Whether ``after`` continues from ``before``, and names all panes since."""
+    is_later = catalog.is_ancestor(before.snapshot_id, after.snapshot_id)
+    return is_later and has_panes(catalog, after, come_to(before, ""))
+
+
+def still_there(catalog: Catalog, snapshot: str) -> Manifest | None:
+    """The manifest of a snapshot; None if it has expired, also where the catalog remembers it: files that it names may
+    be gone, and panes that came next.
+    """
+    if not catalog.is_stored(snapshot):
+        return None
+    try:
+        return catalog.manifest(snapshot)
+    except (MissingSnapshotError, BrokenObjectError, UnknownOutputError):
+        return None
+
+
 def _comparable(catalog: Catalog, before: str, after: Manifest) -> Manifest | None:
     """The manifest of ``before``; None if it has expired, or its rows had other columns or another key."""
-    try:
-        manifest = catalog.manifest(before)
-    except (MissingSnapshotError, BrokenObjectError, UnknownOutputError):
+    manifest = still_there(catalog, before)
+    if manifest is None:
         return None
     left, right = (ViewColumns.from_json(side.schema) for side in (manifest, after))
     is_alike = delivered_columns(left) == delivered_columns(right) and {*left.keys} == {*right.keys}

@@ -7,6 +7,7 @@ from datetime import datetime
 from headrace.errors import RestoreError
 from headrace.model.time import MIN_INSTANT, Instant, instant
 from headrace.read.diff.current_files import files_of
+from headrace.read.snapshots.named_panes import has_panes
 from headrace.read.upstream.position import UpstreamPosition, output_watermark
 from headrace.read.upstream.read_pipeline import GONE, ReadPipeline
 from headrace.read.upstream.step import StepKind, UpstreamStep
@@ -81,7 +82,7 @@ class StepEnumerator(SplitEnumerator):
         for manifest in self._line(before, end):
             since = -1 if before is None else come_to(before, "")
             has_gap = before is not None and manifest.parent != before.snapshot_id
-            if has_gap and not self.read.has_panes(manifest, since):
+            if has_gap and not has_panes(self.read.catalog, manifest, since):
                 yield self._difference(before, manifest)
                 before = manifest
                 continue
@@ -121,7 +122,7 @@ class StepEnumerator(SplitEnumerator):
         what they had.
         """
         for side in sides:
-            if not self.read.has_panes(side, since):
+            if not has_panes(self.read.catalog, side, since):
                 raise UpstreamExpiredError(
                     f"{self.read.source}: panes after epoch {since} of snapshot {side.snapshot_id} have expired, and "
                     "where panes are discarded rows do not have what they had. Read a pipeline that is retracting()"

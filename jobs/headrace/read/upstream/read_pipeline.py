@@ -16,7 +16,6 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, come_to, goes_on, seen_by
-from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectStore, open_store
@@ -96,21 +95,6 @@ class ReadPipeline:
         if link is None or link.manifest is None or not all(goes_on(link.manifest, side, "") for side in (one, other)):
             return -1
         return come_to(link.manifest, "")
-
-    def has_panes(self, manifest: Manifest, since: int) -> bool:
-        """Whether a snapshot surely names all panes of the epochs after ``since``: an expiry leaves out those from
-        before the oldest snapshot of main that it keeps, and others below that may be kept all the same.
-        """
-        first = manifest.logs[UNNAMED.panes].first_epoch
-        if first is not None and first <= since + 1:
-            return True
-        horizon = self.catalog.known_head().horizon
-        for link in self.catalog.lineage(manifest.snapshot_id):
-            if link.epoch <= since + 1:
-                return True
-            if horizon is not None and link.snapshot_id in horizon.grafts:
-                return False
-        return True
 
     def check(self, manifest: Manifest) -> None:
         """Raise UpstreamPanesError if a snapshot lacks a column, has one of another type, or gives panes of which a

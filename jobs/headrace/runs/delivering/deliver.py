@@ -72,7 +72,7 @@ class Delivery:
             return f"sink {self.sink} holds {self.after or 'nothing'}, which is what readers see: nothing to do"
         why = {
             ChangeSource.PANES: "the panes between",
-            ChangeSource.DIFFERENCE: "the difference, since the rows are not those of one line",
+            ChangeSource.DIFFERENCE: "the difference, since no panes lead from one to the other",
             ChangeSource.ALL_ROWS: "all rows",
             ChangeSource.FINAL_ROWS: "final rows, which it cannot take back",
         }[self.source]

@@ -1,0 +1,22 @@
+"""Which panes a snapshot names: those of epochs that an expiry let go are left out of what is committed after it."""
+
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import UNNAMED
+
+
+def has_panes(catalog: Catalog, manifest: Manifest, since: int) -> bool:
+    """Whether a snapshot surely names all panes of the epochs after ``since``: an expiry leaves out those from before
+    the oldest snapshot of main that it keeps, and others below that may be kept all the same.
+    """
+    log = manifest.logs.get(UNNAMED.panes)
+    first = None if log is None else log.first_epoch
+    if first is not None and first <= since + 1:
+        return True
+    horizon = catalog.known_head().horizon
+    for link in catalog.lineage(manifest.snapshot_id):
+        if link.epoch <= since + 1:
+            return True
+        if horizon is not None and link.snapshot_id in horizon.grafts:
+            return False
+    return True
