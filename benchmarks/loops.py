@@ -1,18 +1,20 @@
 """Connected components by a loop, epoch after epoch, against computing all of it again each time.
 
 ``python -m benchmarks.loops --graph sparse|skewed|grid --edges 5000000 --new 50000 --epochs 5``. Edges are drawn, all
-but the last of them land at once, and then ``--new`` an epoch in Parquet files; a last file has none that counts. CPU
-is that of this process between two commits on the executor ``local``, reading and storing included. There are two peers
-over all edges so far. *Again* is one call of scipy's, of edges in memory whose vertices are numbered already: nothing
-is read or stored. *As a job* is what somebody schedules who has no loop: read all files, number the vertices, the same
-call, store the label of each. Labels are compared after the last epoch.
+but the last of them land at once, and then ``--new`` an epoch in Parquet files; a last file has none that counts. On
+the executor ``local`` the time is CPU of this process between two commits, reading and storing included; on ``spark``,
+which has processes of its own, it is what passes between them. There are two peers over all edges so far, both in CPU.
+*Again* is one call of scipy's, of edges in memory whose vertices are numbered already: nothing is read or stored. *As a
+job* is what somebody schedules who has no loop: read all files, number the vertices, the same call, store the label of
+each. Labels are compared after the last epoch.
 """
 
 import argparse
 import json
 import statistics
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -85,14 +87,22 @@ def land(landing: Path, number: int, edges: Edges) -> None:
 
 @dataclass
 class Clock(Silent):
-    """CPU seconds of this process at each commit."""
+    """Seconds at each commit, by what ``reads`` them."""
 
-    seconds: list[float] = field(default_factory=lambda: [time.process_time()])
+    reads: Callable[[], float]
+    seconds: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.seconds.append(self.reads())
 
     def committed(self, manifest: Manifest) -> None:
         """Called for each snapshot."""
         del manifest
-        self.seconds.append(time.process_time())
+        self.seconds.append(self.reads())
+
+
+CLOCKS: Mapping[str, Callable[[], float]] = {"local": time.process_time, "spark": time.monotonic}
+"""What time of each executor counts."""
 
 
 def again(edges: Edges) -> tuple[float, NDArray[np.int64]]:
@@ -128,17 +138,29 @@ def as_a_job(landing: Path, files: int, to: Path) -> float:
     return time.process_time() - began
 
 
-def measured(graph: str, edges: int, new: int, epochs: int, work: Path) -> dict[str, Any]:
-    """Milliseconds of CPU of an epoch with ``new`` edges, of one without, and of the peer."""
-    every = drawn(graph, edges)
+@dataclass(frozen=True)
+class Trial:
+    """A graph of so many ``edges``, the last of which come in ``epochs`` of ``new`` ones each."""
+
+    executor: str
+    graph: str
+    edges: int
+    new: int
+    epochs: int
+
+
+def measured(trial: Trial, work: Path) -> dict[str, Any]:
+    """Milliseconds of an epoch with new edges, of one without, and of the peers."""
+    new, epochs = trial.new, trial.epochs
+    every = drawn(trial.graph, trial.edges)
     landing, root = work / "landing", (work / "root").as_uri()
     cuts = [*range(len(every) - epochs * new, len(every) + 1, new)]
     land(landing, 0, every[: cuts[0]])
     for number, (begin, end) in enumerate(pairwise(cuts), 1):
         land(landing, number, every[begin:end])
     land(landing, epochs + 1, np.full((1, 2), -1))
-    made, clock = pipeline(landing), Clock()
-    process(made, root, RunOptions("measured", executor="local", files_per_epoch=1), listener=clock)
+    made, clock = pipeline(landing), Clock(CLOCKS[trial.executor])
+    process(made, root, RunOptions("measured", executor=trial.executor, files_per_epoch=1), listener=clock)
     first, *later, empty = (1000 * float(took) for took in np.diff(clock.seconds))
     peer = [again(every[:cut])[0] * 1000 for cut in cuts[1:]]
     jobs = [as_a_job(landing, files, work / "labels.parquet") * 1000 for files in range(2, epochs + 2)]
@@ -149,9 +171,7 @@ def measured(graph: str, edges: int, new: int, epochs: int, work: Path) -> dict[
     agrees = bool(is_right.all()) and len(vertices) == len(np.unique(every))
     ours, theirs, job = statistics.median(later), statistics.median(peer), statistics.median(jobs)
     return {
-        "graph": graph,
-        "edges": edges,
-        "new": new,
+        **asdict(trial),
         "begin_ms": round(first),
         "epoch_ms": round(ours, 1),
         "epochs_ms": [round(took, 1) for took in later],
@@ -171,6 +191,7 @@ def main() -> None:
     parser.add_argument("--edges", nargs="+", type=int, default=[1_000_000])
     parser.add_argument("--new", type=int, default=10_000)
     parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--executor", choices=[*CLOCKS], default="local")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--format", choices=["text", "json"], default="text")
     given, _ = parser.parse_known_args()
@@ -178,7 +199,7 @@ def main() -> None:
     for graph in given.graph:
         for edges in given.edges:
             with workplace(given.folder) as work:
-                results.append(measured(graph, edges, given.new, given.epochs, work))
+                results.append(measured(Trial(given.executor, graph, edges, given.new, given.epochs), work))
             if given.format == "text":
                 Console().print_json(json.dumps(results[-1]))
     if given.format == "json":

@@ -1,8 +1,8 @@
-"""A proxy before a real MinIO: it spoils answers on demand, and remembers what was asked."""
+"""A proxy before a real server: it spoils answers on demand, and remembers what was asked."""
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,12 +22,23 @@ class Answer:
     type: str = "application/xml"
 
 
+@dataclass(frozen=True)
+class Request:
+    """What a client asks."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
 class Proxy(ThreadingHTTPServer):
     """Forwards to ``upstream``. ``spoil``: what the next requests meet: a status or a whole answer, ``drop`` (the
     connection ends before the request was applied), ``lose`` (after it), ``cut`` (the answer ends in its middle, and
     nothing says how long it should be), ``truncate`` (something says so), ``etag`` (another one), ``slow`` or ``pass``.
 
-    ``seen``: every request so far: its method, its path with the query, and the program that says it made it.
+    ``judge``: what somebody who looks at a request says instead of the server, None to let it pass. ``seen``: every
+    request so far: its method, its path with the query, and the program that says it made it.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -37,6 +48,7 @@ class Proxy(ThreadingHTTPServer):
         self.spoil: list[int | str | Answer] = []
         self.seen: list[tuple[str, str, str]] = []
         self.before_each: Callable[[], None] = lambda: None
+        self.judge: Callable[[Request], Answer | None] = lambda _: None
 
     @property
     def endpoint(self) -> str:
@@ -53,7 +65,8 @@ class Forward(BaseHTTPRequestHandler):
         self.server.before_each()
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.seen.append((self.command, self.path, self.headers.get("User-Agent", "")))
-        spoil = self.server.spoil.pop(0) if self.server.spoil else None
+        asked = Request(self.command, self.path, dict(self.headers.items()), body)
+        spoil = self.server.judge(asked) or (self.server.spoil.pop(0) if self.server.spoil else None)
         if isinstance(spoil, int):
             # S3 explains its refusals in XML; what stands in front of it breaks down without a word.
             spoil = Answer(spoil, b"<Error><Code>ConditionalRequestConflict</Code></Error>" if spoil < 500 else b"")
@@ -69,7 +82,11 @@ class Forward(BaseHTTPRequestHandler):
         if spoil == "slow":
             time.sleep(SLOW)
         answer = self.server.pool.urlopen(
-            self.command, self.server.upstream + self.path, body=body, headers=dict(self.headers.items())
+            asked.method,
+            self.server.upstream + asked.path,
+            body=asked.body,
+            headers=asked.headers,
+            decode_content=False,
         )
         if spoil == "lose":
             return
@@ -81,7 +98,7 @@ class Forward(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer.data[: len(answer.data) // 2] if spoil in {"cut", "truncate"} else answer.data)
 
-    do_GET = do_PUT = do_HEAD = do_DELETE = forward  # noqa: N815 - the names that http.server looks for
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = forward  # noqa: N815 - the names that http.server looks for
 
     def log_message(self, *args: object) -> None:
         """Say nothing."""

@@ -1,6 +1,6 @@
 """No secret is where it does not belong: runs on a real MinIO with a right key that becomes a wrong one, deliveries to
-a real PostgreSQL with a right password that becomes a wrong one, then a search everywhere. Two roots have a pipeline of
-one name; the user of each may use its bucket alone.
+a real PostgreSQL with a right password that becomes a wrong one, topics of a real Kafka with both, then a search
+everywhere. Two roots have a pipeline of one name; the user of each may use its bucket alone.
 
 What is searched: all files of Airflow (the logs of tasks and of components, settings), its metadata database table by
 table (XCom and rendered templates among them), all objects of the root (manifests, results, audits), and what the
@@ -35,6 +35,7 @@ from scripts.minio_server import Server
 from scripts.nosy_code import NOSY
 from scripts.postgres_server import Postgres, binaries
 from tests.airflow.runs import first_run
+from tests.airflow.streams import Streams, streams
 from tests.airflow.subprocesses import write_pipeline
 from tests.needed import lacks
 from tests.secret_forms import forms_of
@@ -66,7 +67,7 @@ class Deployment:
     none.
     """
 
-    def __init__(self, folder: Path, server: Server, warehouse: Postgres) -> None:
+    def __init__(self, folder: Path, server: Server, warehouse: Postgres, topics: Streams) -> None:
         self.home = folder / "home"
         self.printed = folder / "printed"
         self.pipelines = folder / "pipelines"
@@ -80,7 +81,9 @@ class Deployment:
             "HEADRACE_ROOTS": str(folder / "roots.toml"),
             "AIRFLOW_CONN_KEYS": json.dumps(reached),
             "AIRFLOW_CONN_OTHERS": json.dumps(others),
+            **topics.connections(),
         }
+        self.topics = topics
         self._new = secrets.token_hex(20)
         self.secrets = [self.right["AWS_SECRET_ACCESS_KEY"], ODD, self._new, str(others["password"])]
         self.pipelines.mkdir()
@@ -90,7 +93,7 @@ class Deployment:
         options = {"extra": {"application_name": "headrace", "sslpassword": secrets.token_hex(20)}}
         sink |= {"login": address.username, "password": ODD_PASSWORD, **options}
         self.airflows["AIRFLOW_CONN_WAREHOUSE"] = json.dumps(sink)
-        self.secrets += [ODD_PASSWORD, options["extra"]["sslpassword"]]
+        self.secrets += [ODD_PASSWORD, options["extra"]["sslpassword"], *topics.secrets]
         self.warehouse = warehouse
         self.wrong_warehouse = {
             **self.right,
@@ -102,6 +105,7 @@ class Deployment:
         )
         clicks.write_text(clicks.read_text() + NOSY.format(seen=self.seen) + KEYS.format(seen=folder / "keys"))
         self.keys = folder / "keys"
+        topics.write_pipelines(self.pipelines)
         (folder / "others").mkdir()
         theirs = write_pipeline(folder / "others", "clicks", options='executor="local"', most=None)
         theirs.write_text("import os\n" + theirs.read_text() + KEYS.format(seen=self.keys))
@@ -215,8 +219,8 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     try:
         for bucket in (BUCKET, OTHER_BUCKET):
             minio_server.client(server).make_bucket(bucket)
-        with Postgres(ODD_PASSWORD) as warehouse:
-            yield Deployment(folder, server, warehouse)
+        with Postgres(ODD_PASSWORD) as warehouse, streams(folder / "kafka") as topics:
+            yield Deployment(folder, server, warehouse, topics)
     finally:
         minio_server.stop(server)
 
@@ -247,6 +251,7 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
         assert records == {"clicks": 6, "others.clicks": 1}
         assert delivered(airflow.api) == "success"
         assert deployment.warehouse.rows("select sum(clicks) from clicks") == [(5,)]
+        deployment.topics.run(airflow.api)
         deployment.change_password()
         failed, log = run(airflow.api, "local", DELIVER, "clicks")
         assert failed.tasks["clicks"] == "failed"

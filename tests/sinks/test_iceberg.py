@@ -4,7 +4,7 @@ import os
 import secrets
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 from uuid import UUID
 
 import pyarrow as pa
@@ -18,6 +18,8 @@ from headrace.read.diff.changes import ChangeSource
 from headrace.sinks.iceberg.kind import catalog_properties
 from headrace.sinks.open_sink import SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.testing.connectors.deployment import SinkDeployment, order
+from scripts.iceberg_rest import IcebergRest
+from tests.sinks.signed_catalog import Key, signed_by
 from tests.sinks.test_delta import pairs
 from tests.sinks.worlds import IcebergWorld
 
@@ -364,3 +366,31 @@ def test_requests_to_catalogs_of_aws_are_signed(user: str, monkeypatch: pytest.M
     assert {name: value for name, value in properties.items() if name.startswith("client.")} == key
     assert not {"credential", "oauth2-server-uri"} & properties.keys()
     assert properties["rest.signing-name"] == "glue"
+
+
+def test_a_catalog_that_checks_signatures_takes_ours_and_refuses_those_of_others(
+    iceberg_rest: IcebergRest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = Key("AKID", f"odd/Secret+{secrets.token_hex(8)}", "eu-west-1", "glue")
+    with signed_by(key, iceberg_rest.uri) as gate:
+        host = gate.endpoint.removeprefix("http://")
+        right, wrong = (
+            f"http://{key.id}:{quote(secret, safe='')}@{host}?{key.options()}" for secret in (key.secret, "another")
+        )
+        # in a path a byte stands between levels: it is encoded, and once more to be signed
+        deployment = SinkDeployment(IcebergWorld(iceberg_rest.uri, f"of.n{secrets.token_hex(4)}"), tmp_path)
+        monkeypatch.setenv("HEADRACE_CONN_LAKE", right)
+        sales = delivered(deployment, 1510)
+        deployment.deliver(sales)
+        deployment.land("late", order("cyd", 1520))
+        deployment.handle(sales).run()
+        held = deployment.held(sales)
+        assert {method for method, _, _ in gate.seen} >= {"GET", "POST"}
+        monkeypatch.setenv("HEADRACE_CONN_LAKE", wrong)
+        with pytest.raises(SinkRefusedError, match="HEADRACE_CONN_LAKE") as refused:
+            deployment.deliver(sales)
+        assert "another" not in str(refused.value)
+        assert deployment.held(sales) == held
+        monkeypatch.setenv("HEADRACE_CONN_LAKE", right)
+        deployment.deliver(sales)
+        assert deployment.held(sales) == deployment.published(sales) != held

@@ -99,15 +99,21 @@ def rows_of(layer: pa.RecordBatch, wanted: Hashes, constant: Mapping[str, pa.Sca
     if not len(own):
         return layer
     wanted = wanted[wanted.searchsorted(own[0]) : wanted.searchsorted(own[-1], "right")]
+    if not len(wanted):
+        return layer.slice(0, 0)
     rows = _found_one_by_one(own, wanted) if len(wanted) < len(own) else _found_by_all(own, wanted)
     if len(rows) in (0, len(own)):
         return layer.slice(0, len(rows))
-    places = pa.array(rows)  # one row after another from all over the memory: it is what a lookup costs
-    columns = [
-        pa.repeat(constant[name], len(rows)) if name in constant else column.take(places)
-        for name, column in zip(layer.schema.names, layer.columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=layer.schema)
+    read = [name for name in layer.schema.names if name not in constant]
+    # one row after another from all over the memory: it is what a lookup costs
+    taken = layer.select(read).take(pa.array(rows))
+    if not constant:
+        return taken
+    columns = dict(zip(read, taken.columns, strict=True))
+    return pa.RecordBatch.from_arrays(
+        [columns[name] if name in columns else pa.repeat(constant[name], len(rows)) for name in layer.schema.names],
+        schema=layer.schema,
+    )
 
 
 def _found_one_by_one(own: Hashes, wanted: Hashes) -> Ints:
