@@ -223,6 +223,7 @@ REACHED = (
     "headrace.read.deployment.Deployment",
     "headrace.read.pipeline_reader.PipelineReader",
     "headrace.runs.client.handle.PipelineHandle",
+    "headrace.runs.client.history.PipelineHistory",
     "headrace.runs.client.storage.PipelineStorage",
     "headrace.runs.reporting.results.RunResult",
     "headrace.runs.publishing.rehearsal.Rehearsal",
