@@ -43,6 +43,7 @@ _ORDERS, _CLICKS, _TRIPS = (f"dags/headrace_{name}_process/{_TAB}" for name in (
 PICTURES = (
     Picture("home", "", "//h2[text()='Headrace pipelines']/..//a[text()='orders']", ("light",)),
     Picture("pipelines", "plugin/headrace_nav", "//a[text()='orders']", ("light", "dark")),
+    Picture("lineage", "plugin/headrace_nav?view=lineage", "//ul//a[text()='fares']", ("light",)),
     Picture("pipeline", _CLICKS, "//*[text()='What it computes']", ("dark",)),
     Picture("graph", _TRIPS, "//section[@aria-label='Duplicates']", ("light",), at="Graph"),
     Picture("epochs", f"{_TRIPS}?view=epochs", "//td//a"),

@@ -74,7 +74,9 @@ def test_a_name_that_another_output_has_now_says_nothing_of_what_is_gone(deploym
     for _ in range(2):
         deployment.handle(both).expire(keep_last=1)
     with pytest.raises(
-        SinkTakenError, match=r"rows of sales\.hourly under .*, not of sales\.hours under .*: run the pipeline first"
+        SinkTakenError,
+        match=r"rows of sales\.hourly under .*, not of sales\.hours under .*: if that was this output.s name, let a run "
+        "of the pipeline read something first; else name another table",
     ):
         deployment.deliver(both)
 

@@ -106,7 +106,11 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
             )
         is_own = held is not None and (held.owner == own.owner or _is_former(catalog, held, own))
         if held is not None and not is_own and not take_over:
-            renamed = "run the pipeline first if that was this output's name, " if held.is_beside(own) else ""
+            renamed = (
+                "if that was this output's name, let a run of the pipeline read something first; else "
+                if held.is_beside(own)
+                else ""
+            )
             raise SinkTakenError(
                 f"sink {sink.name} holds rows of {_owner(held)}, not of {_owner(own)}: {renamed}name another table, or "
                 "replace them with --take-over"
