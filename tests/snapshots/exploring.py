@@ -18,6 +18,9 @@ from headrace_snapshots.store.port import RequestCounts
 Objects = frozenset[tuple[str, bytes]]
 """What is stored: paths and contents."""
 
+_READS = frozenset({"get", "stat", "list"})
+"""Kinds of requests that change nothing."""
+
 Program = Callable[[ObjectStore, Callable[[Hashable], None]], None]
 """Works with a store, and says what it has come to."""
 
@@ -133,6 +136,7 @@ class Explorer:
         self._asked: dict[Answered, Asked] = {}
         self._objects = {objects: objects}
         self._done: dict[tuple[Objects, Request], tuple[Objects, Answer]] = {}
+        self._to_read: dict[Objects, MemoryStore] = {}
 
     def states(self) -> Iterator[State]:
         """All of them, the nearest first."""
@@ -179,9 +183,16 @@ class Explorer:
 
     def _do(self, objects: Objects, request: Request) -> tuple[Objects, Answer]:
         if (objects, request) not in self._done:
-            after, answer = _done(objects, request)
+            store = self._store_to_read(objects) if request.kind in _READS else stored(objects)
+            answer = _answer(store, request)
+            after = objects if request.kind in _READS or answer.error else contents(store)
             self._done[objects, request] = self._objects.setdefault(after, after), answer
         return self._done[objects, request]
+
+    def _store_to_read(self, objects: Objects) -> MemoryStore:
+        if objects not in self._to_read:
+            self._to_read[objects] = stored(objects)
+        return self._to_read[objects]
 
 
 def stored(objects: Objects) -> MemoryStore:
@@ -192,14 +203,18 @@ def stored(objects: Objects) -> MemoryStore:
     return store
 
 
+def contents(store: MemoryStore) -> Objects:
+    """All that is stored."""
+    return frozenset((info.path, store.read(info.path)) for info in store.list(""))
+
+
 def _told(state: State, number: int, answer: Answer, **changes: object) -> State:
     answered = state.answered
     told = (*answered[:number], answered[number].and_then(answer), *answered[number + 1 :])
     return state._replace(answered=told, **changes)  # type: ignore[arg-type]
 
 
-def _done(objects: Objects, request: Request) -> tuple[Objects, Answer]:
-    store = stored(objects)
+def _answer(store: MemoryStore, request: Request) -> Answer:
     calls: dict[str, Callable[[], Hashable]] = {
         "get": lambda: store.read(request.path),
         "stat": lambda: store.stat(request.path),
@@ -209,7 +224,6 @@ def _done(objects: Objects, request: Request) -> tuple[Objects, Answer]:
         "delete": lambda: store.delete(request.path),
     }
     try:
-        answer = Answer(calls[request.kind]())
+        return Answer(calls[request.kind]())
     except Exception as error:
-        return objects, Answer(error=type(error))
-    return frozenset((info.path, store.read(info.path)) for info in store.list("")), answer
+        return Answer(error=type(error))

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import combinations, count
 
 from catalog_helpers import commit_some, manifest_for
-from exploring import Explorer, Objects, Program, stored
+from exploring import Explorer, Objects, Program, contents, stored
 
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import (
@@ -336,11 +336,6 @@ def promoted(epochs: int) -> Objects:
     catalog = catalog_over(store, "promoted")
     catalog.promote("other", expected_main=catalog.head().refs["main"])
     return contents(store)
-
-
-def contents(store: MemoryStore) -> Objects:
-    """All that is stored."""
-    return frozenset((info.path, store.read(info.path)) for info in store.list(""))
 
 
 # What holds

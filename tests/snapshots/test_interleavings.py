@@ -5,6 +5,7 @@ there. HEADRACE_INTERLEAVINGS=all takes larger bounds.
 """
 
 import os
+from functools import cache
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ from interleaved import (
 
 from headrace_snapshots import catalog
 from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.record import StoredObject
 from headrace_snapshots.gc import expiry, snapshot_facts
 from headrace_snapshots.gc.deletion_list import Marks
 from headrace_snapshots.log import CatalogLog
@@ -57,8 +59,15 @@ class _InTurn:
         pass
 
 
+def _read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs are run again for each answer, and read some hundred objects a hundred thousand times."""
+    read = StoredObject.from_bytes.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(StoredObject, "from_bytes", classmethod(cache(read)))
+
+
 @pytest.fixture(autouse=True)
 def _small_quick_and_quiet(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    _read_once(monkeypatch)
     caplog.set_level("ERROR", "headrace_snapshots")
     monkeypatch.setattr(tenacity.nap.time, "sleep", lambda seconds: None)
     for module in (expiry, snapshot_facts):
