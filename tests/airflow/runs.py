@@ -6,12 +6,14 @@ from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow
 
 _SECONDS = 120
+SELDOM = {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1"}
+"""What an Airflow is told whose scheduler looks for work half as often as one for a person who waits."""
 CALM = {
-    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
+    **SELDOM,
     # the files stay, and each look at them starts over and imports Airflow anew
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
 }
-"""What an Airflow is told that looks for work less often than one for a person who waits."""
+"""And one that looks at its files less often."""
 
 
 def wait_for_success(api: AirflowApi, dag_id: str, run_id: str, seconds: float) -> EndedRun:

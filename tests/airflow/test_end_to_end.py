@@ -20,7 +20,7 @@ from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import ObjectStore, open_store
 from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow, running, stop
-from tests.airflow.runs import wait_for_success, wait_until_asked
+from tests.airflow.runs import SELDOM, wait_for_success, wait_until_asked
 from tests.airflow.subprocesses import write_pipeline
 
 pytestmark = pytest.mark.airflow
@@ -64,7 +64,7 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def airflow(pipelines: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
     """An Airflow with those pipelines and a user of each role."""
     folder = tmp_path_factory.mktemp("airflow")
-    environment = {"HEADRACE_PIPELINES": str(pipelines)}
+    environment = {**SELDOM, "HEADRACE_PIPELINES": str(pipelines)}
     local = LocalAirflow(folder / "home", (folder / "root").as_uri(), environment, users=_ROLES)
     try:
         local.start()

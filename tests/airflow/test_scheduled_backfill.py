@@ -19,6 +19,7 @@ from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from scripts.airflow_env import LocalAirflow
+from tests.airflow.runs import SELDOM
 from tests.airflow.subprocesses import write_pipeline
 from tests.docs.pages import DOCS, blocks
 from tests.docs.running import Reader
@@ -66,7 +67,7 @@ def lanes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lanes]:
         (folder / name).mkdir()
     file = write_pipeline(folder / "pipelines", "clicks", options=_EVERY_MINUTE, most=None)
     tills = str(folder / "tills")  # of the reader of a page
-    environment = {"HEADRACE_PIPELINES": f"{file.parent}{os.pathsep}{tills}", "PYTHONPATH": tills}
+    environment = {**SELDOM, "HEADRACE_PIPELINES": f"{file.parent}{os.pathsep}{tills}", "PYTHONPATH": tills}
     local = LocalAirflow(folder / "home", (folder / ".headrace" / "root").as_uri(), environment)
     found = Lanes(local, file)
     found.land("a.jsonl", timedelta(days=30), 1)

@@ -34,7 +34,7 @@ from scripts.airflow_env import LocalAirflow
 from scripts.minio_server import Server
 from scripts.nosy_code import NOSY
 from scripts.postgres_server import Postgres, binaries
-from tests.airflow.runs import first_run
+from tests.airflow.runs import CALM, first_run
 from tests.airflow.streams import Streams, streams
 from tests.airflow.subprocesses import write_pipeline
 from tests.needed import lacks
@@ -119,8 +119,6 @@ class Deployment:
             "AIRFLOW__CORE__FERNET_KEY": f"{marked[1]}{'A' * 10}=",
             "AIRFLOW__API_AUTH__JWT_SECRET": marked[2] * 2,
             "AIRFLOW__API__SECRET_KEY": marked[3],
-            # the files stay, and each look at them starts over and imports Airflow anew
-            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
         }
         self.secrets += marked[1:]
         keys = StaticProvider(server.access_key, server.secret_key)
@@ -143,7 +141,7 @@ class Deployment:
         """An Airflow with its keys, up."""
         # as in the compose file: code of users is kept from Airflow's own secrets
         isolated = {"PYTHONPATH": str(DOCKER)} if isolation.available() else {}
-        environment = {**self.airflows, **self._own, **isolated, "HEADRACE_PIPELINES": str(self.pipelines)}
+        environment = {**CALM, **self.airflows, **self._own, **isolated, "HEADRACE_PIPELINES": str(self.pipelines)}
         airflow = LocalAirflow(self.home, ROOT, environment)
         self.secrets += airflow.passwords.values()
         try:
