@@ -75,8 +75,8 @@ def test_a_name_that_another_output_has_now_says_nothing_of_what_is_gone(deploym
         deployment.handle(both).expire(keep_last=1)
     with pytest.raises(
         SinkTakenError,
-        match=r"rows of sales\.hourly under .*, not of sales\.hours under .*: if that was this output.s name, let a run "
-        "of the pipeline read something first; else name another table",
+        match=r"rows of sales\.hourly under .*, not of sales\.hours under .*: if that was this output's name, let a "
+        "run of the pipeline read something first; else name another table",
     ):
         deployment.deliver(both)
 
