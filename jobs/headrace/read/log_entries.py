@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.read.html import html_table
 from headrace_snapshots.catalog import LostEntry
 from headrace_snapshots.format.entry import Entry
 
@@ -27,6 +26,8 @@ class LogEntries(tuple[Entry | LostEntry, ...]):
         return "\n".join("  ".join(map(str, row)).rstrip() for row in self.rows()) or "no entries"
 
     def _repr_html_(self) -> str:
+        from headrace.read.html import html_table  # of notebooks
+
         return html_table(COLUMNS, (dict(zip(COLUMNS, row, strict=True)) for row in self.rows()), "log")
 
 

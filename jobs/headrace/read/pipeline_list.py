@@ -7,7 +7,6 @@ from typing import Any
 
 from headrace.model.time import render
 from headrace.pipeline.loading.registry import registered_files
-from headrace.read.html import html_table
 from headrace.read.snapshots.output_positions import OutputPosition, output_positions
 from headrace.read.snapshots.progress import StoredProgress
 from headrace_snapshots.catalog import Catalog
@@ -70,6 +69,8 @@ class PipelineList:
         return rows if any(row.get("parked") for row in rows) else [_without(row, "parked") for row in rows]
 
     def _repr_html_(self) -> str:
+        from headrace.read.html import html_table  # of notebooks
+
         rows = self.rows()
         return html_table([*rows[0]] if rows else ["name"], rows, "pipelines")
 

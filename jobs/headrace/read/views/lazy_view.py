@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from headrace.extras import require, require_library
 from headrace.model.arguments import Arguments, shown
 from headrace.model.expressions.expr import Expr
-from headrace.read.html import html_note
 from headrace.read.views.conditions import RowCondition
 from headrace.read.views.database import database, identifier, in_utc, kept, quoted, without_rows, working_folder
 from headrace.read.views.rows_shown import RowsShown
@@ -207,6 +206,8 @@ class LazyView:
     def _repr_html_(self) -> str:
         """The first rows; of a view that takes long to read a note, since nobody has asked for its rows."""
         if self._beginning(HTML_ROWS).bytes_to_read > HTML_BYTES:
+            from headrace.read.html import html_note  # of notebooks
+
             return html_note(f"{self!r} is read when you ask for its rows, such as .head()")
         return self.head(HTML_ROWS)._repr_html_()
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-from headrace.read.html import html_table
-
 
 @dataclass(frozen=True, repr=False)
 class RowsShown(Sequence[Mapping[str, Any]]):
@@ -36,6 +34,8 @@ class RowsShown(Sequence[Mapping[str, Any]]):
         return "\n".join([f"<{self._told()}>", *map(str, self.rows)])
 
     def _repr_html_(self) -> str:
+        from headrace.read.html import html_table  # of notebooks
+
         return html_table(self.columns, self.rows, self._told())
 
     def _told(self) -> str:
