@@ -29,6 +29,7 @@ from headrace_snapshots.store import (
     ObjectStore,
     StoreUnavailableError,
     UnknownOutcomeError,
+    is_there,
 )
 
 HINT_EVERY = 16
@@ -277,11 +278,7 @@ class CatalogLog:
 
     def _is_there(self, number: int) -> bool:
         """A listing that was under way while entries were appended may show a later one and not this."""
-        try:
-            self._store.stat(self._path(number))
-        except ObjectNotFoundError:
-            return False
-        return True
+        return is_there(self._store, self._path(number))
 
     def _listed(self, first: int, below: int | None = None) -> list[int]:
         """The numbers of the entries from ``first`` on, and below ``below`` if that is given."""

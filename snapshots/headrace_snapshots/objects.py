@@ -10,7 +10,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, cut, iterate, newest_first
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, is_there
 
 _CACHED = 256
 Immutable = TypeVar("Immutable")
@@ -48,11 +48,7 @@ class Objects:
 
     def is_stored(self, snapshot_id: str) -> bool:
         """Whether the manifest of a snapshot is in the store now, whatever was read of it before."""
-        try:
-            self.store.stat(self._manifest_path(snapshot_id))
-        except ObjectNotFoundError:
-            return False
-        return True
+        return is_there(self.store, self._manifest_path(snapshot_id))
 
     def files(self, log: FileLog, since_epoch: int | None = None) -> Iterator[FileRecord]:
         """Records of a file log, oldest first, of epochs after ``since_epoch``."""

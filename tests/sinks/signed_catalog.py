@@ -39,9 +39,7 @@ class Key:
 
     def signed(self, scope: str, text: str) -> str:
         """The signature of ``text``."""
-        parts = [f"AWS4{self.secret}".encode(), *scope.split("/")]
-        secret = reduce(lambda key, part: _mac(key, str(part)), parts[1:], bytes(parts[0]))
-        return _mac(secret, text).hex()
+        return _mac(reduce(_mac, scope.split("/"), f"AWS4{self.secret}".encode()), text).hex()
 
 
 def _mac(key: bytes, text: str) -> bytes:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.record import JsonRecord, StoredObject
 from headrace_snapshots.layout import ObjectKind, entry_number, folder, kind_of, manifest_path, mark_path
-from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, is_there
 
 
 class Batch(JsonRecord, frozen=True):
@@ -68,13 +68,7 @@ class Marks:
     def is_kept(self, mark: str, snapshot: str) -> bool:
         """Whether ``snapshot`` is there, and not in the mark: then the catalog's next entry may give it a ref."""
         path = manifest_path(self._pipeline, snapshot)
-        if path in self.read(mark):
-            return False
-        try:
-            self._store.stat(path)
-        except ObjectNotFoundError:
-            return False
-        return True
+        return path not in self.read(mark) and is_there(self._store, path)
 
     def dead(self, last_entry: int, mark: str | None) -> list[str]:
         """The paths of marks that count no more, or never will: their numbers are given, and not to an entry of theirs.

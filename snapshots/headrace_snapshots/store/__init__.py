@@ -12,6 +12,7 @@ from headrace_snapshots.store.port import (
     RequestCounts,
     StoreUnavailableError,
     UnknownOutcomeError,
+    is_there,
 )
 from headrace_snapshots.store.scheme import SCHEMES, StoreScheme, shown
 
@@ -27,6 +28,7 @@ __all__ = [
     "StoreScheme",
     "StoreUnavailableError",
     "UnknownOutcomeError",
+    "is_there",
     "open_store",
     "scheme_of",
 ]

@@ -143,6 +143,15 @@ class ObjectStore(Protocol):
         """Remove ``path``; nothing happens when it is absent."""
 
 
+def is_there(store: ObjectStore, path: str) -> bool:
+    """Whether ``store`` has an object ``path``: one request, which reads nothing of it."""
+    try:
+        store.stat(path)
+    except ObjectNotFoundError:
+        return False
+    return True
+
+
 def check_path(path: str) -> str:
     """``path``, if every store can hold it under its root. Raises ObjectPathError."""
     parts = path.split("/")
