@@ -20,6 +20,8 @@ from socket import socket
 from types import CellType, CodeType, FunctionType
 from typing import Any, NoReturn
 
+from headrace.garbage import collect_seldom, without_collection
+
 SECRETS = (
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
     "AIRFLOW__CORE__SQL_ALCHEMY_CONN",
@@ -102,8 +104,10 @@ def main(log: int, entry: int) -> NoReturn:
 
     ``log`` and ``entry`` are open files: where messages go, and what names the function to call.
     """
-    from airflow.sdk.execution_time.supervisor import _fork_main
+    with without_collection():
+        from airflow.sdk.execution_time.supervisor import _fork_main
 
+    collect_seldom()
     with os.fdopen(entry, "rb") as file:
         module, name, kept = pickle.load(file)  # noqa: S301 - what _start_over has written
     _fork_main(socket(fileno=0), socket(fileno=1), socket(fileno=2), log, _entry(module, name, kept))

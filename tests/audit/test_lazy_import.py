@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from headrace.audit.lazy_import import without_collection
+from headrace.garbage import without_collection
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import Aggregation, CalendarWindows, GlobalWindows, Sessions, SlidingWindows, col, discarding
+from headrace import (
+    Aggregation,
+    CalendarWindows,
+    GlobalWindows,
+    Output,
+    Pipeline,
+    Sessions,
+    SlidingWindows,
+    col,
+    count,
+    discarding,
+)
 from headrace.model.time import Duration, Instant, instant
 from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window, WindowFn
 from headrace.pipeline.affected_range import reach
@@ -61,6 +72,25 @@ def test_panes_of_a_first_stage_are_elements_of_the_second(
         for window in assign(first, Instant(at)):
             if inside.intersection(range(window.start, window.end + shift)):  # whatever its panes are stamped with
                 assert found.start <= at < found.end
+
+
+def test_outputs_of_several_reach_as_far_as_the_one_that_reaches_furthest() -> None:
+    how, what = discarding(), {"clicks": col("clicks").sum()}
+    own = {"key": "user", "how": how, "what": {"clicks": count()}}
+    outputs = {
+        "minutes": Output(where=FixedWindows(Duration(10)), **own),
+        "shifted": Output(where=ShiftedOutputTime(FixedWindows(Duration(10)), Duration(30)), **own),
+        "below": Output(of="shifted", key="user", what=what, where=FixedWindows(Duration(20)), how=how),
+    }
+    one = clicks(FixedWindows(Duration(1)))
+    shop = Pipeline("shop", one.input, outputs=outputs)
+    span = Window(Instant(100), Instant(105))
+    assert reach(shop, span, ["minutes"]) == Window(Instant(100), Instant(110))
+    assert reach(shop, span, ["below"]) == Window(Instant(70), Instant(120))
+    assert reach(shop, span, ["minutes", "below"]) == reach(shop, span) == Window(Instant(70), Instant(120))
+    own_windows = {**outputs, "validity": Output(where=Validity(5), **own)}
+    assert reach(Pipeline("shop", one.input, outputs=own_windows), span) is None
+    assert reach(Pipeline("shop", one.input, outputs=own_windows), span, ["below"]) is not None
 
 
 def test_a_window_whose_start_depends_on_the_key_may_be_any_that_is_near() -> None:

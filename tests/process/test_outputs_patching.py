@@ -46,6 +46,11 @@ def rows(live: Live, output: str, at: str = "published") -> list[tuple[Any, ...]
     return sorted((row["user"], row["window_start"], row["clicks"], row["spent"]) for row in read)
 
 
+def spent(live: Live, output: str, at: str = "published") -> list[tuple[Any, ...]]:
+    read = hr.open(live.root)["clicks"][output].current(at=at).to_arrow().to_pylist()
+    return sorted((row["user"], row["window_start"], row["spent"]) for row in read)
+
+
 def of(manifest: Manifest, output: str) -> Mapping[str, Any]:
     named = {**manifest.tables, **manifest.logs}
     return {name: value for name, value in named.items() if name.startswith(f"{output}/")}
@@ -203,6 +208,31 @@ def test_one_command_computes_an_output_and_patches_it(live: Live) -> None:
     assert (rows(live, "hours"), rows(live, "pairs")) == (wanted, others)
     assert parked_in(line(live.catalog, "again")[-1]) == {"pairs": -1}, "nobody needs it"
     assert clicks.backfill(output="hours", branch="again", patch=True).epochs == (), "done again it changes nothing"
+    check(live)
+
+
+@pytest.mark.parametrize("name", ["pairs", "below"])
+def test_a_range_is_computed_from_the_newest_snapshot_without_what_it_depends_on(tmp_path: Path, name: str) -> None:
+    live = Live(tmp_path / "live", replace(BOTH, outputs={**BOTH.outputs, "below": BELOW}))
+    live.land(("ann", 0.1, 1), ("bob", 0.2, 10))
+    live.land(("ann", 4.1, 1), ("bob", 5.6, 1))
+    live.land(("ann", 9.5, 1))
+    live.land(("ann", 4.2, 100), ("cyd", 5.3, 1000))  # too late
+    live.process()
+    before, clicks = (
+        {output: spent(live, output) for output in live.pipeline.outputs},
+        hr.open(live.root)[live.pipeline],
+    )
+    span = {"start": "2026-01-01T04:00:00Z", "end": "2026-01-01T06:00:00Z"}
+
+    assert clicks.backfill(branch="whole", **span).forked_from == line(live.catalog)[0].snapshot_id
+    assert clicks.backfill(branch="nothing").forked_from is None
+    assert spent(live, name, "whole") == spent(live, name, "nothing") != before[name]
+    result = clicks.backfill(output=name, branch="again", patch=True, **span)
+    assert (result.action, result.counts["panes"]) == ("patch", 2)
+    after = {**before, name: spent(live, name, "nothing")}
+    assert {output: spent(live, output) for output in live.pipeline.outputs} == after
+    assert line(live.catalog, "again")[0] == line(live.catalog)[0], "where it has begun"
     check(live)
 
 

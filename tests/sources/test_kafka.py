@@ -26,6 +26,7 @@ from headrace.cli.main import app
 from headrace.errors import PipelineError
 from headrace.pipeline.sources import Source
 from headrace.pipeline.systems.kafka import KafkaSource
+from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.reporting.listener import Silent
 from headrace.sources.connector import Offsets, SourceSplit, SplitGoneError
 from headrace.sources.formats.scan import Scanned
@@ -196,6 +197,21 @@ def test_a_message_that_is_no_record_is_a_dead_letter_with_its_offset(topics: To
     assert octets.unparsed.null_count == 6
 
 
+def test_a_time_that_no_timestamp_holds_is_a_dead_letter_where_it_is_asked_for(topics: Topics, name: str) -> None:
+    topics.make(name, message_timestamp_after_max_ms=str(2**63 - 1))
+
+    async def send(producer: AIOKafkaProducer) -> None:
+        for milliseconds in (1_777_777_777_000, 1_777_777_777_000_000_000):  # who writes nanoseconds there
+            await producer.send_and_wait(name, as_json(1)[0][1], timestamp_ms=milliseconds)
+
+    topics.produce(send)
+    (records,) = read(source(name, columns={"n": int, "kafka_timestamp": datetime}))
+    assert records.unparsed.to_pylist() == [None, "column kafka_timestamp: not a timestamp"]
+    assert records.columns["n"].to_pylist() == [1, None]
+    (others,) = read(source(name, columns={"n": int}))
+    assert others.columns["n"].to_pylist() == [1, 1]
+
+
 def test_what_an_aborted_transaction_sent_counts_for_nothing(topics: Topics, name: str) -> None:
     topics.make(name)
 
@@ -239,7 +255,7 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(topics: Topics, na
     topics.send(name, as_json(2), 2)
     second = planned(source(name), position.mark)
     paths = [split.path for split in (*first, *second)]
-    assert paths == [f"{name}/partitions/0-1", f"{name}/0/0-1", f"{name}/partitions/1-3", f"{name}/2/0-1"]
+    assert paths == [f"{name}/partitions/0-1@", f"{name}/0/0-1", f"{name}/partitions/1-3@", f"{name}/2/0-1"]
     after = enumerator.after(position, second)
     topics.send(name, as_json(3), 1)
     assert [split.path for split in planned(source(name), after.mark)] == [f"{name}/1/0-1"]
@@ -251,6 +267,9 @@ def test_a_position_from_before_topics_said_how_many_partitions_they_have() -> N
     assert before == TopicPosition("t", {0: 5}, 0)
     after = before.passed([SourceSplit("orders/partitions/0-3", 100, "t"), SourceSplit("orders/2/0-7", 700, "t")])
     assert after == TopicPosition.parse(after.mark) == TopicPosition("t", {0: 5, 2: 7}, 3)
+    # those of 0.1.0 do not say where partitions begin
+    new = SourceSplit("orders/partitions/3-6@4=9", 100, "t")
+    assert after.passed([new]).next == {0: 5, 2: 7, 3: 0, 4: 9, 5: 0}
     # another topic of that name has nothing of what the one before had
     assert after.passed([SourceSplit("orders/1/0-2", 200, "u")]) == TopicPosition("u", {1: 2}, 0)
     # a topic may be called so
@@ -358,6 +377,42 @@ def test_records_that_are_gone_before_they_were_read_are_named(topics: Topics, n
     skipping = source(name, on_lost="skip")
     assert [split.path for split in unread(skipping, enumerator.after(Offsets(), splits).mark)] == [f"{name}/0/15-20"]
     assert len(KAFKA.open(skipping, MemoryStore()).reader.read(splits[0], WHOLE_FILE, Required())) == 0
+
+
+@pytest.mark.parametrize("land", ["always", "never"])
+@pytest.mark.parametrize("how", ["known and empty", "emptied before", "added since"])
+def test_records_of_a_partition_that_nobody_has_read_are_missed_too(
+    topics: Topics, name: str, tmp_path: Path, how: str, land: str
+) -> None:
+    topics.make(name, 1 if how == "added since" else 2)
+    if how == "emptied before":
+        topics.send(name, as_json(8, 9), 1)
+        topics.delete_before(name, 1, 2)
+    first = 2 if how == "emptied before" else 0
+
+    def handle(on_lost: str = "fail") -> PipelineHandle:
+        given = source(name, land=land, on_lost=on_lost).event_time("at", bound="1h")
+        numbers = {"numbers": hr.col("n").collect()}
+        when = hr.Repeatedly(hr.AfterCount(1))
+        pipeline = hr.Pipeline(
+            "all", given, what=numbers, where=hr.GlobalWindows(), when=when, how=hr.retracting(allowed_lateness=None)
+        )
+        return hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
+
+    topics.send(name, as_json(1, 2), 0)
+    handle().run(executor="local")
+    if how == "added since":
+        topics.divide(name, 2)
+    topics.send(name, as_json(3, 4, 5), 1)
+    topics.delete_before(name, 1, first + 2)
+    with pytest.raises(RecordsLostError, match=f"offsets {first} to {first + 1} of partition 1 were deleted before"):
+        handle().run(executor="local")
+    handle("skip").run(executor="local")
+    (row,) = handle().current(at="main").to_json()
+    assert row["numbers"] == [1, 2, 5]
+    topics.send(name, as_json(6), 1)
+    handle().run(executor="local")
+    assert handle().current(at="main").to_json()[0]["numbers"] == [1, 2, 5, 6]
 
 
 def test_a_compacted_topic_gives_what_is_left(topics: Topics, name: str) -> None:

@@ -91,6 +91,20 @@ def test_a_record_without_a_time_has_none() -> None:
     assert table["timestamp"].cast(pa.int64()).to_pylist() == [7, None, 5]
 
 
+def test_a_name_of_a_header_that_is_no_text_stops_nobody() -> None:
+    builder = DefaultRecordBatchBuilder(2, 0, 0, 7, 1, 0, 1 << 20)
+    for number, header in enumerate(("kind", "NAME", "ende")):
+        builder.append(number, 5, None, b"{}", [(header, b"%d" % number)])
+    made = bytes(builder.build()).replace(b"NAME", b"\xff\xfeok")
+    data = made[:_SUM] + struct.pack(">I", calc_crc32c(made[_ATTRIBUTES:])) + made[_ATTRIBUTES:]
+    table = as_table(batches_of(data, "here"), 0, 0, 3, "here")
+    assert [header["name"] for (header,) in table["headers"].to_pylist()] == [
+        "kind",
+        "\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}ok",
+        "ende",
+    ]
+
+
 def test_batches_that_are_too_large_at_once_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(9)
     data = b"".join(batch(draw, 20 * number, 20, headers=True) for number in range(8))

@@ -175,6 +175,14 @@ RIGHT = ("1L as number", "'a' as text", "timestamp'2026-05-01 10:00:00' as at")
         ),
         ({"read": columns(*RIGHT, "make_interval(1) as v")}, (RangeColumnsError, r"cannot be landed")),
         (
+            {"read": columns(*RIGHT, "1L as `a.b`")},
+            (RangeColumnsError, r"column a\.b, and Spark takes what is before a dot for"),
+        ),
+        (
+            {"read": columns(*RIGHT, "array(from_json('{}', 'struct<>')) as v")},
+            (RangeColumnsError, r"column v, an object without fields"),
+        ),
+        (
             {"read": columns("1L div (id * 0) as number", *RIGHT[1:])},
             (ArithmeticDataError, r"connection folder.*DIVIDE_BY"),
         ),

@@ -17,7 +17,8 @@ from importlib.abc import MetaPathFinder
 from types import ModuleType
 from typing import Any, Final
 
-from headrace.audit.lazy_import import imported_later, without_collection
+from headrace.audit.lazy_import import imported_later
+from headrace.garbage import without_collection
 
 _NAME: Final = "great_expectations"
 _LATER: Final = ("altair", "scipy.stats")

@@ -1,6 +1,5 @@
-"""Imports that wait until somebody uses what they bring, and imports that nothing interrupts."""
+"""Imports that wait until somebody uses what they bring."""
 
-import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,20 +28,6 @@ def imported_later(*names: str) -> Iterator[None]:
     finally:
         for stand_in in stand_ins:
             _forget(stand_in)
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """The garbage collector rests inside: what an import makes stays, and to look through it again and again takes a
-    fifth of the time of a large one.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _forget(stand_in: _Later) -> None:

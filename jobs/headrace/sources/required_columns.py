@@ -48,7 +48,8 @@ class Required:
     def _lacked(self, name: str, why: str, names: Sequence[str]) -> str:
         place = self._place(name)
         column = f"column {place}" if place == name else f"column {place} ({name} in the source)"
-        return f"{column}, {why}{_near(place, names)}"
+        near = "; it is there, and of type null" if place in names else _near(place, names)
+        return f"{column}, {why}{near}"
 
 
 def required_by(pipeline: Pipeline, given: Input) -> Required:

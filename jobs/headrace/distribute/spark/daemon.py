@@ -2,16 +2,20 @@
 
 import gc
 
-import pyarrow as pa
-from pyspark.daemon import manager
+from headrace.garbage import collect_seldom, without_collection
 
-from headrace.distribute.spark import runner
-from headrace.pipeline.file_formats import FORMATS
-from headrace.sources.formats import reader
+with without_collection():
+    import pyarrow as pa
+    from pyspark.daemon import manager
 
-PRELOADED = (runner, reader, *(FORMATS[name] for name in FORMATS.built_in), pa.array([0]))
-"""The tasks, with all that they import; the formats of files; and pandas, which pyarrow imports for its first array."""
+    from headrace.distribute.spark import runner
+    from headrace.pipeline.file_formats import FORMATS
+    from headrace.sources.formats import reader
+
+    PRELOADED = (runner, reader, *(FORMATS[name] for name in FORMATS.built_in), pa.array([0]))
+    """The tasks, with all that they import; the formats of files; pandas, which pyarrow imports for its first array."""
 
 if __name__ == "__main__":
     gc.freeze()  # what is there already no worker looks for garbage in, which would copy its pages
+    collect_seldom()
     manager()

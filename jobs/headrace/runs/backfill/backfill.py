@@ -111,7 +111,7 @@ def _begun(catalog: Catalog, pipeline: Pipeline, options: RunOptions, branch: st
     landing = Landing(pipeline, catalog.store)
     # Ends: another turn means that an expiry has marked the snapshot that was chosen.
     while True:
-        point = fork_point(catalog, pipeline, options.span)
+        point = fork_point(catalog, pipeline, options.span, options.without)
         if branch not in catalog.head().generations:
             listener.noted(str(point))
         if options.promotes:

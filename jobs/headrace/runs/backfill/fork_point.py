@@ -2,7 +2,7 @@
 windows in question was read, so that all of their input is read again; or at nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -40,18 +40,19 @@ class ForkPoint:
         return f"the backfill begins with {begins}: {self.reason}"
 
 
-def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None) -> ForkPoint:
+def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None, without: Collection[str] = ()) -> ForkPoint:
     """The newest snapshot, not newer than ``published``, up to which no epoch had read anything as new as the first
     event time on which windows touching ``span`` depend. Nothing if there is none, or no span, or if the pipeline has
     changed since.
 
     Takes few requests, however many epochs there are: the newest event time that was read never goes back. Records that
     no window has count too, those that were filtered out, say: they may be others now. One that lay too far ahead of
-    the clock (12.14) does not; its window keeps it.
+    the clock (12.14) does not; its window keeps it. Outputs that the branch is ``without`` need nothing.
     """
     if span is None:
         return ForkPoint(None, "all input is read again")
-    needed, published = reach(pipeline, span), catalog.published_by_all(catalog.head().refs)
+    outputs = [name for name in pipeline.by_output if name not in without]
+    needed, published = reach(pipeline, span, outputs), catalog.published_by_all(catalog.head().refs)
     if published is None:
         return ForkPoint(None, "nothing is published yet")
     if needed is None:

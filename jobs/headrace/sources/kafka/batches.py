@@ -12,8 +12,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.errors import FixDataError
+from headrace.kernel.expressions.utf8 import are_text
 from headrace.kernel.grouping import Ints
 from headrace.sources.formats.avro.octets import Octets, pieces, varints
 
@@ -194,9 +196,19 @@ def _headers(data: bytes, octets: Octets, at: Ints, counts: Ints) -> pa.Array:
         values[:, place], at[rows] = _span(octets, end)
     offsets = pa.array(np.append(first, total), pa.int32(), mask=np.append(~has_some, False))
     struct_ = pa.StructArray.from_arrays(
-        [pieces(data, *names).cast(pa.string()), pieces(data, *values)], fields=[*HEADERS.value_type]
+        [_as_text(pieces(data, *names)), pieces(data, *values)], fields=[*HEADERS.value_type]
     )
     return pa.ListArray.from_arrays(offsets, struct_)
+
+
+def _as_text(names: pa.Array) -> pa.Array:
+    """Names of headers; brokers take any bytes, and those that are not UTF-8 are U+FFFD."""
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        wrong = ~are_text(names)
+        mended = [name.decode(errors="replace").encode() for name in names.filter(pa.array(wrong)).to_pylist()]
+        return pc.replace_with_mask(names, pa.array(wrong), pa.array(mended, names.type)).cast(pa.string())
 
 
 def _decompressed(batch: RecordBatch, where: str) -> bytes | memoryview:

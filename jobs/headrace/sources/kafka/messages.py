@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headrace.kernel.expressions.utf8 import text_of
 from headrace.kernel.grouping import Ints
-from headrace.kernel.types import TIMESTAMP, arrow_type
+from headrace.kernel.types import arrow_type
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.fields import ColumnType
 from headrace.pipeline.systems.avro import AvroValues
@@ -19,7 +19,8 @@ from headrace.sources.formats.avro.datums import RecordType
 from headrace.sources.formats.avro.messages import read_avro
 from headrace.sources.formats.avro.schema import record_of
 from headrace.sources.formats.json_messages import read_json
-from headrace.sources.formats.scan import NO_VALUE, NOT_UTF8, Scanned, nothing
+from headrace.sources.formats.parquet import values_as
+from headrace.sources.formats.scan import NO_VALUE, NOT_UTF8, Scanned, misfit, nothing
 from headrace.sources.kafka.batches import UnreadableBatchError
 from headrace.sources.required_columns import Required
 
@@ -55,9 +56,12 @@ def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: st
     read = dict(records.columns)
     for name, kind in source.metadata.items():
         read[name] = _METADATA[name](columns, kind)
-        if name == "kafka_key" and read[name].null_count > columns["key"].null_count:
-            misread = pc.and_(pc.and_(columns["key"].is_valid(), read[name].is_null()), unparsed.is_null())
-            unparsed = pc.if_else(misread, f"column {name}: {NOT_UTF8}", unparsed)
+        stored = columns[_STORED[name]] if name in _STORED else read[name]
+        if read[name].null_count > stored.null_count:
+            is_text = kind is DataType.STRING
+            reason = f"column {name}: {NOT_UTF8}" if is_text else misfit(name, source.fields[name])
+            misread = pc.and_(pc.and_(stored.is_valid(), read[name].is_null()), unparsed.is_null())
+            unparsed = pc.if_else(misread, reason, unparsed)
     if unparsed.null_count < len(unparsed):
         parses = unparsed.is_null()
         read = {name: pc.if_else(parses, column, pa.scalar(None, column.type)) for name, column in read.items()}
@@ -122,7 +126,9 @@ def _headers(columns: Mapping[str, pa.Array], kind: ColumnType) -> pa.Array:
 _METADATA: Final[Mapping[str, Callable[[Mapping[str, pa.Array], ColumnType], pa.Array]]] = {
     "kafka_partition": lambda columns, _: columns["partition"].cast(pa.int64()),
     "kafka_offset": lambda columns, _: columns["offset"],
-    "kafka_timestamp": lambda columns, _: columns["timestamp"].cast(TIMESTAMP),
+    "kafka_timestamp": lambda columns, kind: values_as(columns["timestamp"], kind)[0],
     "kafka_key": _key,
     "kafka_headers": _headers,
 }
+_STORED: Final = {"kafka_timestamp": "timestamp", "kafka_key": "key"}
+"""Of what a value may not fit the column, where it is in a batch: what does not is NULL."""

@@ -32,24 +32,38 @@ class OffsetRange:
 @dataclass(frozen=True)
 class NewPartitions:
     """Partitions from ``first`` to before ``end``, which a topic has had since it was looked at last: a split without
-    records, which comes before any of theirs.
+    records, which comes before any of theirs. ``begins``: the offset from which one is read, where that is not 0; None
+    in splits of 0.1.0, which do not say it.
     """
 
     first: int
     end: int
+    begins: Mapping[int, int] | None = None
 
     def path(self, topic: str) -> str:
         """Its name, as that of a split; no partition is called so."""
-        return f"{topic}/partitions/{self.first}-{self.end}"
+        begins = "" if self.begins is None else "@" + ",".join(f"{one}={at}" for one, at in sorted(self.begins.items()))
+        return f"{topic}/partitions/{self.first}-{self.end}{begins}"
 
     @classmethod
     def of(cls, split: SourceSplit) -> Self | None:
         """The partitions that the split says are new; None if it is a range of offsets."""
         match = _NEW_PARTITIONS.fullmatch(split.path)
-        return None if match is None else cls(int(match["first"]), int(match["end"]))
+        if match is None:
+            return None
+        written = match["begins"]
+        begins = None if written is None else {int(one): int(at) for one, at in _BEGIN.findall(written)}
+        return cls(int(match["first"]), int(match["end"]), begins)
+
+    def next(self) -> dict[int, int]:
+        """The offset that comes next in each of them, before any of their records; empty if the split does not say."""
+        if self.begins is None:
+            return {}
+        return {number: self.begins.get(number, 0) for number in range(self.first, self.end)}
 
 
-_NEW_PARTITIONS = re.compile(r".*/partitions/(?P<first>\d+)-(?P<end>\d+)")
+_NEW_PARTITIONS = re.compile(r".*/partitions/(?P<first>\d+)-(?P<end>\d+)(?:@(?P<begins>[\d=,]*))?")
+_BEGIN = re.compile(r"(\d+)=(\d+)")
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,7 @@ class TopicPosition:
             new = NewPartitions.of(split)
             if new is not None:
                 partitions = max(partitions, new.end)
+                next_offsets = {**new.next(), **next_offsets}
             else:
                 one = OffsetRange.of(split)
                 next_offsets[one.partition] = one.end

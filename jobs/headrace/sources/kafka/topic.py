@@ -79,11 +79,13 @@ class TopicEnumerator(SplitEnumerator):
             topic = client.topic(self.source.topic)
             known = self._known(topic, position)
             partitions = client.partitions(topic)
-            unread = [*self._behind(known, partitions)]
+            behind = [*self._behind(known, partitions)]
+            unread = [one for one in behind if one.begin < one.end]
             about = _bytes_of_record(client, topic, unread)
         there = max(partitions, default=-1) + 1
         if unread and there > known.partitions:
-            yield SourceSplit(NewPartitions(known.partitions, there).path(topic.name), _ABOUT, topic.id)
+            begins = {one.partition: one.begin for one in behind if one.partition >= known.partitions and one.begin}
+            yield SourceSplit(NewPartitions(known.partitions, there, begins).path(topic.name), _ABOUT, topic.id)
         for one in in_turns(unread, max(1, min(MOST_OFFSETS, MOST_BYTES // about))):
             yield SourceSplit(one.path(topic.name), about * (one.end - one.begin), topic.id)
 
@@ -106,9 +108,12 @@ class TopicEnumerator(SplitEnumerator):
         )
 
     def _behind(self, known: TopicPosition, partitions: "Mapping[int, Partition]") -> Iterator[OffsetRange]:
-        """What each partition has that was not read."""
+        """What each partition has that was not read, perhaps nothing. One that came since is read from offset 0 on: of
+        what is before its first record nobody has read any.
+        """
         for number, there in partitions.items():
-            begin = known.next.get(number, there.first)
+            came_since = 0 < known.partitions <= number
+            begin = known.next.get(number, 0 if came_since else there.first)
             if begin < there.first:
                 begin = self._without_lost(
                     there.first,
@@ -123,8 +128,7 @@ class TopicEnumerator(SplitEnumerator):
                     f"partition {number} was read up to offset {begin}, and ends at {there.end}: the cluster has lost "
                     "records that it had given, as after an unclean election of a leader",
                 )
-            if begin < there.end:
-                yield OffsetRange(number, begin, there.end)
+            yield OffsetRange(number, begin, there.end)
 
     def _without_lost(self, rest: T, error: type[FixDataError], what: str) -> T:
         """The ``rest``, if the source is to go on without what is lost; else it raises the ``error``."""

@@ -21,18 +21,34 @@ def check_columns(frame: DataFrame, source: SparkSource) -> None:
         raise RangeColumnsError(
             f"{source}: read() gives column {twice[0]} {names.count(twice[0])} times: name each once (alias, drop)"
         )
+    if dotted := [name for name in names if "." in name]:
+        raise RangeColumnsError(
+            f"{source}: read() gives column {dotted[0]}, and Spark takes what is before a dot for an object: give it "
+            "another name (alias), or leave it out"
+        )
     try:
         schema = to_arrow_schema(frame.schema, timezone="UTC")
     except PySparkException as error:  # a type that has no form outside of Spark
         raise RangeColumnsError(
             f"{source}: read() gives a column that cannot be landed ({error}): cast it, or leave it out"
         ) from error
+    if empty := [field.name for field in schema if _is_empty(field.type)]:
+        raise RangeColumnsError(
+            f"{source}: read() gives column {empty[0]}, an object without fields, which Parquet cannot hold: "
+            "leave it out"
+        )
     if wrong := [*_misfits(schema, source)]:
         raise RangeColumnsError(
             f"{source}: what read() gives does not fit the schema: {'; '.join(wrong)}. It has "
             f"{', '.join(f'{field.name} ({field.type})' for field in schema)}. Nothing was landed: correct the schema, "
             "or cast and name the columns in read()"
         )
+
+
+def _is_empty(kind: pa.DataType) -> bool:
+    """Whether somewhere in it there is an object that has no field."""
+    is_object = pa.types.is_struct(kind)
+    return (is_object and not kind.num_fields) or any(_is_empty(kind.field(n).type) for n in range(kind.num_fields))
 
 
 def _misfits(schema: pa.Schema, source: SparkSource) -> Iterator[str]:
