@@ -7,7 +7,7 @@ from scripts.airflow_env import LocalAirflow
 
 _SECONDS = 120
 SELDOM = {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "2"}
-"""What an Airflow is told whose scheduler looks for work less often than one for a person who waits: a look is 60 ms."""
+"""What an Airflow is told whose scheduler looks for work less often than one for a person who waits (60 ms each)."""
 CALM = {
     **SELDOM,
     # the files stay, and each look at them starts over and imports Airflow anew
