@@ -198,7 +198,7 @@ def test_a_message_that_is_no_record_is_a_dead_letter_with_its_offset(topics: To
 
 
 def test_a_time_that_no_timestamp_holds_is_a_dead_letter_where_it_is_asked_for(topics: Topics, name: str) -> None:
-    topics.make(name, message_timestamp_after_max_ms=str(2**63 - 1))
+    topics.make(name, message_timestamp_after_max_ms=str(2**63 - 1), retention_ms="-1")  # the first is months old
 
     async def send(producer: AIOKafkaProducer) -> None:
         for milliseconds in (1_777_777_777_000, 1_777_777_777_000_000_000):  # who writes nanoseconds there
@@ -255,7 +255,12 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(topics: Topics, na
     topics.send(name, as_json(2), 2)
     second = planned(source(name), position.mark)
     paths = [split.path for split in (*first, *second)]
-    assert paths == [f"{name}/partitions/0-1@", f"{name}/0/0-1", f"{name}/partitions/1-3@", f"{name}/2/0-1"]
+    assert paths == [
+        f"{name}/begins/partitions/0-1",
+        f"{name}/0/0-1",
+        f"{name}/begins/partitions/1-3",
+        f"{name}/2/0-1",
+    ]
     after = enumerator.after(position, second)
     topics.send(name, as_json(3), 1)
     assert [split.path for split in planned(source(name), after.mark)] == [f"{name}/1/0-1"]
@@ -268,8 +273,14 @@ def test_a_position_from_before_topics_said_how_many_partitions_they_have() -> N
     after = before.passed([SourceSplit("orders/partitions/0-3", 100, "t"), SourceSplit("orders/2/0-7", 700, "t")])
     assert after == TopicPosition.parse(after.mark) == TopicPosition("t", {0: 5, 2: 7}, 3)
     # those of 0.1.0 do not say where partitions begin
-    new = SourceSplit("orders/partitions/3-6@4=9", 100, "t")
-    assert after.passed([new]).next == {0: 5, 2: 7, 3: 0, 4: 9, 5: 0}
+    told = NewPartitions(3, 6, {4: 9, 5: 12})
+    assert told.path("orders") == "orders/begins/4=9/5=12/partitions/3-6"
+    new = SourceSplit(told.path("orders"), 100, "t")
+    assert NewPartitions.of(new) == told
+    assert after.passed([new]).next == {0: 5, 2: 7, 3: 0, 4: 9, 5: 12}
+    for topic in ("begins", "partitions"):
+        for some in (NewPartitions(0, 2), NewPartitions(0, 2, {}), NewPartitions(0, 2, {1: 3})):
+            assert NewPartitions.of(SourceSplit(some.path(topic), 100, "t")) == some
     # another topic of that name has nothing of what the one before had
     assert after.passed([SourceSplit("orders/1/0-2", 200, "u")]) == TopicPosition("u", {1: 2}, 0)
     # a topic may be called so

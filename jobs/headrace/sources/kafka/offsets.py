@@ -41,9 +41,11 @@ class NewPartitions:
     begins: Mapping[int, int] | None = None
 
     def path(self, topic: str) -> str:
-        """Its name, as that of a split; no partition is called so."""
-        begins = "" if self.begins is None else "@" + ",".join(f"{one}={at}" for one, at in sorted(self.begins.items()))
-        return f"{topic}/partitions/{self.first}-{self.end}{begins}"
+        """Its name, as that of a split; no partition is called so. 0.1.0 takes what is before ``/partitions`` for the
+        topic, and so can read those that say where partitions begin.
+        """
+        known = [] if self.begins is None else ["begins", *(f"{one}={at}" for one, at in sorted(self.begins.items()))]
+        return "/".join([topic, *known, "partitions", f"{self.first}-{self.end}"])
 
     @classmethod
     def of(cls, split: SourceSplit) -> Self | None:
@@ -52,7 +54,7 @@ class NewPartitions:
         if match is None:
             return None
         written = match["begins"]
-        begins = None if written is None else {int(one): int(at) for one, at in _BEGIN.findall(written)}
+        begins = None if written is None else {int(number): int(at) for number, at in _BEGIN.findall(written)}
         return cls(int(match["first"]), int(match["end"]), begins)
 
     def next(self) -> dict[int, int]:
@@ -62,7 +64,9 @@ class NewPartitions:
         return {number: self.begins.get(number, 0) for number in range(self.first, self.end)}
 
 
-_NEW_PARTITIONS = re.compile(r".*/partitions/(?P<first>\d+)-(?P<end>\d+)(?:@(?P<begins>[\d=,]*))?")
+_NEW_PARTITIONS = re.compile(
+    r"[^/]*(?:/begins(?P<begins>(?:/\d+=\d+)*))?/partitions/(?P<first>\d+)-(?P<end>\d+)"  # no topic has a slash
+)
 _BEGIN = re.compile(r"(\d+)=(\d+)")
 
 
