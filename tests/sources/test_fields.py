@@ -381,7 +381,5 @@ def test_a_field_under_its_own_name_is_its_type() -> None:
 
 def test_a_column_that_is_there_without_any_value_is_not_taken_for_another_one() -> None:
     required = Required(identities={"key user": hr.col("user")})
-    with pytest.raises(
-        FileColumnsError, match="lacks column user, without .* no key user; it is there, and of type null"
-    ):
+    with pytest.raises(FileColumnsError, match="no key user; it is there, and of type null"):
         required.check(["user", "usr"], [], "a.parquet", "schema")
