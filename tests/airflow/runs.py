@@ -7,7 +7,7 @@ from scripts.airflow_env import LocalAirflow
 
 _SECONDS = 120
 SELDOM = {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "2"}
-"""What an Airflow is told whose scheduler looks for work less often than one for a person who waits (60 ms each)."""
+"""What an Airflow is told whose scheduler looks for work, 60 ms each time, less often than for a person who waits."""
 CALM = {
     **SELDOM,
     # the files stay, and each look at them starts over and imports Airflow anew

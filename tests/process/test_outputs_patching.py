@@ -1,6 +1,6 @@
 """Output patches of one of several outputs: the others stay as they are, and know nothing of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,14 +41,15 @@ def live(tmp_path: Path) -> Live:
     return live
 
 
-def rows(live: Live, output: str, at: str = "published") -> list[tuple[Any, ...]]:
+def rows(
+    live: Live, output: str, at: str = "published", values: Sequence[str] = ("clicks", "spent")
+) -> list[tuple[Any, ...]]:
     read = hr.open(live.root)["clicks"][output].current(at=at).to_arrow().to_pylist()
-    return sorted((row["user"], row["window_start"], row["clicks"], row["spent"]) for row in read)
+    return sorted((row["user"], row["window_start"], *(row[value] for value in values)) for row in read)
 
 
 def spent(live: Live, output: str, at: str = "published") -> list[tuple[Any, ...]]:
-    read = hr.open(live.root)["clicks"][output].current(at=at).to_arrow().to_pylist()
-    return sorted((row["user"], row["window_start"], row["spent"]) for row in read)
+    return rows(live, output, at, ["spent"])
 
 
 def of(manifest: Manifest, output: str) -> Mapping[str, Any]:
@@ -219,10 +220,8 @@ def test_a_range_is_computed_from_the_newest_snapshot_without_what_it_depends_on
     live.land(("ann", 9.5, 1))
     live.land(("ann", 4.2, 100), ("cyd", 5.3, 1000))  # too late
     live.process()
-    before, clicks = (
-        {output: spent(live, output) for output in live.pipeline.outputs},
-        hr.open(live.root)[live.pipeline],
-    )
+    before = {output: spent(live, output) for output in live.pipeline.outputs}
+    clicks = hr.open(live.root)[live.pipeline]
     span = {"start": "2026-01-01T04:00:00Z", "end": "2026-01-01T06:00:00Z"}
 
     assert clicks.backfill(branch="whole", **span).forked_from == line(live.catalog)[0].snapshot_id
