@@ -229,6 +229,10 @@ class AirflowApi:
         """What Headrace's pages ask of their app."""
         return self._get(f"/headrace/{path}")
 
+    def token(self) -> str:
+        """What shows who the user is, as the value of Airflow's cookie, too."""
+        return str(self._authorised().headers["Authorization"]).removeprefix("Bearer ")
+
     def request(self, method: str, path: str, body: Any = None) -> httpx.Response:
         """What Airflow answers the user, whatever that is."""
         return self._authorised().request(method, path, json=body)

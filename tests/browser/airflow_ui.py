@@ -54,11 +54,7 @@ class AirflowUi:
             self.leave()  # so that nothing of the page before is found
             self._follow(path)
         else:
-            self.load(path)
-
-    def load(self, path: str) -> None:
-        """Load a page whole: what was written into a form before is forgotten."""
-        self.driver.get(f"{self._url}/{path}")
+            self.driver.get(f"{self._url}/{path}")
 
     def choose(self, theme: str) -> None:
         """Show the open page in a theme, as when another tab of the browser has chosen it."""
@@ -137,7 +133,7 @@ class TriggerForm:
 
     def __init__(self, ui: AirflowUi, dag_id: str) -> None:
         self._ui = ui
-        ui.load(f"dags/{dag_id}/runs")
+        ui.go(f"dags/{dag_id}/runs")
         ui.click("//button[@data-testid='trigger-dag-button']")
         ui.find(f"{_DIALOG}//h2[contains(., 'Trigger Dag')][contains(., '{dag_id}')]")
         ui.find(f"{_DIALOG}//*[text()='Run Parameters']")

@@ -48,7 +48,6 @@ trips = hr.Pipeline(
             how=hr.retracting(allowed_lateness="1h"),
         )
     ],
-    schedule="@yearly",
     executor="local",
 )
 """
@@ -64,7 +63,6 @@ fares = hr.Pipeline(
     where=hr.CalendarWindows("day"),
     when=hr.on_update(),
     how=hr.retracting(allowed_lateness="7d"),
-    schedule="@yearly",
     executor="local",
 )
 """

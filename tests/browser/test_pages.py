@@ -25,7 +25,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from scripts.airflow_api import AirflowApi
 from scripts.airflow_env import LocalAirflow
-from tests.airflow.runs import first_run, wait_for_success, wait_until_asked
+from tests.airflow.runs import wait_for_success, wait_until_asked
 from tests.airflow.test_end_to_end import land
 from tests.browser.accessibility import problems
 from tests.browser.airflow_ui import AirflowUi, TriggerForm
@@ -46,6 +46,9 @@ pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 _DAG_SECONDS = 120
 _RUN_SECONDS = 600
 _FADING_SECONDS = 5
+_COOKIE = "_token"
+"""By which Airflow's UI knows a user; tests/browser/test_forms.py logs in as people do."""
+
 _TAB = "plugin/headrace_dag"
 _TABS = {
     "Epochs": "How late the data was",
@@ -99,18 +102,19 @@ def apis(airflow: LocalAirflow) -> Iterator[dict[str, AirflowApi]]:
         yield {user: stack.enter_context(closing(airflow.api_as(user))) for user in ROLES}
 
 
-def logged_in(airflow: LocalAirflow, driver: webdriver.Chrome, user: str) -> AirflowUi:
-    """The UI for a user, whoever was logged in before and whatever page is open."""
+def logged_in(airflow: LocalAirflow, apis: dict[str, AirflowApi], driver: webdriver.Chrome, user: str) -> AirflowUi:
+    """The UI for a user, whoever was logged in before: the next page is loaded whole."""
+    driver.get("about:blank")
     driver.execute_cdp_cmd("Network.clearBrowserCookies", {})  # delete_all_cookies knows those of the open page only
-    ui = AirflowUi(driver, airflow.url)
-    ui.log_in(user, airflow.passwords[user])
-    return ui
+    cookie = {"url": airflow.url, "name": _COOKIE, "value": apis[user].token()}
+    assert driver.execute_cdp_cmd("Network.setCookie", cookie)["success"]
+    return AirflowUi(driver, airflow.url)
 
 
 @pytest.fixture(scope="module")
-def admin(airflow: LocalAirflow, driver: webdriver.Chrome) -> AirflowUi:
+def admin(airflow: LocalAirflow, apis: dict[str, AirflowApi], driver: webdriver.Chrome) -> AirflowUi:
     """The UI for an admin."""
-    return logged_in(airflow, driver, "admin")
+    return logged_in(airflow, apis, driver, "admin")
 
 
 def _all(ui: AirflowUi, xpath: str, at_least: int) -> list[WebElement]:
@@ -185,8 +189,6 @@ def test_a_viewer_writes_nothing_and_sees_no_value(airflow: LocalAirflow, apis: 
     viewer, editor = apis["vic"], apis["uma"]
     run = editor.trigger("headrace_promote", {"pipeline": "clicks", "branch": "again", "approve": True})
     wait_until_asked(airflow, "headrace_promote", run, "approve")
-    for dag in ("headrace_trips_process", "headrace_fares_process"):  # these have a schedule
-        wait_for_success(airflow.api, dag, first_run(airflow.api, dag, _RUN_SECONDS), _RUN_SECONDS)
     before = Everything.of(airflow, "headrace_promote", run)
 
     for question in questions():
@@ -468,8 +470,28 @@ def test_an_audit_that_fails_leads_to_its_data_docs(airflow: LocalAirflow, admin
         admin.until(lambda: "Expectation" in admin.text(), "what the docs say")
 
 
-def test_a_release_is_kept_by_a_recovery(airflow: LocalAirflow, driver: webdriver.Chrome) -> None:
-    ui, catalog = logged_in(airflow, driver, "olga"), Catalog(open_store(airflow.root), "orders")
+def test_forms_of_decisions_take_one_output(airflow: LocalAirflow, admin: AirflowUi) -> None:
+    (registered,) = in_file(Path(airflow.environment()["HEADRACE_PIPELINES"]) / "shop.py")
+    shop, store = hr.open(airflow.root)[registered.pipeline], open_store(airflow.root)
+    store.write("landing/shop/late.jsonl", b'{"user": "ada", "at": "2026-11-19T00:00:00Z"}\n')
+    shop.run()
+    shop.backfill(output="hourly", branch="mended")
+    replay = {"Pipeline": "shop", "Records": "late", "Output": "hourly", "To": "landing/again", "Reason": "look again"}
+    submit(airflow, admin, "headrace_replay", replay)
+    assert [info.path.rpartition("/")[0] for info in store.list("landing/again")] == ["landing/again"]
+    promote = {"Pipeline": "shop", "Branch": "mended", "Output": "hourly", "Ask before": False, "Reason": "a test"}
+    run = submit(airflow, admin, "headrace_promote", promote)
+    by = f"a test (admin, in Airflow: headrace_promote/{run})"
+    catalog = Catalog(store, "shop")
+    messages = [entry.message for entry in catalog.entries()]
+    assert any("hourly" in message and by in message for message in messages), messages
+    assert "mended" not in catalog.head().refs
+
+
+def test_a_release_is_kept_by_a_recovery(
+    airflow: LocalAirflow, apis: dict[str, AirflowApi], driver: webdriver.Chrome
+) -> None:
+    ui, catalog = logged_in(airflow, apis, driver, "olga"), Catalog(open_store(airflow.root), "orders")
     page = f"dags/headrace_orders_process/{_TAB}"
     ui.go(f"{page}?view=quality")
     ui.find("//h3[starts-with(text(), 'Failed: up to ')]")
@@ -537,28 +559,11 @@ def test_a_release_is_kept_by_a_recovery(airflow: LocalAirflow, driver: webdrive
     assert catalog.head().refs == refs
 
 
-def test_forms_of_decisions_take_one_output(airflow: LocalAirflow, driver: webdriver.Chrome) -> None:
-    admin = logged_in(airflow, driver, "admin")
-    (registered,) = in_file(Path(airflow.environment()["HEADRACE_PIPELINES"]) / "shop.py")
-    shop, store = hr.open(airflow.root)[registered.pipeline], open_store(airflow.root)
-    store.write("landing/shop/late.jsonl", b'{"user": "ada", "at": "2026-11-19T00:00:00Z"}\n')
-    shop.run()
-    shop.backfill(output="hourly", branch="mended")
-    replay = {"Pipeline": "shop", "Records": "late", "Output": "hourly", "To": "landing/again", "Reason": "look again"}
-    submit(airflow, admin, "headrace_replay", replay)
-    assert [info.path.rpartition("/")[0] for info in store.list("landing/again")] == ["landing/again"]
-    promote = {"Pipeline": "shop", "Branch": "mended", "Output": "hourly", "Ask before": False, "Reason": "a test"}
-    run = submit(airflow, admin, "headrace_promote", promote)
-    by = f"a test (admin, in Airflow: headrace_promote/{run})"
-    catalog = Catalog(store, "shop")
-    messages = [entry.message for entry in catalog.entries()]
-    assert any("hourly" in message and by in message for message in messages), messages
-    assert "mended" not in catalog.head().refs
-
-
 @pytest.mark.parametrize("user", [name for name in ROLES if name != "admin"])
-def test_roles_see_what_they_may(airflow: LocalAirflow, driver: webdriver.Chrome, user: str) -> None:
-    ui = logged_in(airflow, driver, user)
+def test_roles_see_what_they_may(
+    airflow: LocalAirflow, apis: dict[str, AirflowApi], driver: webdriver.Chrome, user: str
+) -> None:
+    ui = logged_in(airflow, apis, driver, user)
     driver.get_log("browser")  # type: ignore[no-untyped-call]  # of the pages before
     ui.go(f"dags/headrace_visits_process/{_TAB}?view=records")
     may_see = ROLES[user] != "viewer"
