@@ -13,7 +13,7 @@ from tests.loops.graphs import Edge
 from tests.loops.pipelines import LOOPS, links
 from tests.loops.runs import NOW
 from tests.loops.test_crash import land
-from tests.process.executors import Executed, on_both
+from tests.process.executors import LOCAL, Executed, on_both
 from tests.process.fragile import Fragile
 from tests.process.outputs import catalog_of, line
 from tests.process.random_runs import panes
@@ -58,7 +58,7 @@ def test_a_loop_that_is_parked_catches_up_with_what_was_in_flight(executor: Exec
     mended.touch()
     for number in range(AFTER):
         land_file(whole, number)
-    executor.process(made, whole.as_uri(), RunOptions("whole"), now=lambda: NOW)
+    LOCAL.process(made, whole.as_uri(), RunOptions("whole"), now=lambda: NOW)
     mended.unlink()
 
     for number in range(BEFORE):

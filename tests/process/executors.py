@@ -43,3 +43,7 @@ class Executed:
         self, run: Callable[..., RunResult], pipeline: Pipeline, root: str, options: RunOptions, **more: Any
     ) -> RunResult:
         return run(pipeline, root, replace(options, executor=self.executor), spark=self.spark, **more)
+
+
+LOCAL = Executed("local")
+"""What sets the scene for a test on both, or is compared with it: an epoch on Spark takes twenty times as long."""

@@ -25,7 +25,7 @@ from headrace.sources.connector import SourceSplit
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
-from tests.process.executors import Executed, on_both
+from tests.process.executors import LOCAL, Executed, on_both
 from tests.process.graphs import (
     KINDS,
     START,
@@ -101,7 +101,7 @@ def test_random_graphs(executor: Executed, kind: str, seed: int, tmp_path: Path)
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_graphs_on_spark(kind: str, spark: Any, tmp_path: Path) -> None:
-    for seed in range(100, 103):
+    for seed in (100, 101):
         check_random(Executed("spark", spark), tmp_path / str(seed), kind, seed)
 
 
@@ -194,7 +194,7 @@ def test_a_replay_gives_the_same_panes(executor: Executed, tmp_path: Path) -> No
     graph = random_graph(random.Random(11), files=5, most=20)
     for number, edges in enumerate(graph):
         land(tmp_path, number, edges)
-        executor.process(pipeline, tmp_path.as_uri(), RunOptions(f"run-{number}"))
+        LOCAL.process(pipeline, tmp_path.as_uri(), RunOptions(f"run-{number}"))
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("replay", mode=Mode.REPLAY, branch="again"))
     catalog = catalog_of(tmp_path, "graph")
     panes = [read(pipeline, tmp_path.as_uri(), "panes", branch).to_pylist() for branch in ("main", "again")]

@@ -20,7 +20,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import published_of
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
-from tests.process.executors import Executed
+from tests.process.executors import LOCAL, Executed
 from tests.process.fragile import Fragile, breaking, land_with_ids
 from tests.process.outputs import catalog_of, digests, line
 
@@ -81,7 +81,7 @@ def test_an_output_that_fails_catches_up_as_if_it_had_not(
 ) -> None:
     monkeypatch.setenv("HEADRACE_TASKS", "1")  # files are cut by tasks
     shop, root = breaking(mended, telling=telling), tmp_path / "root"
-    undisturbed(executor, shop, tmp_path / "whole", mended)
+    undisturbed(LOCAL, shop, tmp_path / "whole", mended)
     land_with_ids(root, 0, BEFORE)
     result = executor.process(shop, root.as_uri(), RunOptions("broken"))
     assert [*result.epochs] == [*range(BEFORE)]

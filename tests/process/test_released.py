@@ -16,7 +16,7 @@ from headrace.runs.publishing.promotion import cut_over
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from tests.process.clicks import clicks, land, records
-from tests.process.executors import Executed, on_both
+from tests.process.executors import LOCAL, Executed, on_both
 
 EXPECTED = (
     expect("column_values_to_be_between", column="spent", min_value=0, max_value=1000),
@@ -55,7 +55,7 @@ class Released:
         return self.refs["published"] == self.refs["main"] != self.good
 
     def run(self, run_id: str) -> None:
-        self.executor.process(self.pipeline, self.root, RunOptions(run_id, publish=True))
+        LOCAL.process(self.pipeline, self.root, RunOptions(run_id, publish=True))
 
     def recover(self, snapshot: str | None = None) -> AuditOutcome:
         options = RunOptions("recover", snapshot=snapshot or self.good, publish=True)

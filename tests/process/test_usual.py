@@ -26,7 +26,7 @@ from headrace_snapshots.layout import history_path
 from headrace_snapshots.refs import MAIN, PUBLISHED, published_of
 from headrace_snapshots.store import open_store
 from headrace_snapshots.store.local import LocalStore
-from tests.process.executors import Executed, on_both
+from tests.process.executors import LOCAL, Executed, on_both
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 SHOPS = 40
@@ -251,7 +251,8 @@ def test_both_executors_find_the_same(deployed: Deployed, executor: Executed, mo
     monkeypatch.setenv(AUDIT_BYTES, "0B")
     for hour in range(3):
         deployed.land(**({"mood": "odd", "amount": None} if hour == 2 else {}))
-        result = executor.process(pipeline, deployed.root, deployed.options(publish=hour < 2))
+        judged = executor if hour == 2 else LOCAL
+        result = judged.process(pipeline, deployed.root, deployed.options(publish=hour < 2))
     outcome = deployed.audited(result)
     assert outcome.usual is not None
     assert [(one.severity, len(one.failing)) for one in outcome.usual.findings] == [
