@@ -17,6 +17,7 @@ from tests.process.clicks import CLICKS, land
 def test_the_session_computes_the_same_everywhere(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.adaptive.enabled") == "false"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "8"
     assert tasks_of(spark) == 2
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     assert spark.sparkContext.getConf().get("spark.scheduler.mode") == "FAIR"
