@@ -97,7 +97,7 @@ def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
     [
         ((DEPARTURES, YEAR), "local"),
         ((SESSIONS, SPRING), "local"),
-        pytest.param((DEPARTURES, SPRING), "spark", marks=SPARK),
+        pytest.param((DEPARTURES, YEAR), "spark", marks=SPARK),
     ],
     indirect=["executor"],
     ids=name_of,
