@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.pipeline.aggregation import Aggregation
 from headrace.pipeline.identity.encoding import encoded
+from headrace.pipeline.identity.once import once
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileSource, Input
 
@@ -17,6 +18,7 @@ FORMAT_OF_SEVERAL = 2
 """The same where outputs have names."""
 
 
+@once
 def fingerprint(pipeline: Pipeline) -> str:
     """Hex digest of all that decides what the state means. What the outputs are called whose panes one reads does
     not.

@@ -9,6 +9,7 @@ count.
 import ast
 import hashlib
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, lru_cache
@@ -16,9 +17,12 @@ from importlib.util import resolve_name
 from types import ModuleType
 from typing import Any
 
+from headrace.pipeline.identity.once import once
 from headrace.pipeline.loading.folders import OWN_PACKAGES, imported, package_of, plain_name
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Source, SparkFunction
+
+_Import = ast.Import | ast.ImportFrom
 
 
 def code_of(pipeline: Pipeline) -> dict[str, str]:
@@ -42,25 +46,51 @@ def modules_of(value: Any) -> set[str]:
 
 def _own(value: Any) -> Iterator[tuple[ModuleType, str]]:
     """The modules and names of Spark functions, and of classes of own objects, anywhere in ``value``."""
-    if isinstance(value, SparkFunction):
-        module, _, name = value.name.partition(":")
-        try:
-            yield imported(module, value.package), name
-        except Exception:  # the run says so when it needs the function
-            return
+    for named in _named(value):
+        if (module := _module_of(named)) is not None:
+            yield module, named.name.partition(":")[2] if isinstance(named, SparkFunction) else named[1]
+
+
+_Named = SparkFunction | tuple[str, str]
+"""A Spark function, or the module and the name of a class."""
+
+
+def _module_of(named: _Named) -> ModuleType | None:
+    if not isinstance(named, SparkFunction):
+        return sys.modules.get(named[0])
+    try:
+        return imported(named.name.partition(":")[0], named.package)
+    except Exception:  # the run says so when it needs the function
+        return None
+
+
+@once
+def _named_in_pipeline(pipeline: Pipeline) -> Sequence[_Named]:
+    return tuple(dict.fromkeys(_named_in_object(pipeline)))
+
+
+def _named(value: Any) -> Iterator[_Named]:
+    if isinstance(value, Pipeline):
+        yield from _named_in_pipeline(value)
+    elif isinstance(value, SparkFunction):
+        yield value
     elif is_dataclass(value) and not isinstance(value, type):
-        kind = type(value)
-        is_own = kind.__module__.partition(".")[0] not in OWN_PACKAGES and kind.__module__ in sys.modules
-        if is_own and not isinstance(value, Source):  # a source is installed wherever its connector is
-            yield sys.modules[kind.__module__], kind.__qualname__.partition(".")[0]
-        for field in fields(value):
-            yield from _own(getattr(value, field.name))
+        yield from _named_in_object(value)
     elif isinstance(value, Mapping):
         for part in value.values():
-            yield from _own(part)
+            yield from _named(part)
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from _own(part)
+            yield from _named(part)
+
+
+def _named_in_object(value: Any) -> Iterator[_Named]:
+    kind = type(value)
+    is_own = kind.__module__.partition(".")[0] not in OWN_PACKAGES
+    if is_own and not isinstance(value, Source):  # a source is installed wherever its connector is
+        yield kind.__module__, kind.__qualname__.partition(".")[0]
+    for field in fields(value):
+        yield from _named(getattr(value, field.name))
 
 
 class _Reached:
@@ -71,7 +101,7 @@ class _Reached:
         self._home = package_of(module.__name__) or module.__name__.partition(".")[0]
         self._seen: set[tuple[str, str, tuple[str, ...]]] = set()
         self._found: dict[tuple[str, int], str] = {}
-        self._read: dict[str, Sequence[_Statement]] = {}
+        self._read: dict[str, _Source] = {}
 
     def text(self, name: str) -> str:
         """All of them, in an order that does not depend on where they stand among others."""
@@ -82,11 +112,11 @@ class _Reached:
         if (module, name, attributes) in self._seen or not self._is_ours(module):
             return
         self._seen.add((module, name, attributes))
-        for number, statement in enumerate(self._statements(module)):
-            if isinstance(statement.node, ast.Import | ast.ImportFrom):
-                self._follow(module, statement.node, name, attributes)
-            elif name in statement.defined:
-                self._take(module, number, statement)
+        source = self._source(module)
+        for number in source.defining.get(name, ()):
+            self._take(module, number, source.statements[number])
+        for imported_by in (*source.imports.get(name, ()), *source.imports.get("*", ())):
+            self._follow(module, imported_by, name, attributes)
 
     def _take(self, module: str, number: int, statement: "_Statement") -> None:
         if (module, number) in self._found:
@@ -97,9 +127,7 @@ class _Reached:
             for inner_statement in statement.imports:
                 self._follow(module, inner_statement, name, attributes)
 
-    def _follow(
-        self, module: str, statement: ast.Import | ast.ImportFrom, name: str, attributes: tuple[str, ...]
-    ) -> None:
+    def _follow(self, module: str, statement: _Import, name: str, attributes: tuple[str, ...]) -> None:
         """Go on in another module if ``statement`` gives ``name`` from there, of which ``attributes`` are read."""
         for alias in statement.names:
             if isinstance(statement, ast.Import):
@@ -117,7 +145,7 @@ class _Reached:
         if path:
             self._reach(module, path[0], path[1:])
         elif self._is_ours(module):
-            for number, statement in enumerate(self._statements(module)):
+            for number, statement in enumerate(self._source(module).statements):
                 self._take(module, number, statement)
 
     def _absolute(self, module: str, name: str) -> str:
@@ -128,9 +156,9 @@ class _Reached:
         beside = f"{package_of(module)}.{name}"
         return beside if beside in sys.modules else name
 
-    def _statements(self, module: str) -> "Sequence[_Statement]":
+    def _source(self, module: str) -> "_Source":
         if module not in self._read:
-            self._read[module] = _statements(module)
+            self._read[module] = _source(module)
         return self._read[module]
 
     def _is_ours(self, module: str) -> bool:
@@ -159,21 +187,48 @@ class _Statement:
         return [*dict.fromkeys(_reads(self.node))]
 
     @cached_property
-    def imports(self) -> Sequence[ast.Import | ast.ImportFrom]:
+    def imports(self) -> Sequence[_Import]:
         """The imports within it."""
-        return [node for node in ast.walk(self.node) if isinstance(node, ast.Import | ast.ImportFrom)]
+        return [node for node in ast.walk(self.node) if isinstance(node, _Import)]
 
 
-def _statements(module: str) -> Sequence[_Statement]:
+@dataclass(frozen=True)
+class _Source:
+    """The top level of a module, and where names are in it."""
+
+    statements: Sequence[_Statement]
+
+    @cached_property
+    def defining(self) -> Mapping[str, Sequence[int]]:
+        """The numbers of the statements that give a name, but for imports."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for number, statement in enumerate(self.statements):
+            if not isinstance(statement.node, _Import):
+                for name in statement.defined:
+                    found[name].append(number)
+        return dict(found)
+
+    @cached_property
+    def imports(self) -> Mapping[str, Sequence[_Import]]:
+        """The imports that give a name; those of all names of a module as ``*``."""
+        found: dict[str, list[_Import]] = defaultdict(list)
+        for node in (statement.node for statement in self.statements):
+            if isinstance(node, _Import):
+                for alias in node.names:
+                    found[alias.asname or alias.name.partition(".")[0]].append(node)
+        return dict(found)
+
+
+def _source(module: str) -> _Source:
     """The top level of a module, without docstrings; nothing if its source is not to be had."""
     spec = sys.modules[module].__spec__
     loader = None if spec is None else spec.loader
     source = loader.get_source(module) if loader is not None and hasattr(loader, "get_source") else None
-    return () if source is None else _statements_of(source)
+    return _Source(()) if source is None else _parsed(source)
 
 
 @lru_cache(maxsize=128)
-def _statements_of(source: str) -> Sequence[_Statement]:
+def _parsed(source: str) -> _Source:
     """The statements of a ``source``. A run asks what code says for each output, at its beginning and at its end."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
@@ -181,7 +236,7 @@ def _statements_of(source: str) -> Sequence[_Statement]:
             node
         ):
             node.body = node.body[1:] or [ast.Pass()]
-    return tuple(map(_Statement, tree.body))
+    return _Source(tuple(map(_Statement, tree.body)))
 
 
 def _has_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
