@@ -1,12 +1,16 @@
 """A release covers rows: where the same ones are computed again, the decision still holds."""
 
 import json
+import shutil
+from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from headrace import Pipeline, expect
+from headrace import expect
 from headrace.audit.releases import releases_that_hold
 from headrace.audit.store import AuditFailedError, AuditOutcome, read_audit
 from headrace.runs.client.handle import PipelineHandle
@@ -35,9 +39,9 @@ def land_bad(root: Path, file: int, user: str, price: int = 5000) -> None:
 class Released:
     """Two good epochs that readers see, and one with a bad row that a person has released."""
 
-    def __init__(self, executor: Executed, folder: Path, pipeline: Pipeline = PIPELINE) -> None:
-        self.executor, self.folder, self.root, self.pipeline = executor, folder, folder.as_uri(), pipeline
-        self.catalog = Catalog(open_store(self.root), pipeline.name)
+    def __init__(self, executor: Executed, folder: Path) -> None:
+        self.executor, self.folder, self.root, self.pipeline = executor, folder, folder.as_uri(), PIPELINE
+        self.catalog = Catalog(open_store(self.root), PIPELINE.name)
         land(folder, 0, 2)
         self.run("good")
         self.good = self.refs["published"]
@@ -45,6 +49,15 @@ class Released:
         with pytest.raises(AuditFailedError):
             self.run("bad")
         self.entry = self.catalog.release(self.refs["main"], "ada: he is rich").number
+
+    def copied(self, folder: Path) -> "Released":
+        """The same under another root."""
+        # with the times of files, of which local files have their ETags
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        own = copy(self)
+        own.folder, own.root = folder, folder.as_uri()
+        own.catalog = Catalog(open_store(own.root), PIPELINE.name)
+        return own
 
     @property
     def refs(self) -> dict[str, str]:
@@ -66,9 +79,20 @@ class Released:
         return outcome
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Executed], Released]:
+    """What tests begin with on an executor, made once."""
+    folder = tmp_path_factory.mktemp("released")
+    return cache(lambda executor: Released(executor, folder / executor.executor))
+
+
+@pytest.fixture
+def released(executor: Executed, made: Callable[[Executed], Released], tmp_path: Path) -> Released:
+    return made(executor).copied(tmp_path)
+
+
 @on_both
-def test_a_recovery_keeps_the_decision(executor: Executed, tmp_path: Path) -> None:
-    released = Released(executor, tmp_path)
+def test_a_recovery_keeps_the_decision(released: Released) -> None:
     outcome = released.recover()
     assert released.readers_see_all
     assert [(f.success, f.released) for f in outcome.findings] == [(True, (released.entry,))] * len(EXPECTED)
@@ -77,10 +101,9 @@ def test_a_recovery_keeps_the_decision(executor: Executed, tmp_path: Path) -> No
 
 @on_both
 def test_the_decision_is_about_its_rows_alone(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    released: Released, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(AUDIT_BYTES, "0")  # on Spark with Spark's frames
-    released = Released(executor, tmp_path)
     land_bad(tmp_path, 3, "richer", 6000)
     with pytest.raises(AuditFailedError, match="1 of 1 values are unexpected"):
         released.recover()
@@ -91,8 +114,7 @@ def test_the_decision_is_about_its_rows_alone(
     assert outcome.findings[2].observed == 6000
 
 
-def test_other_values_of_the_same_key_and_window_are_not_released(executor: Executed, tmp_path: Path) -> None:
-    released = Released(executor, tmp_path)
+def test_other_values_of_the_same_key_and_window_are_not_released(released: Released, tmp_path: Path) -> None:
     land_bad(tmp_path, 3, "rich", 6000)
     with pytest.raises(AuditFailedError):
         released.run("more")
@@ -101,8 +123,7 @@ def test_other_values_of_the_same_key_and_window_are_not_released(executor: Exec
 
 
 @on_both
-def test_a_release_whose_rows_are_lost_asks_again(executor: Executed, tmp_path: Path) -> None:
-    released = Released(executor, tmp_path)
+def test_a_release_whose_rows_are_lost_asks_again(released: Released, tmp_path: Path) -> None:
     manifest = released.catalog.manifest(released.refs["published"])
     *_, newest = released.catalog.files(manifest.logs["panes"])
     for file in newest.files:
@@ -112,8 +133,7 @@ def test_a_release_whose_rows_are_lost_asks_again(executor: Executed, tmp_path: 
     assert released.refs["published"] == released.good
 
 
-def test_a_person_who_rolls_back_takes_the_release_back(executor: Executed, tmp_path: Path) -> None:
-    released = Released(executor, tmp_path)
+def test_a_person_who_rolls_back_takes_the_release_back(released: Released) -> None:
     history = PipelineHandle(released.catalog)
     (told,) = history.rollback(to=released.good, dry_run=True).told
     assert told.startswith(f"the release by log entry {released.entry} (ada: he is rich) ends")
@@ -126,8 +146,7 @@ def test_a_person_who_rolls_back_takes_the_release_back(executor: Executed, tmp_
         released.recover()
 
 
-def test_rolling_back_to_after_the_release_leaves_it(executor: Executed, tmp_path: Path) -> None:
-    released = Released(executor, tmp_path)
+def test_rolling_back_to_after_the_release_leaves_it(released: Released, tmp_path: Path) -> None:
     kept = released.refs["main"]
     land(tmp_path, 3, 4)
     released.run("after")
@@ -138,15 +157,13 @@ def test_rolling_back_to_after_the_release_leaves_it(executor: Executed, tmp_pat
     assert released.readers_see_all
 
 
-def test_a_backfill_keeps_the_decision(executor: Executed, tmp_path: Path) -> None:
-    released = Released(executor, tmp_path)
+def test_a_backfill_keeps_the_decision(executor: Executed, released: Released) -> None:
     executor.backfill(released.pipeline, released.root, RunOptions("anew", branch="anew"))
     cut_over("clicks", released.root, "anew")
     assert released.readers_see_all
 
 
-def test_another_definition_asks_again(executor: Executed, tmp_path: Path) -> None:
-    released = Released(executor, tmp_path)
+def test_another_definition_asks_again(executor: Executed, released: Released) -> None:
     more = {**PIPELINE.what, "least": PIPELINE.what["spent"]}
     changed = replace(PIPELINE, what=more)
     done = executor.backfill(changed, released.root, RunOptions("anew", branch="anew"))
