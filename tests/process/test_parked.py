@@ -60,13 +60,33 @@ def mended(tmp_path: Path) -> Path:
     return tmp_path / "mended"
 
 
-def undisturbed(executor: Executed, shop: Pipeline, whole: Path, mended: Path) -> None:
-    mended.touch()
-    land_with_ids(whole, 0, AFTER)
-    executor.process(shop, whole.as_uri(), RunOptions("whole"))
-    mended.unlink()
+class Undisturbed:
+    """Roots whose pipeline never failed; each is made once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def root(self, executor: Executed, *, telling: bool = False) -> Path:
+        root = self._folder / f"{executor.executor}-{telling}"
+        if not root.exists():
+            land_with_ids(root, 0, AFTER)
+            mended = root / "mended"
+            mended.touch()
+            executor.process(breaking(mended, telling=telling), root.as_uri(), RunOptions("whole"))
+        return root
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    return Undisturbed(tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.fixture
+def one_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_TASKS", "1")  # files are cut by tasks
+
+
+@pytest.mark.usefixtures("one_task")
 @pytest.mark.parametrize(
     ("executor", "telling"),
     [
@@ -77,11 +97,10 @@ def undisturbed(executor: Executed, shop: Pipeline, whole: Path, mended: Path) -
     indirect=["executor"],
 )
 def test_an_output_that_fails_catches_up_as_if_it_had_not(
-    executor: Executed, telling: bool, tmp_path: Path, mended: Path, monkeypatch: pytest.MonkeyPatch
+    executor: Executed, telling: bool, undisturbed: Undisturbed, tmp_path: Path, mended: Path
 ) -> None:
-    monkeypatch.setenv("HEADRACE_TASKS", "1")  # files are cut by tasks
     shop, root = breaking(mended, telling=telling), tmp_path / "root"
-    undisturbed(LOCAL, shop, tmp_path / "whole", mended)
+    whole = undisturbed.root(LOCAL, telling=telling)
     land_with_ids(root, 0, BEFORE)
     result = executor.process(shop, root.as_uri(), RunOptions("broken"))
     assert [*result.epochs] == [*range(BEFORE)]
@@ -103,7 +122,7 @@ def test_an_output_that_fails_catches_up_as_if_it_had_not(
     land_with_ids(root, BEFORE, AFTER)
     executor.process(shop, root.as_uri(), RunOptions("mended"))
     assert "parked" not in stands(line(catalog)[-1])
-    assert_same(root, tmp_path / "whole", shop)
+    assert_same(root, whole, shop)
 
 
 def test_it_catches_up_though_nothing_new_has_landed(executor: Executed, tmp_path: Path, mended: Path) -> None:
@@ -120,9 +139,7 @@ def test_it_catches_up_though_nothing_new_has_landed(executor: Executed, tmp_pat
 
 
 def test_it_fails_again_later(executor: Executed, tmp_path: Path, mended: Path) -> None:
-    shop, whole = breaking(mended), tmp_path / "whole"
-    undisturbed(executor, shop, whole, mended)
-    root = tmp_path / "root"
+    shop, root = breaking(mended), tmp_path / "root"
     for last in (6, 7, 8):
         land_with_ids(root, 0, last)
         mended.unlink(missing_ok=True)
@@ -191,9 +208,10 @@ def test_others_go_on_only_for_so_long(
     assert "parked" not in stands(line(catalog)[-1])
 
 
-def test_a_run_leaves_an_output_out_that_it_is_told_to(executor: Executed, tmp_path: Path, mended: Path) -> None:
-    shop, whole, root = breaking(mended), tmp_path / "whole", tmp_path / "root"
-    undisturbed(executor, shop, whole, mended)
+def test_a_run_leaves_an_output_out_that_it_is_told_to(
+    executor: Executed, undisturbed: Undisturbed, tmp_path: Path, mended: Path
+) -> None:
+    shop, whole, root = breaking(mended), undisturbed.root(executor), tmp_path / "root"
     mended.touch()
     for last, without in ((3, ()), (5, ("daily",)), (AFTER, ())):
         land_with_ids(root, 0, last)
@@ -202,9 +220,10 @@ def test_a_run_leaves_an_output_out_that_it_is_told_to(executor: Executed, tmp_p
     assert_same(root, whole, shop)
 
 
-def test_the_first_run_may_leave_an_output_out(executor: Executed, tmp_path: Path, mended: Path) -> None:
-    shop, whole, root = breaking(mended), tmp_path / "whole", tmp_path / "root"
-    undisturbed(executor, shop, whole, mended)
+def test_the_first_run_may_leave_an_output_out(
+    executor: Executed, undisturbed: Undisturbed, tmp_path: Path, mended: Path
+) -> None:
+    shop, whole, root = breaking(mended), undisturbed.root(executor), tmp_path / "root"
     mended.touch()
     land_with_ids(root, 0, 3)
     result = executor.process(shop, root.as_uri(), RunOptions("first", without=("daily",)))
@@ -217,9 +236,10 @@ def test_the_first_run_may_leave_an_output_out(executor: Executed, tmp_path: Pat
     assert_same(root, whole, shop)
 
 
-def test_expiry_keeps_what_a_parked_output_needs(executor: Executed, tmp_path: Path, mended: Path) -> None:
-    shop, whole, root = breaking(mended, telling=True), tmp_path / "whole", tmp_path / "root"
-    undisturbed(executor, shop, whole, mended)
+def test_expiry_keeps_what_a_parked_output_needs(
+    executor: Executed, undisturbed: Undisturbed, tmp_path: Path, mended: Path
+) -> None:
+    shop, whole, root = breaking(mended, telling=True), undisturbed.root(executor, telling=True), tmp_path / "root"
     land_with_ids(root, 0, FIRST)
     executor.process(shop, root.as_uri(), RunOptions("whole", publish=True))
     land_with_ids(root, FIRST, BEFORE)
