@@ -46,7 +46,7 @@ def current(pipeline: Pipeline, results: list[EpochResult]) -> pd.DataFrame:
 def test_reference_and_truth_agree(
     pipeline: Pipeline, epochs: int, land_flights: ModuleType, year: pd.DataFrame
 ) -> None:
-    days = range(5, 13)
+    days = range(7, 11)  # of which two are of a blizzard: records without a tail number
     flights = year[(year["month"] == 2) & year["day"].isin(days)]
     rows = flight_truth.data_file((2,))
     rows = rows[rows["day"].isin(days)]
