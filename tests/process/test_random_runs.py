@@ -13,31 +13,34 @@ from tests.process.wider import wider_scenarios
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples
 
+A_FEW = 5
+"""Examples in CI: each is several runs, of which many make a pipeline anew."""
+
 
 @pytest.mark.slow
 @given(wider_scenarios(), SCHEDULES)
-@settings(examples(30), suppress_health_check=list(HealthCheck))
+@settings(examples(30, fewest=A_FEW), suppress_health_check=list(HealthCheck))
 def test_runs_without_a_jvm_give_what_the_reference_gives(scenario: Scenario, schedule: Schedule) -> None:
     check(scenario, schedule, ["local"])
 
 
 @pytest.mark.slow
 @given(several_outputs(wider_scenarios()), SCHEDULES)
-@settings(examples(20), suppress_health_check=list(HealthCheck))
+@settings(examples(20, fewest=A_FEW), suppress_health_check=list(HealthCheck))
 def test_outputs_side_by_side_give_what_the_reference_gives(scenario: Scenario, schedule: Schedule) -> None:
     check(scenario, schedule, ["local"])
 
 
 @pytest.mark.slow
 @given(several_outputs(wider_scenarios(), below=1), SCHEDULES)
-@settings(examples(12), suppress_health_check=list(HealthCheck))
+@settings(examples(12, fewest=A_FEW), suppress_health_check=list(HealthCheck))
 def test_outputs_that_read_others_give_what_the_reference_gives(scenario: Scenario, schedule: Schedule) -> None:
     check(scenario, schedule, ["local"])
 
 
 @pytest.mark.slow
 @given(cut_chains(), SCHEDULES)
-@settings(examples(20), suppress_health_check=list(HealthCheck))
+@settings(examples(20, fewest=A_FEW), suppress_health_check=list(HealthCheck))
 def test_a_chain_cut_into_outputs_gives_what_it_gives_whole(
     scenarios: tuple[Scenario, Scenario], schedule: Schedule
 ) -> None:

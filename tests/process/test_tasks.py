@@ -50,7 +50,7 @@ class AllThreads(Threads):
 
 @pytest.mark.slow  # a run is some tenths of a second, and these are many
 @given(wider_scenarios(), SCHEDULES, CUTS)
-@settings(examples(40), suppress_health_check=list(HealthCheck))
+@settings(examples(40, fewest=5), suppress_health_check=list(HealthCheck))
 def test_runs_by_any_tasks_give_what_the_reference_gives(
     scenario: Scenario, schedule: Schedule, cuts: list[Cut]
 ) -> None:

@@ -42,12 +42,12 @@ _WANTED = os.environ.get("HEADRACE_EXAMPLES")
 _FEWEST = 8
 
 
-def examples(whole: int) -> settings:
-    """A tenth of ``whole`` seeded examples (all of them if they are eight at most), a few with the profile of
+def examples(whole: int, fewest: int = _FEWEST) -> settings:
+    """A tenth of ``whole`` seeded examples (``fewest``, or all of them, if that is less), a few with the profile of
     ``make test-unit``, as many fresh ones as ``HEADRACE_EXAMPLES`` says (``make fuzz``).
     """
     few = settings.get_current_profile_name() == "unit"
-    seeded = min(whole, settings().max_examples) if few else max(min(whole, _FEWEST), whole // 10)
+    seeded = min(whole, settings().max_examples) if few else max(min(whole, fewest), whole // 10)
     return settings(
         max_examples=int(_WANTED or seeded),
         derandomize=_WANTED is None,
