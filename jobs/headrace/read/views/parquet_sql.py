@@ -45,6 +45,9 @@ def _columns(names: "Names", types: Mapping[str, str]) -> str:
     return ", ".join(column(name, kind) for name, kind in types.items())
 
 
+_LITERALLY = str.maketrans({character: f"[{character}]" for character in "[*?"})
+
+
 def parquet(files: Sequence[Path]) -> str:
     """The rows of ``files``, of which there is one at least (SQL)."""
     return f"read_parquet([{', '.join(literal(escaped(str(file))) for file in files)}])"
@@ -57,4 +60,4 @@ def is_pattern(path: Path) -> bool:
 
 def escaped(path: str) -> str:
     """``path`` for DuckDB, which takes some characters of a path for a pattern."""
-    return "".join(f"[{character}]" if character in "[*?" else character for character in path)
+    return path.translate(_LITERALLY)
