@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from headrace.garbage import collect_seldom
 from tests.cpu_by_file import pytest_runtest_makereport, pytest_runtest_protocol, pytest_terminal_summary
-from tests.kafka_broker import broker
+from tests.kafka_broker import broker, running_broker
 from tests.minio_bucket import minio
 from tests.process.executors import Executed
 from tests.schedule import check_processes, pytest_collection_modifyitems, pytest_xdist_make_scheduler
@@ -28,6 +28,7 @@ __all__ = [
     "pytest_runtest_protocol",
     "pytest_terminal_summary",
     "pytest_xdist_make_scheduler",
+    "running_broker",
 ]
 
 _SLOW_MACHINE = [HealthCheck.too_slow]  # which is no fault of a test's

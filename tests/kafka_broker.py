@@ -1,21 +1,55 @@
-"""A broker of Kafka, one for all tests of a process, whichever folder they are in."""
+"""A broker of Kafka, one for the tests of a process, whichever folder they are in, until the last of them has ended: one
+that nobody asks takes its part of a core, too.
+"""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.needed import lacks
+from tests.schedule import needs_broker, process_of
 
 if TYPE_CHECKING:
     from scripts.kafka import Kafka
 
 
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Kafka]":
-    from scripts.kafka import Kafka, jars
+class _Running:
+    """The broker that runs, if one does."""
 
-    if not jars().is_dir():
-        lacks("no jars of Kafka (python -m scripts.kafka path)")
-    with Kafka(tmp_path_factory.mktemp("kafka")) as started:
-        yield started
+    def __init__(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        self._folders = tmp_path_factory
+        self._until = ExitStack()
+        self._broker: Kafka | None = None
+
+    def broker(self) -> "Kafka":
+        """The one that runs, or a new one."""
+        from scripts.kafka import Kafka, jars
+
+        if not jars().is_dir():
+            lacks("no jars of Kafka (python -m scripts.kafka path)")
+        if self._broker is None:
+            self._broker = self._until.enter_context(Kafka(self._folders.mktemp("kafka")))
+        return self._broker
+
+    def stop(self) -> None:
+        """Stop it, if it runs."""
+        self._broker = None
+        self._until.close()
+
+
+@pytest.fixture(scope="session")
+def running_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Running]:
+    running = _Running(tmp_path_factory)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def broker(running_broker: _Running, request: pytest.FixtureRequest) -> "Iterator[Kafka]":
+    yield running_broker.broker()
+    process = process_of(request.node.nodeid)
+    of_process = (item for item in reversed(request.session.items) if process_of(item.nodeid) == process)
+    if request.node is next(filter(needs_broker, of_process), None):
+        running_broker.stop()

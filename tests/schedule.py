@@ -83,6 +83,7 @@ _KAFKA_FILES = (
     "tests/sources/test_watched_topic.py",
     "tests/sinks/test_kafka_sink.py",
 )
+_ON_KAFKA = re.compile(r"[\[-]broker[\]-]")
 _KAFKA = "the broker of Kafka"
 
 
@@ -93,7 +94,13 @@ def process_of(nodeid: str) -> str:
     file, _, test = nodeid.partition("::")
     if file.startswith(_SPARK_FILES) or _ON_SPARK.search(test):
         return _SPARK
-    return _KAFKA if file.startswith(_KAFKA_FILES) else file  # it takes half a minute of a core
+    is_on_kafka = file.startswith(_KAFKA_FILES) or _ON_KAFKA.search(test)
+    return _KAFKA if is_on_kafka else file  # it takes half a minute of a core
+
+
+def needs_broker(item: pytest.Item) -> bool:
+    """Whether a test has the broker of Kafka: by a fixture, or by a parameter that names one."""
+    return "broker" in getattr(item, "fixturenames", ()) or _ON_KAFKA.search(item.nodeid) is not None
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
@@ -122,5 +129,5 @@ def check_processes(items: Iterable[pytest.Item]) -> None:
         fixtures, process = getattr(item, "fixturenames", ()), process_of(item.nodeid)
         if "spark" in fixtures and process != _SPARK:
             raise pytest.UsageError(f"{item.nodeid}: call a test of Spark's session by on_spark (tests/schedule.py)")
-        if "broker" in fixtures and process not in (_KAFKA, _SPARK):
+        if needs_broker(item) and process not in (_KAFKA, _SPARK):
             raise pytest.UsageError(f"{item.nodeid}: name the file in _KAFKA_FILES (tests/schedule.py)")

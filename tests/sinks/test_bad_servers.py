@@ -117,9 +117,10 @@ def bad(request: pytest.FixtureRequest) -> BadServer:
     return server
 
 
-# the requests for the fixtures, so that collecting sees which servers a test needs
+# by its id a test shares its process with others of a broker (tests/schedule.py)
+kafka_server = pytest.param("kafka", id="broker")
 postgres_alone = pytest.mark.parametrize("bad", ["postgres"], indirect=True)
-each_server = pytest.mark.parametrize("bad", ["postgres", "iceberg", "iceberg_sql", "delta", "kafka"], indirect=True)
+each_server = pytest.mark.parametrize("bad", ["postgres", "iceberg", "iceberg_sql", "delta", kafka_server], indirect=True)
 
 
 @pytest.mark.connectors
