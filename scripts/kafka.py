@@ -34,6 +34,7 @@ from cryptography.x509.oid import NameOID
 from headrace.distribute.spark.jvm import cache_folder
 from headrace.errors import FixConfigError, RetryError
 from scripts.airflow_env import free_ports
+from scripts.java_server import QUICK_START
 from scripts.maven import fetched
 
 VERSION: Final = "4.2.2"
@@ -43,7 +44,7 @@ _AUTHORITY: Final = "Headrace's tests"
 _JARS = (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")
 _START_SECONDS = 60.0
 _STOP_SECONDS = 20.0
-_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+_OPTIONS = (*QUICK_START, "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 
 class KafkaStartError(RetryError):

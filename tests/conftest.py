@@ -36,8 +36,12 @@ settings.register_profile("whole", deadline=None, suppress_health_check=_SLOW_MA
 settings.register_profile("unit", max_examples=5, deadline=None, suppress_health_check=_SLOW_MACHINE)  # quick feedback
 settings.load_profile("whole")
 
-# Tests run many queries once over few rows: compiling them well costs more than running them.
-os.environ.setdefault("HEADRACE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Tests run many queries once over few rows: compiling them well costs more than running them, and so does verifying the
+# classes of published jars.
+os.environ.setdefault(
+    "HEADRACE_JAVA_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -76,23 +76,28 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    """A cluster without workers."""
-    with SparkCluster(tmp_path_factory.mktemp("cluster") / "cluster") as started:
+    """A cluster with two workers, which are started without the keys of the store and have a cache each."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        SparkCluster(tmp_path_factory.mktemp("cluster") / "cluster") as started,
+    ):
+        for name in _of_this_process():
+            patch.delenv(name)
+        started.add_workers(2)
         yield started
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, server: Server, nodes: SparkCluster, monkeypatch: pytest.MonkeyPatch) -> SparkCluster:
-    """With two workers, which were started without the keys of the store and have a cache each; this process has the
-    keys, and what it starts as a driver.
-    """
-    for name in [name for name in os.environ if name.startswith("AWS_") or name == "HEADRACE_CACHE"]:
-        monkeypatch.delenv(name)
+    """This process has the keys, and what it starts as a driver."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    nodes.add_workers(2)
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     return nodes
+
+
+def _of_this_process() -> list[str]:
+    return [name for name in os.environ if name.startswith("AWS_") or name == "HEADRACE_CACHE"]
 
 
 @pytest.fixture
@@ -148,6 +153,21 @@ def current(root: str) -> dict[tuple[str, datetime], tuple[int, int]]:
     return {(row["user"], row["window_start"]): (row["clicks"], row["spent"]) for row in rows}
 
 
+def test_workers_land_what_a_source_reads_with_code_that_they_do_not_have(
+    cluster: SparkCluster, server: Server, root: str, tmp_path: Path
+) -> None:
+    (tmp_path / "numbers_read.py").write_text(NUMBERS)
+    (tmp_path / "words.py").write_text('PARITY = ("even", "odd")\n')
+    (tmp_path / "numbers.py").write_text(COUNTED)
+    job = driver(cluster, root, "landing", tasks=2, pipeline=str(tmp_path / "numbers.py"))
+    assert server.secret_key not in finished(job)
+    rows = hr.open(root)["numbers"].read("current", at="main").to_json()
+    assert {row["is"]: row["n"] for row in rows} == {"even": 500, "odd": 500}
+    written = [info.path for info in open_store(root).list("numbers/landed/source/_written/")]
+    assert len(written) == 3
+    check_catalog(open_store(root), "numbers")
+
+
 def test_workers_go_on_with_what_others_left_and_one_may_die_in_the_middle(
     cluster: SparkCluster, server: Server, root: str
 ) -> None:
@@ -175,18 +195,3 @@ def test_workers_go_on_with_what_others_left_and_one_may_die_in_the_middle(
     check_catalog(open_store(root), CLICKS.name)
     logs = "".join(file.read_text(errors="replace") for file in cluster.folder.rglob("stderr"))
     assert server.secret_key not in logs
-
-
-def test_workers_land_what_a_source_reads_with_code_that_they_do_not_have(
-    cluster: SparkCluster, server: Server, root: str, tmp_path: Path
-) -> None:
-    (tmp_path / "numbers_read.py").write_text(NUMBERS)
-    (tmp_path / "words.py").write_text('PARITY = ("even", "odd")\n')
-    (tmp_path / "numbers.py").write_text(COUNTED)
-    job = driver(cluster, root, "landing", tasks=2, pipeline=str(tmp_path / "numbers.py"))
-    assert server.secret_key not in finished(job)
-    rows = hr.open(root)["numbers"].read("current", at="main").to_json()
-    assert {row["is"]: row["n"] for row in rows} == {"even": 500, "odd": 500}
-    written = [info.path for info in open_store(root).list("numbers/landed/source/_written/")]
-    assert len(written) == 3
-    check_catalog(open_store(root), "numbers")
