@@ -206,7 +206,7 @@ print(found.rows.before, found.rows.after, found.rows.added, found.rows.changed,
 def test_snapshots_several_times_as_large_as_memory_are_compared(tmp_path: Path) -> None:
     wide = PIPELINE_FILE.replace("hr.count(),", 'hr.count(), "note": col("user").max(),')
     deployment = Deployment(tmp_path, file_text=wide)
-    rows, limit = 240_000, 192 * 2**20
+    rows, limit = 160_000, 128 * 2**20
     first = deployment.commit(panes=_wide(0, 0, rows))
     for epoch in (1, 2):
         deployment.commit(panes=_wide(epoch, epoch * rows // 2, rows, clicks=7))

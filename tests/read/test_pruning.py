@@ -30,9 +30,9 @@ from headrace_snapshots.store.memory import MemoryStore
 from tests.cli.deployments import Deployment, hour, pane
 from tests.reading import schema
 
-PLACES, CONDITIONS = (200, 120) if os.environ.get("HEADRACE_CORRUPTIONS") == "all" else (20, 30)
-"""At how many places of a file a bit is turned, and how many conditions are tried on each type of keys: more with
-``make exhaustive``.
+PLACES, CONDITIONS, LEAST = (200, 120, 5) if os.environ.get("HEADRACE_CORRUPTIONS") == "all" else (20, 15, 2)
+"""At how many places of a file a bit is turned; how many conditions are tried on each type of keys, and how many of them
+at least find rows, and leave something out: more with ``make exhaustive``.
 """
 
 PIPELINE = """
@@ -259,8 +259,8 @@ def test_any_condition_finds_what_it_finds_among_all_rows(
             assert pruned == answers(lazy) or isinstance(answers(lazy), str), where
         less += bytes_read < sum(read)
         found += bool(pruned)
-    assert found > 5
-    assert less > 5, "conditions that leave something out"
+    assert found > LEAST
+    assert less > LEAST, "conditions that leave something out"
 
 
 def _counted(read: list[int], data: bytes) -> bytes:

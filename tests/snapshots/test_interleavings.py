@@ -91,7 +91,6 @@ CASES: dict[str, Case] = {
     "two runs, a fault": ((committer("a", 2), committer("b", 1)), begun(), 1, 44_000),
     "a run while the log is folded": ((committer("a", 1), folds("other")), begun(3), 0, 3_000),
     "a run while another one begins and folds the log": ((committer("a", 1), folds("main")), begun(1), 0, 7_000),
-    "a run while another one goes on and folds the log": ((committer("a", 1), folds("main", 1)), begun(1), 0, 15_000),
     "a run and a rollback, a fault": ((RUN, BACK), published(3), 1, 8_000),
     "a run and a promotion, a fault": ((RUN, promoter), published(3), 1, 4_000),
     "a run and an expiry": ((RUN, expirer("e", 1)), marked(3), 0, 4_500),
@@ -113,6 +112,14 @@ CASES: dict[str, Case] = {
     "a publish of two outputs and a rollback, a fault": ((BOTH, BACK_1), published_outputs(4), 1, 2_000),
     "a publish of two outputs and a promotion, a fault": ((BOTH, promoter), published_outputs(4), 1, 2_000),
     "a publish of two outputs and two expiries": ((BOTH, expirer("e")), published_outputs(4), 0, 11_000),
+    "two publishes, each of an output, and a rollback": ((ONE, OTHER, BACK_1), published_outputs(4), 0, 44_000),
+    "a first publish of an output, and an expiry": ((FIRST, expirer("e", 1)), published_outputs(3, ("z",)), 0, 1_000),
+    "final rows and a rollback, a fault": ((hands_over, BACK), published(3), 1, 2_000),
+    "final rows and a promotion, a fault": ((hands_over, promoter), published_since(3), 1, 1_500),
+    "a tag, its end, and two expiries": ((tagger("first-0"), expirer("e")), published(3), 0, 7_000),
+}
+LARGER: dict[str, Case] = {
+    "a run while another one goes on and folds the log": ((committer("a", 1), folds("main", 1)), begun(1), 0, 15_000),
     "a rollback of two outputs and two expiries": (
         (BACK_1, expirer("e")),
         published_outputs(4),
@@ -125,13 +132,6 @@ CASES: dict[str, Case] = {
         0,
         30_000,
     ),
-    "two publishes, each of an output, and a rollback": ((ONE, OTHER, BACK_1), published_outputs(4), 0, 44_000),
-    "a first publish of an output, and an expiry": ((FIRST, expirer("e", 1)), published_outputs(3, ("z",)), 0, 1_000),
-    "final rows and a rollback, a fault": ((hands_over, BACK), published(3), 1, 2_000),
-    "final rows and a promotion, a fault": ((hands_over, promoter), published_since(3), 1, 1_500),
-    "a tag, its end, and two expiries": ((tagger("first-0"), expirer("e")), published(3), 0, 7_000),
-}
-LARGER: dict[str, Case] = {
     "a tag, and a run that folds the log": ((tagger("first-2"), folds("main", 1)), published(3), 0, 10_000),
     "final rows and two expiries": ((hands_over, expirer("e")), published(3), 0, 1_500),
     "final rows, and a run that folds": ((hands_over, folds("main", 1)), published(3), 0, 5_000),
