@@ -7,18 +7,18 @@ import pytest
 
 LONGEST_FIRST = (
     "tests/airflow/test_end_to_end.py",
+    "tests/browser/test_forms.py",
+    "tests/browser/test_pages.py",
     "tests/snapshots/test_interleavings.py",
     "tests/sinks/test_conformance.py",
     "tests/sources/test_kafka.py",
     "tests/airflow/test_scheduled_backfill.py",
     "tests/flights/test_truth.py",
-    "tests/browser/test_forms.py",
     "tests/faults/test_corruption.py",
     "tests/tooling/test_benchmarks.py",
     "tests/process/test_changing_files.py",
     "tests/airflow/test_secrets.py",
     "tests/read/test_pruning.py",
-    "tests/browser/test_pages.py",
     "tests/conformance/test_local.py",
     "tests/cluster/test_headrace_on_a_cluster.py",
     "tests/read/test_elsewhere.py",
@@ -85,15 +85,18 @@ _KAFKA_FILES = (
 )
 _ON_KAFKA = re.compile(r"[\[-]broker[\]-]")
 _KAFKA = "the broker of Kafka"
+_BROWSER = "tests/browser/"
 
 
 def process_of(nodeid: str) -> str:
     """What a test shares its process with: its file; what the session of Spark computes, and what a broker has, have
-    one each, since a JVM takes long to start and to become quick.
+    one each, since a JVM takes long to start and to become quick; and so has the browser, with its Airflow.
     """
     file, _, test = nodeid.partition("::")
     if file.startswith(_SPARK_FILES) or _ON_SPARK.search(test):
         return _SPARK
+    if file.startswith(_BROWSER):
+        return _BROWSER
     is_on_kafka = file.startswith(_KAFKA_FILES) or _ON_KAFKA.search(test)
     return _KAFKA if is_on_kafka else file  # it takes half a minute of a core
 

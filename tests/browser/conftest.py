@@ -1,7 +1,10 @@
-"""A browser for tests: the Chromium of this machine."""
+"""A browser for tests, the Chromium of this machine, and an Airflow to look at: one of each for all files here, since
+an Airflow takes most of a minute of a core before anything is asked of it.
+"""
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,12 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 from scripts import chromium
+from scripts.airflow_api import AirflowApi
+from scripts.airflow_env import LocalAirflow
+from tests.browser.airflow_ui import AirflowUi
+from tests.browser.deployment import ASKED, ROLES, fill_in
 
+_DAG_SECONDS = 120
 _STILL = """
 document.addEventListener("DOMContentLoaded", () => {
   const style = document.createElement("style");
@@ -20,7 +28,7 @@ document.addEventListener("DOMContentLoaded", () => {
 """What turns is drawn sixty times a second, without a graphics card: a seventh of what a page takes of a core."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     """Chromium without a window. Where there is none the test is skipped, in CI it fails."""
     found = chromium.found()
@@ -41,3 +49,32 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
         yield browser
     finally:
         browser.quit()
+
+
+@pytest.fixture(scope="package")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
+    """An Airflow as ``make up`` starts it, over pipelines that have run, one that has not, and files that are wrong."""
+    local = fill_in(tmp_path_factory.mktemp("pages"))
+    try:
+        local.start()
+        for name in ("clicks", "orders", "visits", "trips", "shop", "sales.clicks", ASKED):
+            local.api.wait_for_dag(f"headrace_{name}_process", _DAG_SECONDS)
+        local.api.wait_for_dag("headrace_promote", _DAG_SECONDS)
+        yield local
+    finally:
+        local.stop()
+
+
+@pytest.fixture(scope="package")
+def apis(airflow: LocalAirflow) -> Iterator[dict[str, AirflowApi]]:
+    """The REST API as each user."""
+    with ExitStack() as stack:
+        yield {user: stack.enter_context(closing(airflow.api_as(user))) for user in ROLES}
+
+
+@pytest.fixture(scope="package")
+def admin(airflow: LocalAirflow, driver: webdriver.Chrome) -> AirflowUi:
+    """The UI for an admin, who has logged in."""
+    found = AirflowUi(driver, airflow.url)
+    found.log_in("admin", airflow.passwords["admin"])
+    return found

@@ -3,8 +3,9 @@ steps; one under a root with a name; and a local Airflow with a user of each rol
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import headrace as hr
 from headrace.audit.store import AuditFailedError
@@ -15,6 +16,8 @@ from tests.airflow.runs import CALM
 from tests.airflow.subprocesses import write_pipeline, write_shop
 from tests.airflow.test_end_to_end import land
 
+ASKED = "taps"
+"""A pipeline that waits for signals and has not run."""
 ROLES = {"admin": "admin", "olga": "op", "uma": "user", "vic": "viewer"}
 _MOST = {"clicks": 100, "orders": 1, "visits": 100}
 _BAD = ('{"user": 1}', "oops")
@@ -78,8 +81,8 @@ _RIDES: Sequence[Sequence[tuple[str, str, str, int]]] = (
 """Rides by epoch: where they land, in which city, when, for how much. One is a duplicate, one is filtered out."""
 
 
-def look_at(folder: Path) -> LocalAirflow:
-    """An Airflow, not started yet, over pipelines that have run in ``folder``."""
+def look_at(folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> LocalAirflow:
+    """An Airflow, not started yet, over pipelines that have run in ``folder``; ``settings`` are further variables."""
     pipelines, root = folder / "pipelines", (folder / "root").as_uri()
     pipelines.mkdir()
     store = open_store(root)
@@ -98,8 +101,22 @@ def look_at(folder: Path) -> LocalAirflow:
     _run_trips(pipelines, root)
     _run_shop(pipelines, root)
     named = _named_root(folder, sales_root(root))
-    environment = {**CALM, "HEADRACE_PIPELINES": str(pipelines), "HEADRACE_ROOTS": str(named)}
+    environment = {**CALM, "HEADRACE_PIPELINES": str(pipelines), "HEADRACE_ROOTS": str(named), **settings}
     return LocalAirflow(folder / "home", root, environment, users=ROLES, triggerer=True)
+
+
+def fill_in(folder: Path) -> LocalAirflow:
+    """The same, and what people ask for and have wrong: a pipeline that waits for signals, a file that blocks, and one
+    that raises what is no Exception.
+    """
+    airflow, pipelines = look_at(folder, {"HEADRACE_IMPORT_LIMIT": "5s"}), folder / "pipelines"
+    options = 'executor="local", retention=hr.Retention(schedule="@yearly")'
+    file = write_pipeline(pipelines, ASKED, options=options, most=None)
+    waits = 'hr.AfterAny(hr.AfterSignal("go"), hr.AfterSignal("ask"), hr.AfterCount(1))'
+    file.write_text(file.read_text().replace("early=hr.AfterCount(1)", f"early={waits}"))
+    (pipelines / "a_block.py").write_text("import time\n\ntime.sleep(300)\n")
+    (pipelines / "b_stop.py").write_text("raise KeyboardInterrupt\n")
+    return airflow
 
 
 def sales_root(root: str) -> str:

@@ -2,26 +2,23 @@
 the asset; read why a file has no DAGs.
 """
 
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from selenium import webdriver
 
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from scripts.airflow_api import EndedRun
 from scripts.airflow_env import LocalAirflow
-from tests.airflow.runs import CALM, wait_for_success
-from tests.airflow.subprocesses import write_pipeline
+from tests.airflow.runs import wait_for_success
 from tests.airflow.test_end_to_end import family as started
 from tests.airflow.test_end_to_end import land, listening
 from tests.browser.airflow_ui import AirflowUi, TriggerForm
+from tests.browser.deployment import ASKED as NAME
 
 pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 
@@ -43,60 +40,29 @@ UNTOUCHED = {
 """What a form says that nobody has touched."""
 
 
-@pytest.fixture(scope="module")
-def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a pipeline that waits for signals, a file that blocks, and one that raises what is no Exception."""
-    folder = tmp_path_factory.mktemp("pipelines")
-    options = 'executor="local", retention=hr.Retention(schedule="@yearly")'
-    clicks = write_pipeline(folder, "clicks", options=options, most=None)
-    waits = 'hr.AfterAny(hr.AfterSignal("go"), hr.AfterSignal("ask"), hr.AfterCount(1))'
-    clicks.write_text(clicks.read_text().replace("early=hr.AfterCount(1)", f"early={waits}"))
-    (folder / "a_block.py").write_text("import time\n\ntime.sleep(300)\n")
-    (folder / "b_stop.py").write_text("raise KeyboardInterrupt\n")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def airflow(pipelines: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
-    """An Airflow as ``make up`` starts it, with those files."""
-    folder = tmp_path_factory.mktemp("airflow")
-    environment = {**CALM, "HEADRACE_PIPELINES": str(pipelines), "HEADRACE_IMPORT_LIMIT": "5s"}
-    local = LocalAirflow(folder / "home", (folder / "root").as_uri(), environment, triggerer=True)
-    try:
-        local.start()
-        for family in UNTOUCHED:
-            local.api.wait_for_dag(f"headrace_clicks_{family}", _DAG_SECONDS)
-        yield local
-    finally:
-        local.stop()
-
-
-@pytest.fixture(scope="module")
-def ui(airflow: LocalAirflow, driver: webdriver.Chrome) -> AirflowUi:
-    """The UI, for an admin."""
-    found = AirflowUi(driver, airflow.url)
-    found.log_in("admin", airflow.passwords["admin"])
-    return found
+def dag_of(family: str) -> str:
+    """The DAG of a family of the pipeline whose forms are filled."""
+    return f"headrace_{NAME}_{family}"
 
 
 def catalog(airflow: LocalAirflow) -> Catalog:
     """What the pipeline has left."""
-    return Catalog(open_store(airflow.root), "clicks")
+    return Catalog(open_store(airflow.root), NAME)
 
 
 def newest(airflow: LocalAirflow, family: str) -> dict[str, Any]:
     """The last run of a DAG, as Airflow's API tells it."""
-    return airflow.api.runs(f"headrace_clicks_{family}")[-1]
+    return airflow.api.runs(dag_of(family))[-1]
 
 
 def ended(airflow: LocalAirflow, family: str, run: dict[str, Any]) -> EndedRun:
     """That run, ended well."""
-    return wait_for_success(airflow.api, f"headrace_clicks_{family}", run["dag_run_id"], _RUN_SECONDS)
+    return wait_for_success(airflow.api, dag_of(family), run["dag_run_id"], _RUN_SECONDS)
 
 
 def submitted(airflow: LocalAirflow, ui: AirflowUi, family: str, filled: dict[str, object]) -> tuple[Any, EndedRun]:
     """The configuration of a run that somebody triggered by its form, and how the run ended."""
-    form = TriggerForm(ui, f"headrace_clicks_{family}")
+    form = TriggerForm(ui, dag_of(family))
     form.fill(filled)
     form.submit()
     ui.leave()
@@ -104,18 +70,20 @@ def submitted(airflow: LocalAirflow, ui: AirflowUi, family: str, filled: dict[st
     return run["conf"], ended(airflow, family, run)
 
 
-def test_files_that_block_or_raise_anything_take_no_dag_away_and_are_told(airflow: LocalAirflow, ui: AirflowUi) -> None:
-    ui.go("")
-    ui.click("//button[contains(., 'Import Error')]")
-    ui.click("//*[contains(text(), 'headrace_broken_files.py')]")
-    ui.find("//*[contains(text(), 'a_block.py:3: it has not ended after 5 s')]")
-    assert "b_stop.py:1: KeyboardInterrupt" in ui.text()
+def test_files_that_block_or_raise_anything_take_no_dag_away_and_are_told(
+    airflow: LocalAirflow, admin: AirflowUi
+) -> None:
+    admin.go("")
+    admin.click("//button[contains(., 'Import Error')]")
+    admin.click("//*[contains(text(), 'headrace_broken_files.py')]")
+    admin.find("//*[contains(text(), 'a_block.py:3: it has not ended after 5 s')]")
+    assert "b_stop.py:1: KeyboardInterrupt" in admin.text()
 
 
-def test_nothing_that_the_home_page_shows_is_red(airflow: LocalAirflow, ui: AirflowUi) -> None:
-    ui.go("")
+def test_nothing_that_the_home_page_shows_is_red(airflow: LocalAirflow, admin: AirflowUi) -> None:
+    admin.go("")
     colour = {
-        name: ui.find(f"//*[normalize-space(text())='{name}']").value_of_css_property("background-color")
+        name: admin.find(f"//*[normalize-space(text())='{name}']").value_of_css_property("background-color")
         for name in ("MetaDatabase", "Scheduler", "Triggerer", "Dag Processor")
     }
     assert len(set(colour.values())) == 1, colour
@@ -133,30 +101,32 @@ def test_a_triggerer_listens_no_more_than_the_others(airflow: LocalAirflow) -> N
 
 
 @pytest.mark.parametrize("family", ["process", "backfill"])
-def test_a_form_that_nobody_has_touched_is_a_run(airflow: LocalAirflow, ui: AirflowUi, family: str) -> None:
+def test_a_form_that_nobody_has_touched_is_a_run(airflow: LocalAirflow, admin: AirflowUi, family: str) -> None:
     if family == "process":
-        land(open_store(airflow.root), "clicks", "a.jsonl", range(10))
-    conf, _ = submitted(airflow, ui, family, {})
+        land(open_store(airflow.root), NAME, "a.jsonl", range(10))
+    conf, _ = submitted(airflow, admin, family, {})
     assert conf == UNTOUCHED[family]
 
 
-def test_the_form_of_a_recovery_asks_for_a_snapshot_and_for_nothing_else(airflow: LocalAirflow, ui: AirflowUi) -> None:
-    form = TriggerForm(ui, "headrace_clicks_recover")
+def test_the_form_of_a_recovery_asks_for_a_snapshot_and_for_nothing_else(
+    airflow: LocalAirflow, admin: AirflowUi
+) -> None:
+    form = TriggerForm(admin, dag_of("recover"))
     assert form.required() == ["Snapshot"]
     assert not form.is_ready()
     snapshot = catalog(airflow).head().refs["published"]
-    conf, _ = submitted(airflow, ui, "recover", {"Snapshot": snapshot, "When": "at once"})
+    conf, _ = submitted(airflow, admin, "recover", {"Snapshot": snapshot, "When": "at once"})
     assert conf == {**UNTOUCHED["recover"], "snapshot": snapshot, "when": "at once"}
 
 
-def test_a_filled_form_of_a_run(airflow: LocalAirflow, ui: AirflowUi) -> None:
-    land(open_store(airflow.root), "clicks", "b.jsonl", range(10, 20))
+def test_a_filled_form_of_a_run(airflow: LocalAirflow, admin: AirflowUi) -> None:
+    land(open_store(airflow.root), NAME, "b.jsonl", range(10, 20))
     filled = {
         "Epochs at most": 1, "Files per epoch at most": 2, "Bytes per epoch at most": 1_000_000, "Branch": "main",
         "Full sweep": True, "Strict": True, "Added aggregates start empty": True, "Create": True,
         "Executor": "auto: ", "Signals": ['go=["ada"]', "ask"],
     }  # fmt: skip
-    conf, _ = submitted(airflow, ui, "process", filled)
+    conf, _ = submitted(airflow, admin, "process", filled)
     assert conf == {
         "max_epochs": 1, "files_per_epoch": 2, "bytes_per_epoch": 1_000_000, "branch": "main", "full_sweep": True,
         "strict": True, "allow_new_aggregates": True, "create": True, "executor": "auto",
@@ -164,13 +134,13 @@ def test_a_filled_form_of_a_run(airflow: LocalAirflow, ui: AirflowUi) -> None:
     }  # fmt: skip
 
 
-def test_a_filled_form_of_a_backfill(airflow: LocalAirflow, ui: AirflowUi) -> None:
+def test_a_filled_form_of_a_backfill(airflow: LocalAirflow, admin: AirflowUi) -> None:
     start, end = datetime(2026, 11, 20, 0, 12, tzinfo=UTC), datetime(2026, 11, 20, 0, 15, tzinfo=UTC)
     filled = {
         "From": start, "To": end, "Promote": "never: ", "Patch": False, "Files per epoch at most": 1,
         "Bytes per epoch at most": 1_000, "Branch": "mine", "Executor": "local: ", "Reason": "a test",
     }  # fmt: skip
-    conf, run = submitted(airflow, ui, "backfill", filled)
+    conf, run = submitted(airflow, admin, "backfill", filled)
     assert (datetime.fromisoformat(conf.pop("from")), datetime.fromisoformat(conf.pop("to"))) == (start, end)
     assert conf == {
         "promote": "never", "patch": False, "files_per_epoch": 1, "bytes_per_epoch": 1_000, "branch": "mine",
@@ -180,31 +150,31 @@ def test_a_filled_form_of_a_backfill(airflow: LocalAirflow, ui: AirflowUi) -> No
     assert "mine" in catalog(airflow).head().refs
 
 
-def test_a_filled_form_of_a_recovery(airflow: LocalAirflow, ui: AirflowUi) -> None:
+def test_a_filled_form_of_a_recovery(airflow: LocalAirflow, admin: AirflowUi) -> None:
     snapshot = catalog(airflow).head().refs["published"]
     filled = {
         "Snapshot": snapshot, "When": "never: ", "With readers": True, "Executor": "local: ", "Reason": "a test",
     }  # fmt: skip
-    conf, run = submitted(airflow, ui, "recover", filled)
+    conf, run = submitted(airflow, admin, "recover", filled)
     expected = {"snapshot": snapshot, "when": "never", "with_readers": True, "executor": "local", "reason": "a test"}
     assert conf == {"give_up_delivered": False, **expected}
     assert (run.tasks["rehearse"], run.tasks["recover"]) == ("success", "skipped")
 
 
-def test_the_form_that_looks_after_all_pipelines(airflow: LocalAirflow, ui: AirflowUi) -> None:
+def test_the_form_that_looks_after_all_pipelines(airflow: LocalAirflow, admin: AirflowUi) -> None:
     airflow.api.wait_for_dag("headrace_maintain", _DAG_SECONDS)
-    filled = {"Pipeline": "clicks", "Keep the last": 5, "Keep for": "2d", "Keep tags": "no", "Deep": True}
-    for fields, pipeline in (({}, None), (filled, "clicks")):
-        form = TriggerForm(ui, "headrace_maintain")
+    filled = {"Pipeline": NAME, "Keep the last": 5, "Keep for": "2d", "Keep tags": "no", "Deep": True}
+    for fields, pipeline in (({}, None), (filled, NAME)):
+        form = TriggerForm(admin, "headrace_maintain")
         form.fill(fields)
         form.submit()
-        ui.leave()
+        admin.leave()
         run = airflow.api.runs("headrace_maintain")[-1]
         assert run["conf"]["pipeline"] == pipeline
         wait_for_success(airflow.api, "headrace_maintain", run["dag_run_id"], _RUN_SECONDS)
         assert "nothing is missing" in "\n".join(airflow.api.log("headrace_maintain", run["dag_run_id"], "maintain"))
     assert run["conf"]["keep_tags"] == "no"
-    form = TriggerForm(ui, "headrace_maintain")
+    form = TriggerForm(admin, "headrace_maintain")
     form.fill({"Keep for": "abc"})
     assert "'abc' does not match" in form.refused()
 
@@ -217,29 +187,29 @@ def test_the_form_that_looks_after_all_pipelines(airflow: LocalAirflow, ui: Airf
     ],
 )
 def test_a_field_that_makes_no_sense_is_refused_in_the_form(
-    airflow: LocalAirflow, ui: AirflowUi, family: str, filled: dict[str, object], said: str
+    airflow: LocalAirflow, admin: AirflowUi, family: str, filled: dict[str, object], said: str
 ) -> None:
-    before = len(airflow.api.runs(f"headrace_clicks_{family}"))
-    form = TriggerForm(ui, f"headrace_clicks_{family}")
+    before = len(airflow.api.runs(dag_of(family)))
+    form = TriggerForm(admin, dag_of(family))
     form.fill(filled)
     assert said in form.refused()
-    assert len(airflow.api.runs(f"headrace_clicks_{family}")) == before
+    assert len(airflow.api.runs(dag_of(family))) == before
 
 
-def test_the_asset_is_materialized_by_the_dag_that_processes(airflow: LocalAirflow, ui: AirflowUi) -> None:
-    land(open_store(airflow.root), "clicks", "c.jsonl", range(20, 30))
-    ui.go("assets")
-    ui.click("//a[normalize-space()='headrace_clicks']")
+def test_the_asset_is_materialized_by_the_dag_that_processes(airflow: LocalAirflow, admin: AirflowUi) -> None:
+    land(open_store(airflow.root), NAME, "c.jsonl", range(20, 30))
+    admin.go("assets")
+    admin.click(f"//a[normalize-space()='headrace_{NAME}']")
     materialize = "//label[.//*[normalize-space(text())='Materialize']]"
-    ui.opens("//button[@aria-label='Create Event']", materialize)
-    ui.click(materialize)
-    before = len(airflow.api.runs("headrace_clicks_process"))
-    ui.click("//*[@role='dialog']//button[normalize-space()='Trigger']")
-    run = ui.until(
-        lambda: newest(airflow, "process") if len(airflow.api.runs("headrace_clicks_process")) > before else None,
+    admin.opens("//button[@aria-label='Create Event']", materialize)
+    admin.click(materialize)
+    before = len(airflow.api.runs(dag_of("process")))
+    admin.click("//*[@role='dialog']//button[normalize-space()='Trigger']")
+    run = admin.until(
+        lambda: newest(airflow, "process") if len(airflow.api.runs(dag_of("process"))) > before else None,
         "a run that materializes",
     )
-    ui.leave()
+    admin.leave()
     assert run["run_type"] == "asset_materialization"
     found = ended(airflow, "process", run)
     (event,) = airflow.api.asset_events(found.dag_id, found.run_id)

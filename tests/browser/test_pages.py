@@ -2,8 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -29,7 +28,7 @@ from tests.airflow.runs import wait_for_success, wait_until_asked
 from tests.airflow.test_end_to_end import land
 from tests.browser.accessibility import problems
 from tests.browser.airflow_ui import AirflowUi, TriggerForm
-from tests.browser.deployment import ROLES, look_at, sales_root
+from tests.browser.deployment import ROLES, sales_root
 from tests.browser.rights import (
     NEW_SETTINGS,
     NOT_THERE,
@@ -43,11 +42,10 @@ from tests.browser.rights import (
 
 pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 
-_DAG_SECONDS = 120
 _RUN_SECONDS = 600
 _FADING_SECONDS = 5
 _COOKIE = "_token"
-"""By which Airflow's UI knows a user; tests/browser/test_forms.py logs in as people do."""
+"""By which Airflow's UI knows a user; the admin logs in as people do."""
 
 _TAB = "plugin/headrace_dag"
 _TABS = {
@@ -81,27 +79,6 @@ _LOOKED_AT = {
 """Pages, and what they show once they are there."""
 
 
-@pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
-    """An Airflow over pipelines that have run."""
-    local = look_at(tmp_path_factory.mktemp("pages"))
-    try:
-        local.start()
-        for name in ("clicks", "orders", "visits", "trips", "shop", "sales.clicks"):
-            local.api.wait_for_dag(f"headrace_{name}_process", _DAG_SECONDS)
-        local.api.wait_for_dag("headrace_promote", _DAG_SECONDS)
-        yield local
-    finally:
-        local.stop()
-
-
-@pytest.fixture(scope="module")
-def apis(airflow: LocalAirflow) -> Iterator[dict[str, AirflowApi]]:
-    """The REST API as each user."""
-    with ExitStack() as stack:
-        yield {user: stack.enter_context(closing(airflow.api_as(user))) for user in ROLES}
-
-
 def logged_in(airflow: LocalAirflow, apis: dict[str, AirflowApi], driver: webdriver.Chrome, user: str) -> AirflowUi:
     """The UI for a user, whoever was logged in before: the next page is loaded whole."""
     driver.get("about:blank")
@@ -109,12 +86,6 @@ def logged_in(airflow: LocalAirflow, apis: dict[str, AirflowApi], driver: webdri
     cookie = {"url": airflow.url, "name": _COOKIE, "value": apis[user].token()}
     assert driver.execute_cdp_cmd("Network.setCookie", cookie)["success"]
     return AirflowUi(driver, airflow.url)
-
-
-@pytest.fixture(scope="module")
-def admin(airflow: LocalAirflow, apis: dict[str, AirflowApi], driver: webdriver.Chrome) -> AirflowUi:
-    """The UI for an admin."""
-    return logged_in(airflow, apis, driver, "admin")
 
 
 def _all(ui: AirflowUi, xpath: str, at_least: int) -> list[WebElement]:
