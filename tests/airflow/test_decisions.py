@@ -187,7 +187,7 @@ def decided(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each decision gave, which events it made, and the newest entry of the log after it."""
     folder: Path = tmp_path_factory.mktemp("decisions")
     (folder / "pipelines").mkdir()
-    for name, most in (("clicks", 100), ("orders", 1)):
+    for name, most in (("clicks", None), ("orders", 1)):
         kept = ", retention=hr.Retention(schedule=None)" if name == "orders" else ""
         write_pipeline(folder / "pipelines", name, options='executor="local"' + kept, most=most)
     environment = {"HEADRACE_ROOT": (folder / "root").as_uri(), "HEADRACE_PIPELINES": str(folder / "pipelines")}

@@ -51,11 +51,11 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     one that expects less, and one whose runs (not its DAGs) say who they are and then wait for ever.
     """
     folder = tmp_path_factory.mktemp("pipelines")
-    write_pipeline(folder, "clicks")
+    write_pipeline(folder, "clicks", most=None)
     write_pipeline(folder, "strict", source="max_rejected=0,", options='executor="local"', most=None)
     write_pipeline(folder, "damaged", options='executor="local"', most=None)
     write_pipeline(folder, "modest", most=1, options='executor="auto"')
-    waiting = write_pipeline(folder, "waiting", options='executor="local"')
+    waiting = write_pipeline(folder, "waiting", options='executor="local"', most=None)
     waiting.write_text(waiting.read_text() + WAITS.format(file=str(folder / "pids")))
     return folder
 
@@ -119,7 +119,7 @@ def a_driver_runs() -> None:
 def until(found: Callable[[], T]) -> T:
     """What ``found`` gives as soon as that is something."""
     patient = Retrying(
-        stop=stop_after_delay(_PROCESS_SECONDS), wait=wait_fixed(0.1), retry=retry_if_result(lambda f: not f)
+        stop=stop_after_delay(_PROCESS_SECONDS), wait=wait_fixed(0.5), retry=retry_if_result(lambda f: not f)
     )
     return patient(found)
 
@@ -143,7 +143,6 @@ def test_runs_hand_over_state_and_announce_what_they_publish(airflow: LocalAirfl
     first = run(airflow.api, "headrace_clicks_process", LOCAL)
     assert first.state == "success", log(airflow.api, first, "process")
     assert "executor local: asked for" in log(airflow.api, first, "process")
-    assert "audit of (the beginning, " in log(airflow.api, first, "audit")
     (event,) = airflow.api.asset_events(first.dag_id, first.run_id)
     assert set(event) == {"epoch", "snapshot", "counts", "watermark", "page"}
     page = f"/dags/headrace_clicks_process/plugin/headrace_dag?view=history&snapshot={event['snapshot']}"
@@ -282,7 +281,7 @@ def killed(airflow: LocalAirflow, pipelines: Path) -> tuple[str, list[int]]:
 @pytest.fixture(scope="module")
 def newcomer(pipelines: Path) -> None:
     """A pipeline that comes while Airflow is up."""
-    write_pipeline(pipelines, "newcomer", most=None)
+    write_pipeline(pipelines, "newcomer")
 
 
 @pytest.mark.usefixtures("killed", "newcomer")  # Airflow needs a minute to see that, in which others can be tested
@@ -301,6 +300,7 @@ def test_a_pipeline_that_comes_while_airflow_is_up_runs(airflow: LocalAirflow) -
     land(open_store(airflow.root), "newcomer", "a.jsonl", range(3))
     ended = run(airflow.api, "headrace_newcomer_process", LOCAL)
     assert ended.state == "success", log(airflow.api, ended, "process")
+    assert "audit of (the beginning, " in log(airflow.api, ended, "audit")
     assert airflow.api.pools()["headrace_newcomer"] == 1
 
 

@@ -47,16 +47,19 @@ stats.initialize(factory=get_stats_factory(), export_legacy_names=False)  # as A
 import headrace as hr
 from headrace.pipeline.loading.registry import resolve
 from headrace.runs.publishing.publish import publish_audited
+from headrace_snapshots.catalog import Catalog
 done = {}
 land("a.jsonl", 1, "quick")
 os.environ["HEADRACE_LOCAL_MEMORY"] = "20m"
 done["too little memory"] = execute("process", "process", "quick")
 del os.environ["HEADRACE_LOCAL_MEMORY"]
 done["little to do"] = execute("process", "process", "quick")
-land("b.jsonl", 2, "quick")
-hr.open(os.environ["HEADRACE_ROOT"])[resolve("quick")].run(publish=False)
-done["forgotten quick ones"] = forget_audits("quick")
-done["local audit"] = execute("process", "audit", "quick")
+for number, publish in enumerate((True, False)):
+    land(f"{number}.jsonl", number, "checked")
+    hr.open(os.environ["HEADRACE_ROOT"], create=True)[resolve("checked")].run(publish=publish)
+done["readers of checked"] = Catalog(store, "checked").head().refs["published"]
+done["forgotten audits"] = forget_audits("checked")
+done["local audit"] = execute("process", "audit", "checked")
 
 land("c.jsonl", 3, "quick")
 land("d.jsonl", 4, "quick")
@@ -77,7 +80,6 @@ except Exception as error:
 done["failed"] = Path(os.environ["FAILED"]).read_text().splitlines()
 
 from datetime import UTC, datetime, timedelta
-from headrace_snapshots.catalog import Catalog
 land("a.jsonl", 1, "nightly")
 execute("process", "process", "nightly")
 tonight = datetime(2026, 11, 21, 3, tzinfo=UTC)
@@ -119,7 +121,8 @@ print(json.dumps(done))
 def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each task of the story returned or raised, and how many applications it submitted."""
     folder = tmp_path_factory.mktemp("local")
-    write_pipeline(folder, "quick", options='executor="auto", retention=hr.Retention(keep_last=1)')
+    write_pipeline(folder, "quick", options='executor="auto", retention=hr.Retention(keep_last=1)', most=None)
+    write_pipeline(folder, "checked", options='executor="auto"')
     told = 'airflow=hr.airflow(on_failure="tests.airflow.subprocesses:failed")'
     write_pipeline(folder, "lost", options=f'executor="local", retention=hr.Retention(), {told}', most=None)
     write_pipeline(folder, "nightly", options=NIGHTLY, most=None)
@@ -186,9 +189,9 @@ def test_a_pipeline_under_auto_with_little_to_do_needs_no_spark(done: Any) -> No
     assert answer["submitted"] == 0
     assert (answer["xcom"]["executor"], answer["xcom"]["epochs"]) == ("local", 1)
     assert answer["reason"].startswith("auto: 46 bytes of new input and 0 bytes of state need no Spark")
-    assert done["forgotten quick ones"] > 0
+    assert done["forgotten audits"] > 0
     audited = done["local audit"]
-    assert (audited["submitted"], audited["xcom"]["from"]) == (0, answer["xcom"]["snapshot"])
+    assert (audited["submitted"], audited["xcom"]["from"]) == (0, done["readers of checked"])
 
 
 def test_a_pipeline_under_auto_with_much_to_do_is_submitted(done: Any) -> None:
