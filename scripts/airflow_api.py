@@ -182,6 +182,11 @@ class AirflowApi:
         """Let no more runs of a DAG begin; or again, if not ``is_paused``."""
         self._authorised().patch(f"/api/v2/dags/{dag_id}", json={"is_paused": is_paused}).raise_for_status()
 
+    def parse(self, dag_id: str) -> None:
+        """Have the DAG processor look at the file of a DAG next, before its interval is over."""
+        token = self.dag(dag_id)["file_token"]
+        self._authorised().put(f"/api/v2/parseDagFile/{token}").raise_for_status()
+
     def source(self, dag_id: str) -> str:
         """What the tab "Code" of a DAG shows."""
         return str(self._get(f"/api/v2/dagSources/{dag_id}")["content"])

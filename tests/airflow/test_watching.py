@@ -23,7 +23,7 @@ from headrace_snapshots.store.scheme import reached_by
 from scripts import minio_server
 from scripts.airflow_api import AirflowApi
 from scripts.airflow_env import LocalAirflow
-from tests.airflow.runs import CALM
+from tests.airflow.runs import SELDOM
 from tests.airflow.subprocesses import write_pipeline
 from tests.airflow.test_secrets import all_of
 
@@ -124,8 +124,7 @@ def airflow(own: WatchedRoot, sales: WatchedRoot, tmp_path_factory: pytest.TempP
         "HEADRACE_ROOTS": str(folder / "roots.toml"),
         "HEADRACE_STORE_CONN": "own_s3",
         "AIRFLOW_CONN_OWN_S3": json.dumps(own.connection()),
-        **CALM,
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "15",  # of a file that is changed
+        **SELDOM,
     }
     local = LocalAirflow(folder / "home", own.uri, environment, triggerer=True)
     try:
@@ -186,11 +185,13 @@ def test_a_named_root_is_watched_once_its_connection_is_there_and_while_its_dag_
     assert until(lambda: ended(api, sales.dag, 1)) == ["asset_triggered"]
 
     api.pause(sales.dag)
+    api.parse(sales.dag)
     sales.land("01", 1)
     until(lambda: not api.asset(_SALES)["watchers"])
     sales.land("02", 2)
     assert len(api.runs(sales.dag)) == 1
     api.pause(sales.dag, is_paused=False)
+    api.parse(sales.dag)
     until(lambda: sales.clicks() == 3)
     assert until(lambda: ended(api, sales.dag, 2)) == ["asset_triggered"] * 2
     assert api.import_errors() == {}
@@ -211,6 +212,7 @@ def test_the_tab_code_shows_the_file_of_the_pipeline_and_dags_stay(airflow: Loca
     assert "asked_for" in airflow.api.source("headrace_maintain")
     parsed = airflow.api.dag(own.dag)["last_parsed_time"]
     Path(file).write_text(Path(file).read_text() + "# changed\n")
+    airflow.api.parse(own.dag)
     until(lambda: airflow.api.source(own.dag).endswith("# changed\n"))
     dag = until(lambda: (found := airflow.api.dag(own.dag))["last_parsed_time"] > parsed and found)
     assert (dag["is_stale"], dag["fileloc"], dag["relative_fileloc"]) == (False, file, "headrace_pipelines.py")
