@@ -80,9 +80,7 @@ def lanes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lanes]:
 
 def until(found: Callable[[], bool]) -> None:
     """Wait until that is so."""
-    Retrying(stop=stop_after_delay(_SECONDS), wait=wait_fixed(0.5), retry=retry_if_result(lambda is_so: not is_so))(
-        found
-    )
+    Retrying(stop=stop_after_delay(_SECONDS), wait=wait_fixed(1), retry=retry_if_result(lambda is_so: not is_so))(found)
 
 
 # SQLite lets one write at a time: another one may take longer than Airflow waits
