@@ -80,11 +80,13 @@ _LOOKED_AT = {
 
 
 def logged_in(airflow: LocalAirflow, apis: dict[str, AirflowApi], driver: webdriver.Chrome, user: str) -> AirflowUi:
-    """The UI for a user, whoever was logged in before: the next page is loaded whole."""
-    driver.get("about:blank")
-    driver.execute_cdp_cmd("Network.clearBrowserCookies", {})  # delete_all_cookies knows those of the open page only
-    cookie = {"url": airflow.url, "name": _COOKIE, "value": apis[user].token()}
-    assert driver.execute_cdp_cmd("Network.setCookie", cookie)["success"]
+    """The UI for a user. If somebody else was logged in before, the next page is loaded whole."""
+    token = apis[user].token()
+    if (driver.get_cookie(_COOKIE) or {}).get("value") != token:
+        driver.get("about:blank")
+        driver.execute_cdp_cmd("Network.clearBrowserCookies", {})  # delete_all_cookies knows those of this page only
+        cookie = {"url": airflow.url, "name": _COOKIE, "value": token}
+        assert driver.execute_cdp_cmd("Network.setCookie", cookie)["success"]
     return AirflowUi(driver, airflow.url)
 
 
