@@ -1,6 +1,6 @@
 """Files whose content changes while a run lists and reads them: what is committed is of one content of each file, and
-that is the one that the manifest records. Files change at each moment with ``make exhaustive``, else at each third, so
-that the contents of a test take all of them together.
+that is the one that the manifest records. Files change at each moment with ``make exhaustive``, else at each fourth, so
+that the four contents of a local file take all of them together.
 """
 
 import os
@@ -32,7 +32,7 @@ from tests.snapshots.conftest import root
 __all__ = ["root"]  # a fixture
 pytestmark = pytest.mark.slow
 FILES = 2
-STEP = 1 if os.environ.get("HEADRACE_CORRUPTIONS") == "all" else 3
+STEP = 1 if os.environ.get("HEADRACE_CORRUPTIONS") == "all" else 4
 """From the number of one moment to that of the next at which a file changes."""
 CHANGING = "landing/clicks/001.jsonl"
 PLAIN, DEDUPLICATING = PIPELINES["one_stage"], PIPELINES["deduplicating"]
