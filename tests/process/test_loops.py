@@ -93,7 +93,7 @@ def check_random(executor: Executed, root: Path, kind: str, seed: int) -> None:
 
 @pytest.mark.hypothesis  # make fuzz turns as many as it turns of others
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "5"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "3"))))
 def test_random_graphs(executor: Executed, kind: str, seed: int, tmp_path: Path) -> None:
     check_random(executor, tmp_path, kind, seed)
 

@@ -1,6 +1,7 @@
 """Unions of outputs: what comes of the same records on different ways is never seen apart."""
 
 import json
+import os
 import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -81,7 +82,8 @@ def net_panes(
     return rows
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.hypothesis  # make fuzz turns as many as it turns of others
+@pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "2"))))
 def test_no_pane_of_a_diamond_shows_one_way_without_the_other(
     executor: Executed, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
