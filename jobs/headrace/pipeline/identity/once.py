@@ -6,18 +6,18 @@ from typing import TypeVar
 
 from headrace.pipeline.pipeline import Pipeline
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 
 
-def once(function: Callable[[Pipeline], Found]) -> Callable[[Pipeline], Found]:
-    """``function``, which is asked once of each pipeline. What it found lives in the pipeline, and no longer."""
-    name = f"_{function.__name__}"
+def once(function: Callable[[Pipeline], Answer]) -> Callable[[Pipeline], Answer]:
+    """``function``, which is asked once of each pipeline. Its answer lives in the pipeline, and no longer."""
+    name = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
-    def kept(pipeline: Pipeline) -> Found:
+    def kept(pipeline: Pipeline) -> Answer:
         if name not in pipeline.__dict__:
             pipeline.__dict__[name] = function(pipeline)
-        found: Found = pipeline.__dict__[name]
-        return found
+        answer: Answer = pipeline.__dict__[name]
+        return answer
 
     return kept

@@ -201,22 +201,22 @@ class _Source:
     @cached_property
     def defining(self) -> Mapping[str, Sequence[int]]:
         """The numbers of the statements that give a name, but for imports."""
-        found: dict[str, list[int]] = defaultdict(list)
+        numbers: dict[str, list[int]] = defaultdict(list)
         for number, statement in enumerate(self.statements):
             if not isinstance(statement.node, _Import):
                 for name in statement.defined:
-                    found[name].append(number)
-        return dict(found)
+                    numbers[name].append(number)
+        return dict(numbers)
 
     @cached_property
     def imports(self) -> Mapping[str, Sequence[_Import]]:
         """The imports that give a name; those of all names of a module as ``*``."""
-        found: dict[str, list[_Import]] = defaultdict(list)
+        statements: dict[str, list[_Import]] = defaultdict(list)
         for node in (statement.node for statement in self.statements):
             if isinstance(node, _Import):
                 for alias in node.names:
-                    found[alias.asname or alias.name.partition(".")[0]].append(node)
-        return dict(found)
+                    statements[alias.asname or alias.name.partition(".")[0]].append(node)
+        return dict(statements)
 
 
 def _source(module: str) -> _Source:
