@@ -1,6 +1,8 @@
 """A pipeline is taken back together with all that read it: a chain, a diamond, kills at every move."""
 
 import random
+import shutil
+from copy import copy
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -62,9 +64,34 @@ def grown(folder: Path, seed: int, *, lateness: str | None = "0s") -> Chain:
     return chain
 
 
+class Grown:
+    """Chains that tests begin with: each grows once, and is put back where it was, as it names the roots it reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._chains: dict[int, Chain] = {}
+
+    def chain(self, seed: int) -> Chain:
+        live, kept = self._folder / f"{seed}", self._folder / f"{seed}-kept"
+        if seed in self._chains:
+            shutil.rmtree(live)
+            shutil.copytree(kept, live)  # with the times of files, of which local files have their ETags
+        else:
+            live.mkdir()
+            self._chains[seed] = grown(live, seed)
+            shutil.copytree(live, kept)
+        chain = self._chains[seed]
+        return replace(chain, random=copy(chain.random), done=[*chain.done])
+
+
+@pytest.fixture(scope="module")
+def chains(tmp_path_factory: pytest.TempPathFactory) -> Grown:
+    return Grown(tmp_path_factory.mktemp("chains"))
+
+
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_chain_goes_back_to_one_cut_and_reads_on(seed: int, tmp_path: Path) -> None:
-    chain = grown(tmp_path, seed)
+def test_a_chain_goes_back_to_one_cut_and_reads_on(seed: int, chains: Grown, tmp_path: Path) -> None:
+    chain = chains.chain(seed)
     first, second, third = chain.handles
     old = [line(handle) for handle in chain.handles]
     cut = first.recovery_cut(old[0][2])
@@ -84,9 +111,9 @@ def test_a_chain_goes_back_to_one_cut_and_reads_on(seed: int, tmp_path: Path) ->
 # a move that is done, and killed after it, is the one before which the next is not
 @pytest.mark.parametrize(("moves", "is_done"), [(1, False), (2, False), (3, False), (3, True)])
 def test_killed_at_a_move_the_same_call_goes_on(
-    moves: int, is_done: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moves: int, is_done: bool, chains: Grown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chain = grown(tmp_path, 0)
+    chain = chains.chain(0)
     first, second, third = chain.handles
     to = line(first)[2]
     cut = first.recovery_cut(to)
@@ -113,8 +140,10 @@ def test_killed_at_a_move_the_same_call_goes_on(
     check_equal(chain, tmp_path / "one", "retracting", "0s")
 
 
-def test_killed_in_the_run_it_can_be_called_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chain = grown(tmp_path, 0)
+def test_killed_in_the_run_it_can_be_called_again(
+    chains: Grown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = chains.chain(0)
     first, second, third = chain.handles
     to = line(first)[2]
     with monkeypatch.context() as patched:
@@ -131,9 +160,9 @@ def test_killed_in_the_run_it_can_be_called_again(tmp_path: Path, monkeypatch: p
 
 
 def test_another_attempt_warns_of_a_reader_that_can_no_longer_follow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chains: Grown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chain = grown(tmp_path, 0)
+    chain = chains.chain(0)
     first, second, third = chain.handles
     options = RunOptions(run_id="one", request="why", snapshot=line(first)[2], with_readers=True)
     real = Catalog.rollback
@@ -203,8 +232,8 @@ def fits(first: PipelineHandle, second: PipelineHandle, last: PipelineHandle, sn
     return all(sides[name][0]._catalog.is_ancestor(str(at.snapshot), sides[name][1]) for name, at in positions.items())
 
 
-def test_a_reader_with_nothing_from_before_is_named_and_nothing_moves(tmp_path: Path) -> None:
-    chain = grown(tmp_path, 1)
+def test_a_reader_with_nothing_from_before_is_named_and_nothing_moves(chains: Grown, tmp_path: Path) -> None:
+    chain = chains.chain(1)
     first, second, third = chain.handles
     to = line(first)[2]
     second.rollback(to="beginning")
@@ -225,11 +254,11 @@ def test_a_reader_with_nothing_from_before_is_named_and_nothing_moves(tmp_path: 
 
 
 def test_a_reader_that_may_not_be_written_is_said_and_others_go_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chains: Grown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from headrace_snapshots.store.port import StoreUnavailableError
 
-    chain = grown(tmp_path, 0)
+    chain = chains.chain(0)
     first, second, third = chain.handles
     to, before, newest = line(first)[2], head(second), head(third)
     real = Catalog.rollback
@@ -246,8 +275,8 @@ def test_a_reader_that_may_not_be_written_is_said_and_others_go_back(
     assert head(third) != newest, "who reads it as well goes back to what it had of the first then"
 
 
-def test_who_has_read_nothing_of_what_is_given_up_stays(tmp_path: Path) -> None:
-    chain = grown(tmp_path, 1)
+def test_who_has_read_nothing_of_what_is_given_up_stays(chains: Grown) -> None:
+    chain = chains.chain(1)
     first, second, third = chain.handles
     before = [head(second), head(third)]
     chain.land()
