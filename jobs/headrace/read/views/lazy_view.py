@@ -68,7 +68,8 @@ class LazyView:
         """The columns, with their Arrow types; timestamps are in UTC."""
         import pyarrow as pa
 
-        return pa.schema([self._source.columns.field(name) for name in self._columns])
+        columns = self._source.columns  # made anew each time that it is asked for
+        return pa.schema([columns.field(name) for name in self._columns])
 
     def batches(self, *, order: str | None = None, limit: int | None = None) -> "Iterator[pa.RecordBatch]":
         """The rows, some at a time, as Arrow record batches: by window and key, or in the order of emission.
@@ -80,10 +81,10 @@ class LazyView:
 
         if limit is not None:
             Arguments("batches").whole("limit", limit, least=0)
-        parsed = self._checked(order)
+        parsed, schema = self._checked(order), self.schema
         with self._opened(order=parsed) as rows, self._condition.explained(order):
             for batch in self._ordered(rows, quoted(self._columns), parsed, limit).to_arrow_reader(BATCH_ROWS):
-                yield named_as(batch, self.schema)
+                yield named_as(batch, schema)
 
     def first(self, limit: int, *, order: str | None = None) -> tuple[list[dict[str, Any]], int]:
         """The first rows in the order of ``batches``, and how many rows there are. Rows are Python's values by column;

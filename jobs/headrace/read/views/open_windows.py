@@ -184,9 +184,8 @@ class OpenWindows:
             DUE_TIME: _in_calendar(windows.column(c.DUE_TIME)),
             EPOCH: windows.column(c.EPOCH),
         }
-        return pa.RecordBatch.from_arrays(
-            [columns[name].cast(self.columns.field(name).type) for name in self.columns.names], schema=self.columns
-        )
+        schema = self.columns
+        return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)
 
 
 def _in_calendar(dues: pa.Array) -> pa.Array:
