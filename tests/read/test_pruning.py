@@ -31,8 +31,8 @@ from tests.cli.deployments import Deployment, hour, pane
 from tests.reading import schema
 
 PLACES, CONDITIONS, LEAST = (200, 120, 5) if os.environ.get("HEADRACE_CORRUPTIONS") == "all" else (20, 15, 2)
-"""At how many places of a file a bit is turned; how many conditions are tried on each type of keys, and how many of them
-at least find rows, and leave something out: more with ``make exhaustive``.
+"""At how many places of a file a bit is turned; how many conditions are tried on each type of keys, and than how many
+more find rows, and leave something out. ``make exhaustive`` tries more.
 """
 
 PIPELINE = """

@@ -21,6 +21,7 @@ from headrace_snapshots.protocol.barriers import Protocol
 from headrace_snapshots.protocol.graph import Graph
 
 ALL = os.environ.get("HEADRACE_INTERLEAVINGS") == "all"
+MANY = 10_000 if ALL else 2_500
 EVERY = pytest.mark.parametrize("protocol", [*Protocol])
 QUICK = Settings(Graph(1, ()), records=20, interval=5_000, most_in_flight=3)
 
@@ -121,7 +122,7 @@ def test_a_stopped_world_takes_longer() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("protocol", "tasks", "records"),
-    [(Protocol.ALIGNED, 10_000, 5), (Protocol.CHANDY_LAMPORT, 10_000 if ALL else 2_500, 1)],
+    [(Protocol.ALIGNED, MANY, 5), (Protocol.CHANDY_LAMPORT, MANY, 1)],
     ids=["aligned", "chandy-lamport"],
 )
 def test_thousands_of_tasks(protocol: Protocol, tasks: int, records: int) -> None:

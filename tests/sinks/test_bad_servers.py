@@ -117,10 +117,10 @@ def bad(request: pytest.FixtureRequest) -> BadServer:
     return server
 
 
-# by its id a test shares its process with others of a broker (tests/schedule.py)
-kafka_server = pytest.param("kafka", id="broker")
+# by the id of Kafka's a test shares its process with others of a broker (tests/schedule.py)
+SERVERS = ("postgres", "iceberg", "iceberg_sql", "delta", pytest.param("kafka", id="broker"))
 postgres_alone = pytest.mark.parametrize("bad", ["postgres"], indirect=True)
-each_server = pytest.mark.parametrize("bad", ["postgres", "iceberg", "iceberg_sql", "delta", kafka_server], indirect=True)
+each_server = pytest.mark.parametrize("bad", SERVERS, indirect=True)
 
 
 @pytest.mark.connectors

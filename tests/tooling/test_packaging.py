@@ -152,6 +152,7 @@ clicks = hr.Pipeline(
 """
 
 
+@pytest.mark.parametrize("installed", ["highest"], indirect=True)  # which versions the others have is no matter here
 def test_each_extra_that_is_missing_is_named_with_the_command(installed: Installed, tmp_path: Path) -> None:
     root = (installed.folder / "shop/data").as_uri()
     expecting = tmp_path / "shop.py"
