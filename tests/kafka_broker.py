@@ -1,5 +1,5 @@
-"""A broker of Kafka for the tests of a process, whichever folder they are in, until the last of them has ended: one that
-nobody asks takes its part of a core, too.
+"""A broker of Kafka for the tests of a process, whichever folder they are in, until the last of them has ended: one
+that nobody asks takes its part of a core, too.
 """
 
 from collections.abc import Iterator

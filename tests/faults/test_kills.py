@@ -191,7 +191,7 @@ def test_all_that_is_stored_is_a_fault_point(undisturbed: dict[str, Undisturbed]
 
 
 @pytest.mark.parametrize(
-    ("roots", "few"), [(LOCAL, 8), pytest.param("s3", 3, marks=pytest.mark.s3)], indirect=["roots"]
+    ("roots", "few"), [(LOCAL, 6), pytest.param("s3", 2, marks=pytest.mark.s3)], indirect=["roots"]
 )
 def test_kills(undisturbed: dict[str, Undisturbed], roots: Roots, few: int, tmp_path: Path) -> None:
     rolled = random.Random(SEED)
