@@ -25,7 +25,7 @@ from scripts.kafka import Kafka
 from tests.minio_bucket import BUCKET
 from tests.sources.kafka_topics import Topics
 
-KILLS = int(os.environ.get("HEADRACE_KAFKA_KILLS", "5"))
+KILLS = int(os.environ.get("HEADRACE_KAFKA_KILLS", "3"))
 SEED = int(os.environ.get("HEADRACE_KILLS_SEED", "1"))
 IS_ON_S3 = os.environ.get("HEADRACE_KILLS_STORE") == "s3"
 SECONDS = 120
