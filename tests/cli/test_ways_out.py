@@ -102,8 +102,14 @@ def commands(text: str) -> Iterator[list[str]]:
         yield [found[0], *found[1].split()]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("victim", VICTIMS)
+ONCE = {"a node of late": "cut", "a node of rejected": "swapped"}
+"""What is damaged in one way: both logs are read as that of panes is, which is damaged in each."""
+
+
+@pytest.mark.parametrize(
+    ("victim", "damage"),
+    [(victim, damage) for victim in VICTIMS for damage in DAMAGES if ONCE.get(victim, damage) == damage],
+)
 def test_each_command_that_is_named_works(live: Live, victim: str, damage: str, tmp_path: Path) -> None:
     DAMAGES[damage](live.folder / VICTIMS[victim](live))
     copy = tmp_path / "damaged"
