@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scripts.kafka import Kafka
 
 
-class _Running:
+class RunningBroker:
     """The broker that runs, if one does."""
 
     def __init__(self, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -40,14 +40,14 @@ class _Running:
 
 
 @pytest.fixture(scope="session")
-def running_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Running]:
-    running = _Running(tmp_path_factory)
+def running_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    running = RunningBroker(tmp_path_factory)
     yield running
     running.stop()
 
 
 @pytest.fixture
-def broker(running_broker: _Running, request: pytest.FixtureRequest) -> "Iterator[Kafka]":
+def broker(running_broker: RunningBroker, request: pytest.FixtureRequest) -> "Iterator[Kafka]":
     yield running_broker.broker()
     process = process_of(request.node.nodeid)
     of_process = (item for item in reversed(request.session.items) if process_of(item.nodeid) == process)

@@ -45,6 +45,7 @@ from headrace.testing.connectors import SourceConformance, SourceWorld
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store.memory import MemoryStore
 from scripts.kafka import PASSWORD, USER, Kafka
+from tests.kafka_broker import RunningBroker
 from tests.sources.kafka_topics import Message, Topics
 
 COLUMNS: Mapping[str, Any] = {"number": int, "text": hr.field("said.text", str), "at": datetime}
@@ -452,14 +453,14 @@ def test_a_compacted_topic_gives_what_is_left(topics: Topics, name: str) -> None
 
 
 @pytest.fixture(scope="module")
-def session(broker: Kafka) -> Iterator[None]:
+def session(running_broker: RunningBroker) -> Iterator[None]:
     """What runs on Spark shares one session: each would start its own, with Python workers of its own. They have the
     environment in which the session began.
     """
     from headrace.distribute.spark.session import spark_session
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{broker.address}")
+        patch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{running_broker.broker().address}")
         started = spark_session("topics", conf={"spark.log.level": "ERROR"})
     yield
     started.stop()
