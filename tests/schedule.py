@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 LONGEST_FIRST = (
+    "tests/airflow/test_seeded_kills.py",
     "tests/airflow/test_end_to_end.py",
     "tests/browser/test_forms.py",
     "tests/browser/test_pages.py",
@@ -22,7 +23,6 @@ LONGEST_FIRST = (
     "tests/conformance/test_local.py",
     "tests/cluster/test_headrace_on_a_cluster.py",
     "tests/read/test_elsewhere.py",
-    "tests/airflow/test_seeded_kills.py",
     "tests/process/test_adopting.py",
     "tests/airflow/test_watching.py",
     "tests/process/test_parked.py",
@@ -86,17 +86,22 @@ _KAFKA_FILES = (
 _ON_KAFKA = re.compile(r"[\[-]broker[\]-]")
 _KAFKA = "the broker of Kafka"
 _BROWSER = "tests/browser/"
+_DISTURBED_FILES = ("tests/airflow/test_seeded_kills.py", "tests/airflow/test_end_to_end.py")
+_DISTURBED = "the Airflow in which processes are killed"
+"""The second of them stops it."""
 
 
 def process_of(nodeid: str) -> str:
     """What a test shares its process with: its file; what the session of Spark computes, and what a broker has, have
-    one each, since a JVM takes long to start and to become quick; and so has the browser, with its Airflow.
+    one each, since a JVM takes long to start and to become quick; and so have files that share an Airflow.
     """
     file, _, test = nodeid.partition("::")
     if file.startswith(_SPARK_FILES) or _ON_SPARK.search(test):
         return _SPARK
     if file.startswith(_BROWSER):
         return _BROWSER
+    if file in _DISTURBED_FILES:
+        return _DISTURBED
     is_on_kafka = file.startswith(_KAFKA_FILES) or _ON_KAFKA.search(test)
     return _KAFKA if is_on_kafka else file  # it takes half a minute of a core
 

@@ -4,7 +4,7 @@ driven through REST.
 
 import ipaddress
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +20,8 @@ from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import ObjectStore, open_store
 from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow, running, stop
-from tests.airflow.runs import SELDOM, wait_for_success, wait_until_asked
+from tests.airflow.conftest import Disturbed
+from tests.airflow.runs import wait_for_success, wait_until_asked
 from tests.airflow.subprocesses import write_pipeline
 
 pytestmark = pytest.mark.airflow
@@ -33,44 +34,16 @@ _OWN_FRAMES = 2
 """Frames of Headrace's own that an error leaves in a task's log: who reads it wants the message."""
 _PROCESS_SECONDS = 120
 LOCAL: dict[str, object] = {"executor": "local"}
-WAITS = """
-import os, signal, subprocess, sys
-if sys.argv[0].endswith("submit.py"):
-    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-    with open("{file}.new", "w") as file:
-        file.write(f"{{os.getpid()}} {{child.pid}}")
-    os.rename("{file}.new", "{file}")
-    signal.pause()
-"""
-_ROLES = {"admin": "admin", "runs": "user", "looks": "viewer"}
 
 
 @pytest.fixture(scope="module")
-def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with pipelines: one that works, one whose state is damaged later, one without a budget for dead letters,
-    one that expects less, and one whose runs (not its DAGs) say who they are and then wait for ever.
-    """
-    folder = tmp_path_factory.mktemp("pipelines")
-    write_pipeline(folder, "clicks", most=None)
-    write_pipeline(folder, "strict", source="max_rejected=0,", options='executor="local"', most=None)
-    write_pipeline(folder, "damaged", options='executor="local"', most=None)
-    write_pipeline(folder, "modest", most=1, options='executor="auto"')
-    waiting = write_pipeline(folder, "waiting", options='executor="local"', most=None)
-    waiting.write_text(waiting.read_text() + WAITS.format(file=str(folder / "pids")))
-    return folder
+def pipelines(disturbed: Disturbed) -> Path:
+    return disturbed.pipelines
 
 
 @pytest.fixture(scope="module")
-def airflow(pipelines: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
-    """An Airflow with those pipelines and a user of each role."""
-    folder = tmp_path_factory.mktemp("airflow")
-    environment = {**SELDOM, "HEADRACE_PIPELINES": str(pipelines)}
-    local = LocalAirflow(folder / "home", (folder / "root").as_uri(), environment, users=_ROLES)
-    try:
-        local.start()
-        yield local
-    finally:
-        local.stop()
+def airflow(disturbed: Disturbed) -> LocalAirflow:
+    return disturbed.airflow
 
 
 def land(store: ObjectStore, pipeline: str, name: str, minutes: range, *bad: str) -> None:

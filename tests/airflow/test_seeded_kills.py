@@ -23,8 +23,7 @@ import headrace as hr
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow
-from tests.airflow.runs import CALM
-from tests.airflow.subprocesses import write_pipeline
+from tests.airflow.conftest import Disturbed
 from tests.airflow.test_end_to_end import family as started
 from tests.airflow.test_end_to_end import land
 
@@ -46,7 +45,7 @@ VICTIMS = ("task", "scheduler", "driver", "supervisor", "JVM", "API server", "Py
 OF_AIRFLOW = {"scheduler": "scheduler", "API server": "api-server"}
 OF_SPARK = ("JVM", "Python worker")
 AFTERWARDS = ("nothing", "clear", "mark success", "mark failed", "delete", "two slots", "no slots")
-NAME = "clicks"
+NAME = "struck"
 POOL = f"headrace_{NAME}"
 
 _PROGRAMS = ("submit.py", "maintain.py")
@@ -98,28 +97,11 @@ def _lasts(family: str, executor: str, victim: str, task: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
-    """An Airflow that looks for killed workers often, with one pipeline."""
-    folder: Path = tmp_path_factory.mktemp("kills")
-    (folder / "pipelines").mkdir()
-    options = 'executor="local", airflow=hr.airflow(retry_delay="1s")'
-    write_pipeline(folder / "pipelines", NAME, options=options, most=None)
-    environment = {
-        **CALM,
-        "HEADRACE_PIPELINES": str(folder / "pipelines"),
-        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
-        # of a task whose supervisor is killed before it has begun
-        "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT": "30",
-        "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL": "5",
-    }
-    local = LocalAirflow(folder / "home", (folder / "root").as_uri(), environment)
-    try:
-        local.start()
-        for family in TASKS:
-            local.api.wait_for_dag(dag_of(family), _DAG_SECONDS)
-        yield local
-    finally:
-        local.stop()
+def airflow(disturbed: Disturbed) -> LocalAirflow:
+    """With the DAGs of all families."""
+    for family in TASKS:
+        disturbed.airflow.api.wait_for_dag(dag_of(family), _DAG_SECONDS)
+    return disturbed.airflow
 
 
 @pytest.fixture(scope="module")

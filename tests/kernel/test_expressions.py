@@ -219,7 +219,8 @@ def every_character() -> list[str]:
 def test_every_character_is_what_python_says(
     expr: Expr, wanted: Callable[[str], Any], every_character: list[str]
 ) -> None:
-    for texts in (every_character, [f"a{character}b" for character in every_character]):
+    some = [*every_character[:0x3000], *every_character[0x3000::7]]
+    for texts in (every_character, [f"a{character}b" for character in some]):
         assert evaluate_columns(expr, {"string0": pa.array(texts)}).to_pylist() == list(map(wanted, texts))
 
 

@@ -19,7 +19,7 @@ from tests.reference.naming import UNTAKEN
 pytestmark = pytest.mark.slow
 
 SCHEMA = {"user": str, "at": datetime, "x": int}
-PARTS = 6
+PARTS = 8
 
 
 def chosen(part: int) -> list[str]:

@@ -112,13 +112,13 @@ CASES: dict[str, Case] = {
     "a publish of two outputs and a rollback, a fault": ((BOTH, BACK_1), published_outputs(4), 1, 2_000),
     "a publish of two outputs and a promotion, a fault": ((BOTH, promoter), published_outputs(4), 1, 2_000),
     "a publish of two outputs and two expiries": ((BOTH, expirer("e")), published_outputs(4), 0, 11_000),
-    "two publishes, each of an output, and a rollback": ((ONE, OTHER, BACK_1), published_outputs(4), 0, 44_000),
     "a first publish of an output, and an expiry": ((FIRST, expirer("e", 1)), published_outputs(3, ("z",)), 0, 1_000),
     "final rows and a rollback, a fault": ((hands_over, BACK), published(3), 1, 2_000),
     "final rows and a promotion, a fault": ((hands_over, promoter), published_since(3), 1, 1_500),
     "a tag, its end, and two expiries": ((tagger("first-0"), expirer("e")), published(3), 0, 7_000),
 }
 LARGER: dict[str, Case] = {
+    "two publishes, each of an output, and a rollback": ((ONE, OTHER, BACK_1), published_outputs(4), 0, 44_000),
     "a run while another one goes on and folds the log": ((committer("a", 1), folds("main", 1)), begun(1), 0, 15_000),
     "a rollback of two outputs and two expiries": (
         (BACK_1, expirer("e")),

@@ -1,7 +1,7 @@
 """Great Expectations as an audit uses it: imported when it is first asked for, and no more of it than that needs.
 
-Its import takes seconds of CPU, more than half of them for sources of rows that an audit does not have. SQLAlchemy is
-left out, and pyspark where no frame of Spark's is looked at: Great Expectations does without what is not installed.
+Its import takes seconds of CPU, more than half of them for sources of rows that an audit does not have. SQLAlchemy and
+boto3 are left out, and pyspark where no frame of Spark's is looked at: it does without what is not installed.
 """
 
 import logging
@@ -25,7 +25,7 @@ _LATER: Final = ("altair", "scipy.stats")
 """For a few expectations and a picture, which import them then."""
 
 _lock = threading.Lock()
-_left_out = ["sqlalchemy", "pyspark.sql.connect"]
+_left_out = ["sqlalchemy", "pyspark.sql.connect", "boto3", "botocore"]
 
 
 @dataclass(frozen=True)
