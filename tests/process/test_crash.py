@@ -101,7 +101,7 @@ def test_killed_during_a_later_epoch(executor: Executed, tmp_path: Path) -> None
     check(executor, tmp_path)
 
 
-@pytest.mark.parametrize("requests", [1, 8, 10, 11, 12, 20])  # make kills has every effect of a commit
+@pytest.mark.parametrize("requests", [1, 5, 8, 9, 10, 11, 12, 13, 20, 27])
 def test_killed_at_a_request_to_the_store(executor: Executed, tmp_path: Path, requests: int) -> None:
     land(tmp_path)
     ended = exit_code(KILLS_ITSELF, tmp_path, str(requests))
