@@ -66,7 +66,11 @@ def _module_of(named: _Named) -> ModuleType | None:
 
 @once
 def _named_in_pipeline(pipeline: Pipeline) -> Sequence[_Named]:
-    return tuple(dict.fromkeys(_named_in_object(pipeline)))
+    found: list[_Named] = []
+    for named in _named_in_object(pipeline):
+        if named not in found:  # a function that says what it gives has no hash
+            found.append(named)
+    return found
 
 
 def _named(value: Any) -> Iterator[_Named]:
