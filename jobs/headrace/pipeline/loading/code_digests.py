@@ -66,11 +66,11 @@ def _module_of(named: _Named) -> ModuleType | None:
 
 @once
 def _named_in_pipeline(pipeline: Pipeline) -> Sequence[_Named]:
-    found: list[_Named] = []
+    each_once: list[_Named] = []
     for named in _named_in_object(pipeline):
-        if named not in found:  # a function that says what it gives has no hash
-            found.append(named)
-    return found
+        if named not in each_once:  # a function that says what it gives has no hash
+            each_once.append(named)
+    return each_once
 
 
 def _named(value: Any) -> Iterator[_Named]:
