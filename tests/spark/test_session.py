@@ -1,5 +1,8 @@
 """The session: its settings, what it listens on, its pools."""
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,25 @@ def test_the_session_computes_the_same_everywhere(spark: SparkSession) -> None:
     assert tasks_of(spark) == 2
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     assert spark.sparkContext.getConf().get("spark.scheduler.mode") == "FAIR"
+
+
+_PARTITIONS = """
+from headrace.distribute.spark.session import spark_session
+
+session = spark_session("tests")
+print(session.conf.get("spark.sql.shuffle.partitions"))
+session.stop()
+"""
+
+
+@pytest.mark.spark
+def test_what_the_defaults_of_a_machine_say_of_partitions_holds(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 3\n")
+    environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", _PARTITIONS], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "3"
 
 
 @pytest.mark.spark
