@@ -16,8 +16,10 @@ from scripts.airflow_env import free_port
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 QUICK_START = (
-    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-    *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
 )
 """Options of a JVM that lives for seconds. To verify the classes of published jars takes a quarter of its start."""
 _OPTIONS = (*QUICK_START, "-Xmx256m")

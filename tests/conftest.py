@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from headrace.garbage import collect_seldom
+from scripts.java_server import QUICK_START
 from tests.cpu_by_file import pytest_runtest_makereport, pytest_runtest_protocol, pytest_terminal_summary
 from tests.kafka_broker import broker, running_broker
 from tests.minio_bucket import minio
@@ -38,10 +39,7 @@ settings.load_profile("whole")
 
 # Tests run many queries once over few rows: compiling them well costs more than running them, and so does verifying the
 # classes of published jars.
-os.environ.setdefault(
-    "HEADRACE_JAVA_OPTIONS",
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
-)
+os.environ.setdefault("HEADRACE_JAVA_OPTIONS", " ".join(QUICK_START))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,7 +2,7 @@
 that nobody asks takes its part of a core, too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class RunningBroker:
     """The broker that runs, if one does."""
 
-    def __init__(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def __init__(self, tmp_path_factory: pytest.TempPathFactory, items: Iterable[pytest.Item]) -> None:
+        self.last_test = {process_of(item.nodeid): item for item in items if needs_broker(item)}
+        """That needs it, by process."""
         self._folders = tmp_path_factory
         self._until = ExitStack()
         self._broker: Kafka | None = None
@@ -40,8 +42,8 @@ class RunningBroker:
 
 
 @pytest.fixture(scope="session")
-def running_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    running = RunningBroker(tmp_path_factory)
+def running_broker(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[RunningBroker]:
+    running = RunningBroker(tmp_path_factory, request.session.items)
     yield running
     running.stop()
 
@@ -49,7 +51,5 @@ def running_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running
 @pytest.fixture
 def broker(running_broker: RunningBroker, request: pytest.FixtureRequest) -> "Iterator[Kafka]":
     yield running_broker.broker()
-    process = process_of(request.node.nodeid)
-    of_process = (item for item in reversed(request.session.items) if process_of(item.nodeid) == process)
-    if request.node is next(filter(needs_broker, of_process), None):
+    if request.node is running_broker.last_test[process_of(request.node.nodeid)]:
         running_broker.stop()

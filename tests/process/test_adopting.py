@@ -36,7 +36,7 @@ from headrace_snapshots.refs import published_of
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import START
-from tests.process.executors import Executed, on_both
+from tests.process.executors import LOCAL, Executed, on_both
 from tests.process.forked import exit_code
 from tests.process.fragile import breaking, land_with_ids
 from tests.process.outputs import VISITS, catalog_of, line
@@ -65,7 +65,6 @@ def with_outputs(shop: Pipeline = BEFORE, **outputs: hr.Output) -> Pipeline:
     return replace(shop, outputs={**shop.outputs, **outputs})
 
 
-ON_LOCAL = Executed("local")
 HOURLY = with_outputs(hourly=HOURLY_NOW)
 VISITED = with_outputs(visits=VISITS_NOW)
 
@@ -78,9 +77,9 @@ def one_task(monkeypatch: pytest.MonkeyPatch) -> None:
 def history(root: Path, now: Pipeline) -> None:
     """A root whose pipeline has become ``now`` while main went on."""
     land_clicks(root, 0, LAST // 2)
-    ON_LOCAL.process(BEFORE, root.as_uri(), RunOptions("before", publish=True))
+    LOCAL.process(BEFORE, root.as_uri(), RunOptions("before", publish=True))
     land_clicks(root, LAST // 2, LAST)
-    ON_LOCAL.process(now, root.as_uri(), RunOptions("changed", publish=True))
+    LOCAL.process(now, root.as_uri(), RunOptions("changed", publish=True))
 
 
 def adopted(executor: Executed, root: Path, shop: Pipeline, output: str, branch: str = "again") -> Manifest:
@@ -107,7 +106,7 @@ class Roots:
 
         def make(root: Path) -> None:
             land_clicks(root, 0, last)
-            ON_LOCAL.process(shop, root.as_uri(), RunOptions("whole"))
+            LOCAL.process(shop, root.as_uri(), RunOptions("whole"))
 
         return self._root(f"whole-{last}", shop, make)
 

@@ -81,9 +81,8 @@ def test_what_leaves_is_what_there_would_be_filtered(
 def test_expectations_and_conditions_of_readers_read_columns_of_results(tmp_path: Path) -> None:
     land(tmp_path)
     expecting = hr.expect("column_values_to_be_between", column="each", max_value=3)
-    executed = Executed("local")
     with pytest.raises(AuditFailedError, match="each"):
-        executed.process(_rated(expectations=[expecting]), tmp_path.as_uri(), RunOptions("run", publish=True))
+        LOCAL.process(_rated(expectations=[expecting]), tmp_path.as_uri(), RunOptions("run", publish=True))
     reader = hr.open(tmp_path.as_uri())["clicks"]
     found = reader.current(at="main", where=col("each") > 8, columns=["each"]).to_arrow()["each"].to_pylist()
     assert found
@@ -100,12 +99,12 @@ def test_a_value_that_leaves_its_type_says_of_which_column_and_row(tmp_path: Pat
     land(tmp_path, 0, 1)
     huge = _rated(what={**COUNTED, "huge": col("spent") * 2**61}, having=col("huge") < 0)
     with pytest.raises(IntegerOverflowError) as caught:
-        Executed("local").process(huge, tmp_path.as_uri(), RunOptions("run"))
+        LOCAL.process(huge, tmp_path.as_uri(), RunOptions("run"))
     assert str(caught.value).startswith("column 'huge' of key user='u")
     assert "(spent * 2305843009213693952) leaves 64 bits" in str(caught.value)
     condition = _rated(having=col("spent") * 2**61 < 0)
     with pytest.raises(IntegerOverflowError, match=r"having of key user='u"):
-        Executed("local").process(condition, tmp_path.as_uri(), RunOptions("run"))
+        LOCAL.process(condition, tmp_path.as_uri(), RunOptions("run"))
 
 
 def test_a_new_column_is_null_in_what_stands_and_retractions_repeat_that(tmp_path: Path) -> None:

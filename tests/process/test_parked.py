@@ -66,13 +66,13 @@ class Undisturbed:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def root(self, executor: Executed, *, telling: bool = False) -> Path:
-        root = self._folder / f"{executor.executor}-{telling}"
+    def root(self, *, telling: bool = False) -> Path:
+        root = self._folder / str(telling)
         if not root.exists():
             land_with_ids(root, 0, AFTER)
             mended = root / "mended"
             mended.touch()
-            executor.process(breaking(mended, telling=telling), root.as_uri(), RunOptions("whole"))
+            LOCAL.process(breaking(mended, telling=telling), root.as_uri(), RunOptions("whole"))
         return root
 
 
@@ -100,7 +100,7 @@ def test_an_output_that_fails_catches_up_as_if_it_had_not(
     executor: Executed, telling: bool, undisturbed: Undisturbed, tmp_path: Path, mended: Path
 ) -> None:
     shop, root = breaking(mended, telling=telling), tmp_path / "root"
-    whole = undisturbed.root(LOCAL, telling=telling)
+    whole = undisturbed.root(telling=telling)
     land_with_ids(root, 0, BEFORE)
     result = executor.process(shop, root.as_uri(), RunOptions("broken"))
     assert [*result.epochs] == [*range(BEFORE)]
@@ -211,7 +211,7 @@ def test_others_go_on_only_for_so_long(
 def test_a_run_leaves_an_output_out_that_it_is_told_to(
     executor: Executed, undisturbed: Undisturbed, tmp_path: Path, mended: Path
 ) -> None:
-    shop, whole, root = breaking(mended), undisturbed.root(executor), tmp_path / "root"
+    shop, whole, root = breaking(mended), undisturbed.root(), tmp_path / "root"
     mended.touch()
     for last, without in ((3, ()), (5, ("daily",)), (AFTER, ())):
         land_with_ids(root, 0, last)
@@ -223,7 +223,7 @@ def test_a_run_leaves_an_output_out_that_it_is_told_to(
 def test_the_first_run_may_leave_an_output_out(
     executor: Executed, undisturbed: Undisturbed, tmp_path: Path, mended: Path
 ) -> None:
-    shop, whole, root = breaking(mended), undisturbed.root(executor), tmp_path / "root"
+    shop, whole, root = breaking(mended), undisturbed.root(), tmp_path / "root"
     mended.touch()
     land_with_ids(root, 0, 3)
     result = executor.process(shop, root.as_uri(), RunOptions("first", without=("daily",)))
@@ -239,7 +239,7 @@ def test_the_first_run_may_leave_an_output_out(
 def test_expiry_keeps_what_a_parked_output_needs(
     executor: Executed, undisturbed: Undisturbed, tmp_path: Path, mended: Path
 ) -> None:
-    shop, whole, root = breaking(mended, telling=True), undisturbed.root(executor, telling=True), tmp_path / "root"
+    shop, whole, root = breaking(mended, telling=True), undisturbed.root(telling=True), tmp_path / "root"
     land_with_ids(root, 0, FIRST)
     executor.process(shop, root.as_uri(), RunOptions("whole", publish=True))
     land_with_ids(root, FIRST, BEFORE)

@@ -2,10 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,8 +37,8 @@ def land_bad(root: Path, file: int, user: str, price: int = 5000) -> None:
 class Released:
     """Two good epochs that readers see, and one with a bad row that a person has released."""
 
-    def __init__(self, executor: Executed, folder: Path) -> None:
-        self.executor, self.folder, self.root, self.pipeline = executor, folder, folder.as_uri(), PIPELINE
+    def __init__(self, folder: Path) -> None:
+        self.executor, self.folder, self.root, self.pipeline = LOCAL, folder, folder.as_uri(), PIPELINE
         self.catalog = Catalog(open_store(self.root), PIPELINE.name)
         land(folder, 0, 2)
         self.run("good")
@@ -50,12 +48,12 @@ class Released:
             self.run("bad")
         self.entry = self.catalog.release(self.refs["main"], "ada: he is rich").number
 
-    def copied(self, folder: Path) -> "Released":
-        """The same under another root."""
+    def copied(self, folder: Path, executor: Executed) -> "Released":
+        """The same under another root, where ``executor`` goes on."""
         # with the times of files, of which local files have their ETags
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         own = copy(self)
-        own.folder, own.root = folder, folder.as_uri()
+        own.executor, own.folder, own.root = executor, folder, folder.as_uri()
         own.catalog = Catalog(open_store(own.root), PIPELINE.name)
         return own
 
@@ -80,15 +78,14 @@ class Released:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Executed], Released]:
-    """What tests begin with on an executor, made once."""
-    folder = tmp_path_factory.mktemp("released")
-    return cache(lambda executor: Released(executor, folder / executor.executor))
+def made(tmp_path_factory: pytest.TempPathFactory) -> Released:
+    """What tests begin with, made once."""
+    return Released(tmp_path_factory.mktemp("released"))
 
 
 @pytest.fixture
-def released(executor: Executed, made: Callable[[Executed], Released], tmp_path: Path) -> Released:
-    return made(executor).copied(tmp_path)
+def released(executor: Executed, made: Released, tmp_path: Path) -> Released:
+    return made.copied(tmp_path, executor)
 
 
 @on_both

@@ -99,9 +99,9 @@ def _new_session(
         if at_work is not None or not is_submitted():
             threading.Thread(target=_warm_up, args=(context,), name="warm-up", daemon=True).start()
         session = builder.getOrCreate()  # of that context
-    if is_new:
-        _shuffle_into_few(session)
-    return session
+        if is_new:
+            _shuffle_into_few(session)
+        return session
 
 
 def _shuffle_into_few(session: SparkSession) -> None:

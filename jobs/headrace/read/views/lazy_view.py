@@ -68,8 +68,7 @@ class LazyView:
         """The columns, with their Arrow types; timestamps are in UTC."""
         import pyarrow as pa
 
-        columns = self._source.columns  # made anew each time that it is asked for
-        return pa.schema([columns.field(name) for name in self._columns])
+        return pa.schema([self._source.columns.field(name) for name in self._columns])
 
     def batches(self, *, order: str | None = None, limit: int | None = None) -> "Iterator[pa.RecordBatch]":
         """The rows, some at a time, as Arrow record batches: by window and key, or in the order of emission.

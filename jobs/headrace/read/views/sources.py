@@ -104,7 +104,7 @@ class OutputFiles:
         """Names of the columns of the definition that made the snapshot."""
         return [*self.definition.types(self.view)]
 
-    @property
+    @cached_property
     def columns(self) -> "pa.Schema":
         """The same, with their types."""
         return self.definition.schema(self.view)
@@ -271,7 +271,7 @@ class SnapshotRows:
         del rows
         return self
 
-    @property
+    @cached_property
     def columns(self) -> "pa.Schema":
         """The same, with their types."""
         import pyarrow as pa
