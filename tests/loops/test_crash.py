@@ -22,7 +22,7 @@ from headrace_snapshots.testing import check_catalog
 from tests.loops.graphs import Cut, Edge, cuts
 from tests.loops.pipelines import LOOPS, SECOND, answers, links, pipeline
 from tests.loops.runs import Runs
-from tests.process.executors import Executed, on_both
+from tests.process.executors import LOCAL, Executed, on_both
 from tests.process.random_runs import panes
 from tests.reading import read
 from tests.reference.strategies import examples
@@ -70,7 +70,7 @@ def test_crashes_do_not_show(data: st.DataObject, name: str, cut: Cut, rounds: i
     where = hr.GlobalWindows() if width is None else hr.FixedWindows(f"{width}s")
     made = pipeline(known.over(rounds), where=where, input=links("100s"))
     with TemporaryDirectory() as disturbed, TemporaryDirectory() as undisturbed:
-        runs, calm = Runs(made, Path(disturbed), Executed("local")), Runs(made, Path(undisturbed), Executed("local"))
+        runs, calm = Runs(made, Path(disturbed), LOCAL), Runs(made, Path(undisturbed), LOCAL)
         so_far: list[Edge] = []
         for number, edges in enumerate(cut.epochs):
             for each in (runs, calm):

@@ -24,7 +24,7 @@ from tests.docs.pages import ROOT
 from tests.loops.oracles import components, distances
 from tests.loops.runs import Runs
 from tests.loops.test_landing import ANN, BOB, Repository
-from tests.process.executors import Executed
+from tests.process.executors import LOCAL
 from tests.reading import read
 
 EXAMPLES = ROOT / "examples"
@@ -130,7 +130,7 @@ def with_rounds(name: str, rounds: int | None) -> Pipeline:
 def test_an_example_that_is_killed_at_any_write_has_the_answer(name: str, rounds: int | None, tmp_path: Path) -> None:
     answer, folder = EXPECTED[name]
     rows, draw = lines(name, folder), random.Random(f"{name} {rounds}")
-    runs = Runs(with_rounds(name, rounds), tmp_path, Executed("local"))
+    runs = Runs(with_rounds(name, rounds), tmp_path, LOCAL)
     landing = tmp_path / "landing" / folder
     landing.mkdir(parents=True)
     cuts = sorted({0, len(rows), *draw.sample(range(len(rows)), 3)})
@@ -147,7 +147,7 @@ def test_circles_of_a_clone_that_grows(tmp_path: Path) -> None:
     """A history with branches, landed by the script between runs that crash."""
     draw = random.Random(3)
     repository, root = Repository(tmp_path / "clone"), tmp_path / "root"
-    runs = Runs(with_rounds("circles", 2), root, Executed("local"))
+    runs = Runs(with_rounds("circles", 2), root, LOCAL)
     people = [ANN, BOB, *((f"P{n}", f"p{n}@example.org") for n in range(4))]
     for instalment in range(4):
         for _ in range(12):
@@ -175,7 +175,7 @@ def test_connections_of_two_months(tmp_path: Path) -> None:
     year = land_flights.flights()
     table = year[year["month"].isin([1, 2])]
     land_flights.land(tmp_path.as_uri(), files=8, table=table)
-    runs = Runs(with_rounds("connections", 1), tmp_path, Executed("local"))
+    runs = Runs(with_rounds("connections", 1), tmp_path, LOCAL)
     for writes in (9, 14):
         runs.crash(writes, tasks=2)
     runs.run()
