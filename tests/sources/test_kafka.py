@@ -40,6 +40,7 @@ from headrace.sources.kafka.errors import (
 )
 from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns
 from headrace.sources.kafka.topic import KAFKA
+from headrace.sources.kafka.topic import MOST_BYTES as SPLIT_BYTES
 from headrace.sources.required_columns import Required
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from headrace_snapshots.format.manifest import Manifest
@@ -653,6 +654,19 @@ def test_a_record_that_is_larger_than_what_is_asked_for_at_once(topics: Topics, 
     (records,) = read(source(name, columns={"n": int, "text": str}))
     assert records.columns["n"].to_pylist() == [1, 2, 3]
     assert [len(text or "") for text in records.columns["text"].to_pylist()] == [0, 36_000_000, 0]
+
+
+@pytest.mark.parametrize(("small", "large"), [(0, 3_000), (2_000, 3_000), (0, 150)])
+def test_a_range_is_as_long_as_its_records_let_it_be(topics: Topics, name: str, small: int, large: int) -> None:
+    """Also where few are new, and where those that come first are small."""
+    topics.make(name)
+    text = "x" * (150_000_000 // large)
+    topics.send(name, [*as_json(*range(small)), *[(None, json.dumps({"text": text}).encode())] * large])
+    ranges = [OffsetRange.of(split) for split in unread(source(name))]
+    assert sum(one.end - one.begin for one in ranges) == small + large
+    most = max(one.end - max(one.begin, small) for one in ranges)
+    assert most * len(text) < 3 * SPLIT_BYTES
+    assert len(ranges) < 12, "and no shorter"
 
 
 @pytest.mark.parametrize("values", [None, hr.avro(schema=IN_AVRO)])

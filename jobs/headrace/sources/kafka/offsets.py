@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from headrace.sources.connector import SourceSplit
@@ -123,3 +123,13 @@ def in_turns(unread: Sequence[OffsetRange], most: int) -> Iterator[OffsetRange]:
             begin, end = (one.begin + lag * number // turns for number in (turn, turn + 1))
             if begin < end:
                 yield OffsetRange(one.partition, begin, end)
+
+
+def spread(unread: Sequence[OffsetRange], places: int) -> Iterator[OffsetRange]:
+    """What comes behind so many places in ``unread``, each of another partition and further on in it, as far as there
+    are partitions; those that have most.
+    """
+    largest = sorted(unread, key=lambda one: one.begin - one.end)[:places]
+    for number in range(places):
+        one = largest[number % len(largest)]
+        yield replace(one, begin=one.begin + (one.end - one.begin) * number // places)

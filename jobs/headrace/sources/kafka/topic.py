@@ -4,6 +4,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from statistics import mean
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.connections import Connection, connection
@@ -24,7 +25,7 @@ from headrace.sources.connector import (
 )
 from headrace.sources.kafka.errors import KafkaRefusedError, RecordsLostError, TopicReplacedError
 from headrace.sources.kafka.kept_clients import CLIENTS
-from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns
+from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns, spread
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:  # the client, and Arrow
@@ -41,10 +42,18 @@ MOST_OFFSETS: Final = 100_000
 """So many offsets a split has at most, fewer where records are long."""
 
 MOST_BYTES: Final = 2**25
-"""So many bytes its records have, as far as the first of a topic tell; a longer record is a split of its own."""
+"""So many bytes its records have, as far as samples of a topic tell; a longer record is a split of its own."""
+
+_FEW: Final = 32
+"""So many new records are a split whatever they have: a broker takes a megabyte for one, unless it is told to."""
 
 _ABOUT: Final = 100
 """A record has about so many bytes, where too few are new to look."""
+
+_PLACES: Final = 8
+"""In at most so many places of a topic records are looked at, one more for each so many of them:"""
+
+_APART: Final = 1_000
 
 
 @contextmanager
@@ -182,14 +191,17 @@ class TopicEnumerator(SplitEnumerator):
 
 
 def _bytes_of_record(client: "KafkaClient", topic: "Topic", unread: Sequence[OffsetRange]) -> int:
-    """How many bytes a record has, about, as the first ones tell."""
-    if sum(one.end - one.begin for one in unread) <= MOST_OFFSETS // 10:
+    """How many bytes a record has on the average, about, as samples from all over ``unread`` tell: those that come first
+    may be the smallest.
+    """
+    new = sum(one.end - one.begin for one in unread)
+    if new <= _FEW:
         return _ABOUT
     from headrace.sources.kafka.fetching import first_records
 
-    largest = max(unread, key=lambda one: one.end - one.begin)
-    sample = first_records(client, topic, largest)
-    return max(1, sample.nbytes // len(sample)) if len(sample) else _ABOUT
+    places = spread(unread, min(_PLACES, 1 + new // _APART))
+    samples = [sample for place in places if len(sample := first_records(client, topic, place))]
+    return max(1, int(mean(sample.nbytes / len(sample) for sample in samples))) if samples else _ABOUT
 
 
 @dataclass(frozen=True)
