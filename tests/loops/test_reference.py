@@ -125,7 +125,7 @@ def test_a_window_is_not_on_time_while_something_is_in_flight() -> None:
         *("-a a EARLY", "a a ON_TIME", "-b a EARLY", "b a ON_TIME", "-c a EARLY", "c a ON_TIME"),
     ]
     assert second.output_watermarks == (40 * SECOND,)
-    assert [drop.cause for drop in third.drops] == [DropCause.LATE]
+    assert [(drop.cause, drop.is_late) for drop in third.drops] == [(DropCause.LATE, True)]
     assert not third.panes
 
 

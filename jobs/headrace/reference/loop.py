@@ -115,7 +115,7 @@ class LoopRun:
         for edge in edges:
             (window,) = self._grouping.assign(edge)
             if watermark > self._grouping.expiry(window):
-                drops += (DroppedElement(edge, window, DropCause.LATE),)
+                drops += (DroppedElement(edge, window, DropCause.LATE, is_late=True),)
             else:
                 accepted.setdefault(window, []).extend(self._directions(edge))
         rounds = None if is_last else self._loop.rounds
