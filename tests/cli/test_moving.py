@@ -239,6 +239,16 @@ def test_a_range_begins_at_what_is_kept_while_an_expiry_is_under_way(live: Live)
     assert live.run("backfill", "--from", "2026-01-01T05:00:00Z", "--branch", "new")["forked_from"] == kept
 
 
+def test_a_backfill_before_anything_has_landed_has_nothing_to_promote(tmp_path: Path) -> None:
+    live = Live(tmp_path)
+    for promote in ((), ("--promote",)):
+        done = live.headrace("backfill", "--executor", "local", *promote)
+        assert done.exit_code == 0, done.output
+        assert "there was nothing new to process" in done.stdout
+        assert "promote" not in done.stderr
+    assert not live.refs
+
+
 def test_a_backfill_makes_no_root(tmp_path: Path) -> None:
     live = Live(tmp_path)
     live.root = (tmp_path / "mistaken").as_uri()

@@ -36,6 +36,8 @@ def run_backfill(
             error.add_note(f"to go on where it stopped: {where.command('backfill', *again)}")
         raise
     print_ending(result, whole, root, output)
+    if result.snapshot is None:
+        return
     if patch:
         with despite_closed_output():
             notice(f"branch {named} stays: `headrace drop {handle.name} {named}` drops it")

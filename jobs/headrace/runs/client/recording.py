@@ -61,13 +61,13 @@ def backfill_recorded(
 ) -> RunResult:
     """Backfill a branch and, if the options say that it ``promotes``, make that main and published; of one ``output``
     let main adopt it, audit that, and publish it; or, if it ``patches``, make its rows of expired windows a patch. If
-    main went on meanwhile, the branch catches up once.
+    main went on meanwhile, the branch catches up once. Where there is no input so far, nothing moves.
 
     Raises what the backfill raises, and the promotion.
     """
     options = replace(options, branch=branch_of(options))
     result = run_recorded("backfill", pipeline, root, options, listener)
-    if not (options.promotes or options.patches):
+    if not (options.promotes or options.patches) or result.snapshot is None:  # nothing has landed
         return result
     if options.output is not None and not options.patches:
         return _adopted(pipeline, root, options, listener, result.epoch)
