@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 import headrace as hr
-from headrace.distribute.spark.ranges.errors import RangeColumnsError, RangeFailedError
+from headrace.distribute.spark.ranges.errors import RangeColumnsError, RangeFailedError, RangeRefusedError
 from headrace.runs.client.handle import PipelineHandle
 from tests.docs.pages import DOCS, blocks
 
@@ -113,6 +114,7 @@ def follows(shop: Shop) -> None:
         assert shop.handle.run().epochs == ()
         the_next_lands_what_one_that_is_killed_has_left(shop)
         what_is_landed_needs_no_database(shop)
+        what_the_database_refuses_is_to_be_put_right(shop)
         changed_columns_are_named(shop)
     finally:
         session.stop()
@@ -182,6 +184,48 @@ def what_is_landed_needs_no_database(shop: Shop) -> None:
         shop.handle.run(mode="replay", from_branch="main", branch="again")
         difference = shop.handle.diff("main", "again").output.rows.to_json()
         assert [difference[kind] for kind in ("added", "removed", "changed")] == [0, 0, 0]
+
+
+ASKS_NOBODY = """
+import orders_table
+
+
+class Orders(orders_table.Orders):
+    def ends(self, begin):
+        return ["9:9:"]
+"""
+
+
+def what_the_database_refuses_is_to_be_put_right(shop: Shop) -> None:
+    """What does not answer is asked again by the next run; both where Python asks, and where Spark does by JDBC."""
+    from headrace.pipeline.loading.registry import resolve
+
+    (shop.folder / "asks_nobody.py").write_text(ASKS_NOBODY)
+    by_jdbc = (
+        (shop.folder / "sales.py").read_text().replace('"sales"', '"by_jdbc"').replace("orders_table", "asks_nobody")
+    )
+    (shop.folder / "by_jdbc.py").write_text(by_jdbc)
+    through_spark = hr.open(shop.folder.as_uri())[resolve(str(shop.folder / "by_jdbc.py"))]
+    at = urlsplit(shop.uri)
+    nobody = f"postgresql://nobody:planted-secret@{at.hostname}"
+    for handle in (shop.handle, through_spark):
+        for uri, error, words in (
+            (f"{nobody}:1{at.path}", RangeFailedError, "refused"),
+            (f"{nobody}:{at.port}{at.path}", RangeRefusedError, "failed for user"),
+        ):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("HEADRACE_CONN_ORDERS_DB", uri)
+                with pytest.raises(
+                    error, match=rf"\(connection orders_db .*{words}.*Nothing of it was landed"
+                ) as failed:
+                    handle.run()
+            assert "planted-secret" not in str(failed.value)
+    with psycopg.connect(shop.uri) as connection:
+        connection.execute("alter table orders rename amount to paid")
+    with pytest.raises(RangeRefusedError, match=r'the database refuses: ERROR: column "amount" does not exist'):
+        through_spark.run()
+    with psycopg.connect(shop.uri) as connection:
+        connection.execute("alter table orders rename paid to amount")
 
 
 def changed_columns_are_named(shop: Shop) -> None:

@@ -44,8 +44,8 @@ class RangeEnumerator(SplitEnumerator):
     store: ObjectStore
 
     def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
-        """Ranges behind the position, each up to the next end. Raises RangeFunctionError, RangeFailedError, and
-        MissingConnectionError.
+        """Ranges behind the position, each up to the next end. Raises RangeFunctionError, RangeRefusedError,
+        RangeFailedError, and MissingConnectionError.
         """
         begin = position.mark or None
         with _ranges(self.source) as ranges:
@@ -88,10 +88,12 @@ class WrittenReader(WritingReader):
         return uuid.uuid4().hex[:16]
 
     def write(self, split: SourceSplit, folder: str) -> Sequence[SourceSplit]:
-        """Run the job. Raises RangeColumnsError, RangeFunctionError, RangeFailedError and errors of Spark."""
+        """Run the job. Raises RangeColumnsError, RangeFunctionError, RangeRefusedError, RangeFailedError and errors of
+        Spark.
+        """
         with _ranges(self.source) as ranges:
             from headrace.distribute.spark.ranges.columns import check_columns
-            from headrace.distribute.spark.ranges.functions import named_failures
+            from headrace.distribute.spark.ranges.failures import named_failures
             from headrace.distribute.spark.ranges.writing import written
 
             frame = ranges.read(*_bounds_of(split))

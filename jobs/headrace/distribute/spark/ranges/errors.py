@@ -16,6 +16,12 @@ class RangeColumnsError(FixConfigError):
     code = "config.range_columns"
 
 
+class RangeRefusedError(FixConfigError):
+    """The database that a source reads through Spark refuses the login, or what it is asked for. Nothing was landed."""
+
+    code = "config.range_refused"
+
+
 class RangeFailedError(RetryError):
     """The code of a source that Spark reads, or what it reads from, failed. Nothing was landed."""
 

@@ -5,16 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, PySparkException
-
-from headrace.connections import Connection, failure, in_a_line
+from headrace.connections import Connection
 from headrace.distribute.spark.connected_session import ConnectedSession
-from headrace.distribute.spark.errors import SparkJobError, translate_spark_error
 from headrace.distribute.spark.module_pickling import travels
-from headrace.distribute.spark.ranges.errors import RangeFailedError, RangeFunctionError
+from headrace.distribute.spark.ranges.errors import RangeFunctionError
+from headrace.distribute.spark.ranges.failures import named_failures
 from headrace.distribute.spark.types import DataFrame
-from headrace.errors import HeadraceError
 from headrace.pipeline.loading.named_function import named_function
 from headrace.pipeline.systems.spark import SparkSource
 
@@ -40,7 +36,7 @@ class NamedRanges:
     session: ConnectedSession
 
     def ends(self, begin: str | None) -> list[str]:
-        """Where new ranges end. Raises RangeFunctionError, RangeFailedError."""
+        """Where new ranges end. Raises RangeFunctionError, RangeRefusedError, RangeFailedError."""
         with named_failures(self.source, self.session.connection):
             given: Any = self.ranges.ends(begin)
             is_several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
@@ -54,7 +50,7 @@ class NamedRanges:
         return ends
 
     def read(self, begin: str | None, end: str) -> "DataFrame":
-        """The records of a range. Raises RangeFunctionError, RangeFailedError."""
+        """The records of a range. Raises RangeFunctionError, RangeRefusedError, RangeFailedError."""
         _ = self.session.spark  # functions of pyspark.sql ask for a session that is there
         with named_failures(self.source, self.session.connection):
             frame = self.ranges.read(begin, end)
@@ -80,31 +76,3 @@ def ranges_of(source: SparkSource, connection: Connection | None) -> Iterator[Na
         yield NamedRanges(source, ranges, session)
     finally:
         session.leave()
-
-
-@contextmanager
-def named_failures(source: SparkSource, connection: Connection | None) -> Iterator[None]:
-    """Inside, what the code of ``source`` and Spark raise beside Headrace's errors becomes an error of this source."""
-    try:
-        yield
-    except HeadraceError:
-        raise
-    except Exception as error:
-        # without what was caught: it may quote a secret
-        raise _named(source, connection, error) from None
-
-
-def _named(source: SparkSource, connection: Connection | None, error: Exception) -> HeadraceError:
-    of = str(source) if connection is None else f"{source} ({connection})"
-    if isinstance(error, AnalysisException):
-        reason = in_a_line(str(error).partition(";")[0], connection)
-        return RangeFunctionError(f"{of}: Spark refuses its DataFrame: {reason}. Correct read()")
-    if isinstance(error, PySparkException | Py4JError):
-        translated = translate_spark_error(error)
-        text = in_a_line(str(translated), connection)
-        if not isinstance(translated, SparkJobError):
-            translated.args = (f"{of}: {text}",)
-            return translated
-    else:
-        text = failure(error, connection)
-    return RangeFailedError(f"{of} failed: {text}. Nothing of it was landed; the next run begins there again")

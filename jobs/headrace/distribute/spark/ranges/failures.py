@@ -1,0 +1,81 @@
+"""What the code of a source that Spark reads raises, and Spark and the system behind it: errors by what the caller does,
+with the name of the source, and without the secrets of its connection.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+
+from headrace.connections import Connection, failure, in_a_line
+from headrace.distribute.spark.errors import SparkJobError, translate_spark_error
+from headrace.distribute.spark.ranges.errors import RangeFailedError, RangeFunctionError, RangeRefusedError
+from headrace.errors import HeadraceError
+from headrace.pipeline.systems.spark import SparkSource
+
+_REFUSALS: Final = ("28", "3D", "42")
+"""Classes of SQLSTATE of a database that answers: a login that is wrong, a database that there is not, a query that
+names what there is not, or what this user may not see.
+"""
+
+
+@contextmanager
+def named_failures(source: SparkSource, connection: Connection | None) -> Iterator[None]:
+    """Inside, what the code of ``source`` and Spark raise beside Headrace's errors becomes an error of this source."""
+    try:
+        yield
+    except HeadraceError:
+        raise
+    except Exception as error:
+        # without what was caught: it may quote a secret
+        raise _named(source, connection, error) from None
+
+
+def _named(source: SparkSource, connection: Connection | None, error: Exception) -> HeadraceError:
+    of = str(source) if connection is None else f"{source} ({connection})"
+    said = _said_by_database(error, connection)
+    if said is not None and said.refuses:
+        return RangeRefusedError(f"{of}: the database refuses: {said.text}. Nothing of it was landed")
+    if said is not None:
+        text = said.text
+    elif isinstance(error, AnalysisException):
+        reason = in_a_line(str(error).partition(";")[0], connection)
+        return RangeFunctionError(f"{of}: Spark refuses its DataFrame: {reason}. Correct read()")
+    elif isinstance(error, PySparkException | Py4JError):
+        translated = translate_spark_error(error)
+        text = in_a_line(str(translated), connection)
+        if not isinstance(translated, SparkJobError):
+            translated.args = (f"{of}: {text}",)
+            return translated
+    else:
+        text = failure(error, connection)
+    return RangeFailedError(f"{of} failed: {text}. Nothing of it was landed; the next run begins there again")
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What a database says: its SQLSTATE, and a text in a line."""
+
+    state: str
+    text: str
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it would say the same again."""
+        return self.state.startswith(_REFUSALS) or "authentication failed" in self.text  # libpq gives that no SQLSTATE
+
+
+def _said_by_database(error: Exception, connection: Connection | None) -> _Said | None:
+    """What a database says that a driver of Python or Java has asked; None if it is no error of one."""
+    if hasattr(error, "sqlstate"):  # psycopg's; None where nothing was connected
+        return _Said(error.sqlstate or "", failure(error, connection))
+    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)  # as py4j or PySpark has it
+    with suppress(Py4JError):  # a JVM that is gone
+        while java is not None:
+            with suppress(Py4JError):  # it is no SQLException
+                return _Said(java.getSQLState() or "", in_a_line(java.getMessage(), connection))
+            java = java.getCause()
+    return None
