@@ -4,15 +4,16 @@ A pipeline names a connection; the environment says what it is, as a URI in ``HE
 fingerprint, manifest, log or error text has a password.
 """
 
+import json
 import os
 import re
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
-from headrace.errors import FixConfigError
+from headrace.errors import FixConfigError, HeadraceError
 
 PREFIX: Final = "HEADRACE_CONN"
 _SECRET: Final = re.compile(
@@ -48,10 +49,15 @@ class Connection:
     def without_secrets(self, text: str) -> str:
         """``text`` of somebody else's, without the secrets of this connection."""
         secrets = [self.password, *(value for name, value in self.options.items() if is_secret(name))]
-        for secret in filter(None, secrets):
-            for written in (secret, quote(secret, safe=""), quote(secret)):  # clients quote URIs too
-                text = text.replace(written, "***")
+        for written in sorted({one for secret in secrets for one in _written(secret)}, key=len, reverse=True):
+            text = text.replace(written, "***")
         return text
+
+
+def _written(secret: str) -> set[str]:
+    """How texts of others have a ``secret``: as it is, in a URI, in JSON, and as Python shows it."""
+    in_json = {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+    return {secret, quote(secret, safe=""), quote(secret), *in_json, repr(secret)[1:-1]} - {""}
 
 
 def failure(error: Exception, connection: Connection | None) -> str:
@@ -59,6 +65,20 @@ def failure(error: Exception, connection: Connection | None) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{in_a_line(f'{type(error).__name__}: {error}', connection)}{where}"
+
+
+def hide_secrets(error: HeadraceError, connection: Connection) -> None:
+    """Take the secrets of its ``connection`` out of an ``error`` that code of a user's has raised: what it was raised
+    from, which a traceback shows, may quote them as well.
+    """
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
+    texts = [str(text) for one in causes for text in (one, *getattr(one, "__notes__", ()))]
+    if any(connection.without_secrets(text) != text for text in texts):
+        error.args = (connection.without_secrets(str(error)),)
+        error.__notes__ = [connection.without_secrets(note) for note in getattr(error, "__notes__", ())]
+        error.__cause__, error.__suppress_context__ = None, True
 
 
 def in_a_line(text: str, connection: Connection | None) -> str:
@@ -90,7 +110,7 @@ def connection(name: str, environment: Mapping[str, str] = os.environ) -> Connec
     except ValueError as error:
         raise _unreadable(name) from error
     is_local = parts.scheme in _WITHOUT_HOST and parts.path.startswith("/") and uri.startswith(f"{parts.scheme}:///")
-    if not parts.scheme or not (parts.netloc or is_local):
+    if not parts.scheme or not (parts.netloc or is_local) or _is_cut(parts):
         raise _unreadable(name)
     return Connection(
         name,
@@ -104,9 +124,15 @@ def connection(name: str, environment: Mapping[str, str] = os.environ) -> Connec
     )
 
 
+def _is_cut(parts: SplitResult) -> bool:
+    """Whether a password with a /, a ? or a # in it, which end what is before the host, seems to have cut a URI."""
+    options, _, _ = parts.query.partition("=")
+    return bool(parts.netloc and "@" in parts.path) or "@" in options or bool(parts.fragment)
+
+
 def _unreadable(name: str) -> MissingConnectionError:
     """The URI may have a secret, so it is not quoted, nor is what the parser says of it."""
     return MissingConnectionError(
-        f"{variable(name)} is not a URI: write scheme://user:password@host:port/database, with %40 for @ and %2F for / "
-        "in the password"
+        f"{variable(name)} is not a URI: write scheme://user:password@host:port/database, with %40 for @, %2F for /, "
+        "%3F for ? and %23 for # in the password, and %40 for @ behind the host"
     )

@@ -1,8 +1,15 @@
 """What a connection keeps to itself."""
 
+import json
+import traceback
+from collections.abc import Callable
+from urllib.parse import quote
+
 import pytest
 
-from headrace.connections import connection
+import headrace as hr
+from headrace.connections import MissingConnectionError, connection
+from headrace.sinks.open_sink import SinkUnreachableError, named_failures
 
 
 @pytest.mark.parametrize(
@@ -19,3 +26,43 @@ def test_no_secret_is_in_what_clients_say(uri: str, said: str) -> None:
     told = connection("lake", {"HEADRACE_CONN_LAKE": uri}).without_secrets(said)
     assert "***" in told
     assert "b@c" not in told.replace("%40", "@")
+
+
+@pytest.mark.parametrize("quoted", [str, repr, json.dumps, lambda text: json.dumps(text, ensure_ascii=False)])
+@pytest.mark.parametrize("secret", ['odd"quote\\x', "it's", "both\"'", "caf\u00e9", "two\nlines"])
+def test_no_secret_is_in_what_programs_quote(secret: str, quoted: Callable[[str], str]) -> None:
+    at = connection("lake", {"HEADRACE_CONN_LAKE": f"https://ann:{quote(secret)}@lake/x"})
+    assert (
+        at.without_secrets(f"no login for {quoted(secret)}, ann").replace('"', "").replace("'", "")
+        == "no login for ***, ann"
+    )
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "postgresql://ann:/planted@db:5432/reports",
+        "postgresql://ann:47/planted@db:5432/reports",
+        "postgresql://ann:47?planted@db:5432/reports",
+        "postgresql://ann:47#planted@db:5432/reports",
+        "postgresql://ann:pw@y/planted@db:5432/reports",
+        "s3://AKIA:/planted+abc@bucket/prefix",
+    ],
+)
+def test_a_uri_that_its_password_cuts_is_refused(uri: str) -> None:
+    with pytest.raises(MissingConnectionError, match="%2F for /") as refused:
+        connection("lake", {"HEADRACE_CONN_LAKE": uri})
+    assert "planted" not in str(refused.value)
+    whole = uri.replace("/planted", "%2Fplanted").replace("?planted", "%3Fplanted").replace("#planted", "%23planted")
+    assert "planted" not in str(connection("lake", {"HEADRACE_CONN_LAKE": whole.replace("@y", "%40y")}))
+
+
+def test_no_secret_is_in_an_error_that_says_what_to_do_of_it() -> None:
+    at = connection("mail", {"HEADRACE_CONN_MAIL": "smtp://u:planted@mail:25/x"})
+    sink = hr.final_rows("module:function", connection="mail")
+    with pytest.raises(SinkUnreachableError, match=r"535 bad login u:\*\*\*") as raised, named_failures(sink, at):
+        try:
+            raise ConnectionError("535 planted")
+        except ConnectionError as error:
+            raise SinkUnreachableError(f"the server says: 535 bad login u:{at.password}") from error
+    assert "planted" not in "".join(traceback.format_exception(raised.value))

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.connections import Connection, failure
+from headrace.connections import Connection, failure, hide_secrets
 from headrace.errors import FixConfigError, FixDataError, HeadraceError, RetryError
 from headrace.pipeline.sinks import Sink
 from headrace.read.diff.change_records import ChangeRecords
@@ -144,10 +144,11 @@ class SinkKind(ABC):
 
 @contextmanager
 def named_failures(sink: Sink, connection: Connection) -> Iterator[None]:
-    """Inside, what the code of ``sink`` raises beside Headrace's errors becomes SinkFailedError, without secrets."""
+    """Inside, what the code of ``sink`` raises beside Headrace's errors becomes SinkFailedError; none has a secret."""
     try:
         yield
-    except HeadraceError:
+    except HeadraceError as error:
+        hide_secrets(error, connection)
         raise
     except Exception as error:
         of = f" of {connection}" if sink.connection else ""

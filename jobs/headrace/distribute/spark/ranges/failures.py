@@ -1,5 +1,5 @@
-"""What the code of a source that Spark reads raises, and Spark and the system behind it: errors by what the caller does,
-with the name of the source, and without the secrets of its connection.
+"""What the code of a source that Spark reads raises, and Spark and the database behind it: errors by what the caller
+does, with the name of the source, and without the secrets of its connection.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
-from headrace.connections import Connection, failure, in_a_line
+from headrace.connections import Connection, failure, hide_secrets, in_a_line
 from headrace.distribute.spark.errors import SparkJobError, translate_spark_error
 from headrace.distribute.spark.ranges.errors import RangeFailedError, RangeFunctionError, RangeRefusedError
 from headrace.errors import HeadraceError
@@ -27,7 +27,9 @@ def named_failures(source: SparkSource, connection: Connection | None) -> Iterat
     """Inside, what the code of ``source`` and Spark raise beside Headrace's errors becomes an error of this source."""
     try:
         yield
-    except HeadraceError:
+    except HeadraceError as error:
+        if connection is not None:
+            hide_secrets(error, connection)
         raise
     except Exception as error:
         # without what was caught: it may quote a secret
