@@ -97,7 +97,8 @@ def kafka(topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     with wired(topics.address, is_named_in_answers=True) as wire:
         monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{wire.address}")
         begun_with = begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
-        monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE", 0.2)
+        for patience in ("_PATIENCE", "_PATIENCE_AT_FIRST"):
+            monkeypatch.setattr(f"headrace.sources.kafka.client.{patience}", 0.2)
         monkeypatch.setattr("headrace.sources.kafka.client.REQUEST_MS", 1000)
         monkeypatch.setattr("headrace.sinks.kafka.transaction.PATIENCE", 2.0)
         monkeypatch.setattr("headrace.sinks.kafka.transaction._END_SECONDS", 0.2)

@@ -215,7 +215,7 @@ def test_what_stands_against_it_is_told(
     assert messages(small) == []
     monkeypatch.setenv("HEADRACE_CONN_EVENTS", "postgresql://ada:opensesame@127.0.0.1:1/x")
     refused(handle_of(tmp_path, topic), "config.sink_refused")
-    monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE", 0.1)
+    monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE_AT_FIRST", 0.1)
     monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://ada:opensesame@127.0.0.1:{free_port()}")
     with pytest.raises(SinkUnreachableError):
         handle_of(tmp_path, topic).deliver()

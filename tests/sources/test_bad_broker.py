@@ -5,10 +5,12 @@ every record counts once.
 import secrets
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import tenacity
 
 import headrace as hr
 from headrace.runs.client.handle import PipelineHandle
@@ -51,7 +53,8 @@ def bad(
 ) -> Iterator[BadBroker]:
     topic = f"topic.{secrets.token_hex(4)}"
     topics.make(topic, 2)
-    monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE", 0.2)
+    for patience in ("_PATIENCE", "_PATIENCE_AT_FIRST"):
+        monkeypatch.setattr(f"headrace.sources.kafka.client.{patience}", 0.2)
     monkeypatch.setattr("headrace.sources.kafka.client.REQUEST_MS", 1000)
     pipeline = hr.Pipeline(
         "counted",
@@ -84,6 +87,22 @@ def test_a_broker_that_breaks_off_at_any_answer_loses_and_doubles_nothing(bad: B
     bad.wire.breaks()
     bad.send()
     bad.handle.run()
+    assert bad.counted() == bad.sent
+
+
+def test_a_run_waits_for_a_broker_that_starts_again(bad: BadBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE_AT_FIRST", 30)
+    bad.send()
+    bad.wire.breaks(after=0)
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(bad.handle.run)
+        tenacity.Retrying(
+            stop=tenacity.stop_after_delay(30),
+            wait=tenacity.wait_fixed(0.01),
+            retry=tenacity.retry_if_result(lambda is_broken: not is_broken),
+        )(lambda: bad.wire.is_broken)
+        bad.wire.breaks()
+        run.result()
     assert bad.counted() == bad.sent
 
 

@@ -28,7 +28,7 @@ from headrace.pipeline.sources import Source
 from headrace.pipeline.systems.kafka import KafkaSource
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.reporting.listener import Silent
-from headrace.sources.connector import Offsets, SourceSplit, SplitGoneError
+from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.formats.spans import WHOLE_FILE
 from headrace.sources.kafka.client import MOST_BYTES
@@ -41,9 +41,11 @@ from headrace.sources.kafka.errors import (
 from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns
 from headrace.sources.kafka.topic import KAFKA
 from headrace.sources.kafka.topic import MOST_BYTES as SPLIT_BYTES
+from headrace.sources.landing import Landing
 from headrace.sources.required_columns import Required
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import open_store
 from headrace_snapshots.store.memory import MemoryStore
 from scripts.kafka import PASSWORD, USER, Kafka
 from tests.kafka_broker import RunningBroker
@@ -281,7 +283,7 @@ def test_a_position_from_before_topics_said_how_many_partitions_they_have() -> N
     assert NewPartitions.of(new) == told
     assert after.passed([new]).next == {0: 5, 2: 7, 3: 0, 4: 9, 5: 12}
     for topic in ("begins", "partitions"):
-        for some in (NewPartitions(0, 2), NewPartitions(0, 2, {}), NewPartitions(0, 2, {1: 3})):
+        for some in (NewPartitions(0, 2), NewPartitions(0, 2, {}), NewPartitions(0, 2, {1: 3, 4: 0})):
             assert NewPartitions.of(SourceSplit(some.path(topic), 100, "t")) == some
     # another topic of that name has nothing of what the one before had
     assert after.passed([SourceSplit("orders/1/0-2", 200, "u")]) == TopicPosition("u", {1: 2}, 0)
@@ -371,7 +373,7 @@ def test_a_topic_that_was_replaced_is_another_one(topics: Topics, name: str) -> 
     with pytest.raises(TopicReplacedError, match=rf"topic {name} of connection events: it was replaced: .*on_lost="):
         unread(source(name), position.mark)
     assert [how for _, how in enumerator.missing(splits)] == ["has changed: the topic was replaced"]
-    with pytest.raises(SplitGoneError):
+    with pytest.raises(TopicReplacedError, match=rf"topic {name} of connection events: {name}/0/0-2.*on_lost="):
         KAFKA.open(source(name), MemoryStore()).reader.read(splits[0], WHOLE_FILE, Required())
     assert [split.path for split in unread(source(name, on_lost="skip"), position.mark)] == [f"{name}/0/0-3"]
 
@@ -385,7 +387,7 @@ def test_records_that_are_gone_before_they_were_read_are_named(topics: Topics, n
     topics.delete_before(name, 0, 15)
     with pytest.raises(RecordsLostError, match="offsets 10 to 14 of partition 0 were deleted before they were read"):
         unread(source(name), enumerator.after(Offsets(), splits).mark)
-    with pytest.raises(SplitGoneError, match="partition 0 begins with offset 15"):
+    with pytest.raises(RecordsLostError, match=r"connection events .*partition 0: offsets 0 to 9 are gone.*on_lost="):
         KAFKA.open(source(name), MemoryStore()).reader.read(splits[0], WHOLE_FILE, Required())
     skipping = source(name, on_lost="skip")
     assert [split.path for split in unread(skipping, enumerator.after(Offsets(), splits).mark)] == [f"{name}/0/15-20"]
@@ -426,6 +428,72 @@ def test_records_of_a_partition_that_nobody_has_read_are_missed_too(
     topics.send(name, as_json(6), 1)
     handle().run(executor="local")
     assert handle().current(at="main").to_json()[0]["numbers"] == [1, 2, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "numbers"),
+    [("deleted", RecordsLostError, [1, 2, 5, 6]), ("replaced", TopicReplacedError, [1, 2, 6])],
+)
+def test_what_a_lander_that_was_killed_had_claimed_and_is_gone(
+    topics: Topics, tmp_path: Path, how: str, error: type[PipelineError], numbers: list[int]
+) -> None:
+    name, root = f"topic.{secrets.token_hex(4)}", tmp_path / "root"
+    topics.make(name)
+
+    def pipeline(on_lost: str = "fail") -> hr.Pipeline:
+        given = source(name, on_lost=on_lost).event_time("at", bound="1h")
+        what = {"numbers": hr.col("n").collect()}
+        return hr.Pipeline("all", given, what=what, where=hr.GlobalWindows(), when=hr.on_update(), executor="local")
+
+    def handle(on_lost: str = "fail") -> PipelineHandle:
+        return hr.open(root.as_uri(), create=True)[pipeline(on_lost)]
+
+    topics.send(name, as_json(1, 2))
+    handle().run()
+    before = {*root.rglob("*.parquet")}
+    topics.send(name, as_json(3, 4, 5))
+    Landing(pipeline(), open_store(root.as_uri())).land({})
+    (landed,) = {*root.rglob("*.parquet")} - before
+    landed.unlink()  # as if it had been killed between the claim and this
+    if how == "deleted":
+        topics.delete_before(name, 0, 4)
+    else:
+        topics.remove(name)
+        topics.make(name)
+    topics.send(name, as_json(6))
+    with pytest.raises(error, match=r"connection events.* on_lost="):
+        handle().run()
+    handle("skip").run()
+    (row,) = handle().current(at="main").to_json()
+    assert row["numbers"] == numbers
+    assert handle().fsck().damage == ()
+
+
+@pytest.mark.parametrize("land", ["always", "never"])
+def test_partitions_that_a_replaced_topic_has_no_more_hold_nothing_back(
+    topics: Topics, name: str, tmp_path: Path, land: str
+) -> None:
+    topics.make(name, 3)
+
+    def run(on_lost: str) -> str | None:
+        given = source(name, land=land, on_lost=on_lost).event_time("at", bound="0s")
+        pipeline = hr.Pipeline(
+            "hours", given, what={"n": hr.count()}, where=hr.FixedWindows("1h"), when=hr.AfterWatermark()
+        )
+        handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
+        return handle.run(executor="local").watermark
+
+    for partition in range(3):
+        topics.send(name, at_hours(1, 5), partition)
+    assert run("fail") == "2026-05-01T05:30:00Z"
+    topics.remove(name)
+    topics.make(name)
+    topics.send(name, at_hours(6, 10), 0)
+    assert run("skip") == "2026-05-01T10:30:00Z"
+    topics.divide(name, 2)
+    topics.send(name, at_hours(12), 0)
+    topics.send(name, at_hours(11), 1)
+    assert run("fail") == "2026-05-01T11:30:00Z", "one that is there again is waited for"
 
 
 def test_a_compacted_topic_gives_what_is_left(topics: Topics, name: str) -> None:
@@ -553,7 +621,7 @@ def test_what_cannot_be_reached_or_is_not_there_is_said(
 ) -> None:
     with pytest.raises(KafkaRefusedError, match=f"there is no topic {name}"):
         numbers(source(name))
-    monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE", 0.1)
+    monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE_AT_FIRST", 0.1)
     monkeypatch.setenv("HEADRACE_CONN_EVENTS", "kafka://127.0.0.1:1")
     with pytest.raises(KafkaUnreachableError, match=r"connection events \(kafka://127\.0\.0\.1:1/\)"):
         numbers(source(name))

@@ -19,7 +19,7 @@ from headrace.model.expressions.coercion import Read, read
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, Literal
 from headrace.model.suggestions import keywords
-from headrace.model.time import LONGEST_WINDOW, MIN_INSTANT, NEVER, Duration, Instant
+from headrace.model.time import LONGEST_WINDOW, MAX_INSTANT, MIN_INSTANT, NEVER, Duration, Instant
 from headrace.model.vocabulary import REQUIRED, word
 
 LAG_BUCKETS = 100
@@ -51,7 +51,7 @@ def heard(splits: Mapping[str, Split], facts: Mapping[str, SplitFacts], processi
 
 
 def _heard(old: Split | None, facts: SplitFacts, now: Instant) -> Split:
-    if old is None:
+    if old is None or (old.mark == MAX_INSTANT and facts.mark != MAX_INSTANT):  # one that was over begins anew
         return Split(facts.mark, now, now, dict(facts.lags))
     marks = [mark for mark in (old.mark, facts.mark) if mark is not None]
     mark = max(marks, default=None)

@@ -40,6 +40,9 @@ REQUEST_MS: Final = 20_000
 _PATIENCE: Final = 30.0
 """For so many seconds a leader that moves, or a broker that starts again, is waited for."""
 
+_PATIENCE_AT_FIRST: Final = 10.0
+"""For so many seconds one that cannot be reached at all, which may be a mistake."""
+
 _OPTIONS: Final = ("tls", "cafile", "certfile", "keyfile", "mechanism", "bootstrap")
 _YES, _NO = ("true", "1", "yes"), ("false", "0", "no")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -90,10 +93,13 @@ class KafkaClient:
         self._known: dict[str, Topic] = {}
         """Topics whose leaders have moved."""
 
+    def __str__(self) -> str:
+        return str(self._connection)
+
     def __enter__(self) -> Self:
         self._thread.start()
         try:
-            self._client = self._run(self._connected)
+            self._client = self._patient(self._connected, _PATIENCE_AT_FIRST)
         except BaseException:
             self._stop()
             raise
@@ -198,10 +204,10 @@ class KafkaClient:
 
     # --- from other threads
 
-    def _patient(self, request: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    def _patient(self, request: Callable[[], Coroutine[Any, Any, Result]], seconds: float | None = None) -> Result:
         """What ``request`` gives, tried again while leaders move or brokers start again."""
         for attempt in tenacity.Retrying(
-            stop=tenacity.stop_after_delay(_PATIENCE),
+            stop=tenacity.stop_after_delay(_PATIENCE if seconds is None else seconds),
             wait=tenacity.wait_exponential(0.05, max=2),
             retry=tenacity.retry_if_exception_type(KafkaUnreachableError),
             reraise=True,

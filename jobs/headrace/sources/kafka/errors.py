@@ -1,6 +1,10 @@
 """What can be wrong with a topic, by what the caller does."""
 
+from typing import Final
+
 from headrace.errors import FixConfigError, FixDataError, RetryError
+
+GOES_ON: Final = 'on_lost="skip" of the source goes on without'
 
 
 class KafkaRefusedError(FixConfigError):

@@ -3,14 +3,14 @@
 import logging
 import struct
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 
-from headrace.sources.connector import SplitGoneError
 from headrace.sources.kafka.batches import SCHEMA, RecordBatch, as_table, batches_of
 from headrace.sources.kafka.client import MOST_BYTES, KafkaClient, OffsetGoneError, Topic
-from headrace.sources.kafka.errors import KafkaUnreachableError
+from headrace.sources.kafka.errors import GOES_ON, KafkaUnreachableError, RecordsLostError
 from headrace.sources.kafka.offsets import OffsetRange
 
 _logger = logging.getLogger(__name__)
@@ -30,26 +30,25 @@ _EMPTY: Final = 120
 def records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skips_lost: bool = False) -> pa.Table:
     """The records of a range, in order; fewer than it has offsets, where others were compacted away.
 
-    Raises SplitGoneError if some are gone, unless ``skips_lost``; KafkaUnreachableError, UnreadableBatchError.
+    Raises RecordsLostError if some are gone, unless ``skips_lost``; KafkaUnreachableError, UnreadableBatchError.
     """
-    where = f"topic {topic.name}, partition {wanted.partition}"
+    where = _where(client, topic, wanted)
     tables: list[pa.Table] = []
     batches: list[RecordBatch] = []
-    size, at, empty, most = 0, wanted.begin, 0, _FIRST
+    begin = at = wanted.begin
+    size, empty, most = 0, 0, _FIRST
     while at < wanted.end:
         try:
             fetched = client.fetch(topic, wanted.partition, at, most)
         except OffsetGoneError:
-            first = client.partitions(topic)[wanted.partition].first
-            if not skips_lost or first <= at:
-                raise SplitGoneError(wanted.path(topic.name), f"is gone: {where} begins with offset {first}") from None
-            _logger.warning(
-                "%s: offsets %d to %d were deleted before they were read; it goes on without",
-                where,
-                at,
-                min(first, wanted.end) - 1,
-            )
-            at = first
+            lost = _lost(client, topic, OffsetRange(wanted.partition, at, wanted.end), where)
+            what = f"{where}: offsets {lost.begin} to {lost.end - 1} are gone, and nobody has read them"
+            if not skips_lost:
+                raise RecordsLostError(f"{what}. {GOES_ON}") from None
+            _logger.warning("%s; it goes on without", what)
+            tables.append(as_table(batches, wanted.partition, begin, at, where))
+            batches, size = [], 0
+            begin = at = lost.end  # the broker gives the whole batch that has this one
             continue
         new = [batch for batch in batches_of(fetched.data, where) if batch.last >= at]
         empty = 0 if new else empty + 1
@@ -64,15 +63,23 @@ def records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skips_los
             batches += _committed(new, fetched.aborted, where)
             size += len(fetched.data)
         if size >= _AT_ONCE:
-            tables.append(as_table(batches, wanted.partition, wanted.begin, wanted.end, where))
+            tables.append(as_table(batches, wanted.partition, begin, wanted.end, where))
             batches, size = [], 0
-    tables.append(as_table(batches, wanted.partition, wanted.begin, wanted.end, where))
+    tables.append(as_table(batches, wanted.partition, begin, wanted.end, where))
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+
+def _lost(client: KafkaClient, topic: Topic, rest: OffsetRange, where: str) -> OffsetRange:
+    """What is gone of the ``rest`` of a range, whose first record nobody has. Raises KafkaUnreachableError."""
+    there = client.partitions(topic)[rest.partition]
+    if there.first <= rest.begin < there.end:
+        raise KafkaUnreachableError(f"{where}: its leader does not have offset {rest.begin} yet")
+    return replace(rest, end=min(there.first, rest.end)) if rest.begin < there.first else rest
 
 
 def first_records(client: KafkaClient, topic: Topic, wanted: OffsetRange) -> pa.Table:
     """Some of the first records of a range, perhaps none."""
-    where = f"topic {topic.name}, partition {wanted.partition}"
+    where = _where(client, topic, wanted)
     try:
         fetched = client.fetch(topic, wanted.partition, wanted.begin, most=_SAMPLE)
     except OffsetGoneError:
@@ -98,3 +105,7 @@ def _is_abort(batch: RecordBatch, where: str) -> bool:
     """Whether a control batch says that its producer has aborted."""
     keys = as_table([batch], 0, batch.base, batch.last + 1, where)["key"].to_pylist()
     return bool(keys) and struct.unpack_from(">hh", keys[0])[1] == 0
+
+
+def _where(client: KafkaClient, topic: Topic, wanted: OffsetRange) -> str:
+    return f"{client}: topic {topic.name}, partition {wanted.partition}"

@@ -33,7 +33,8 @@ class OffsetRange:
 class NewPartitions:
     """Partitions from ``first`` to before ``end``, which a topic has had since it was looked at last: a split without
     records, which comes before any of theirs. ``begins``: the offset from which one is read, where that is not 0; None
-    in splits of 0.1.0, which do not say it.
+    in splits of 0.1.0, which do not say it. Numbers from ``end`` on are those of partitions that are gone, since the
+    topic was replaced.
     """
 
     first: int
@@ -56,6 +57,11 @@ class NewPartitions:
         written = match["begins"]
         begins = None if written is None else {int(number): int(at) for number, at in _BEGIN.findall(written)}
         return cls(int(match["first"]), int(match["end"]), begins)
+
+    @property
+    def gone(self) -> list[int]:
+        """The partitions that the topic has no more."""
+        return [number for number in self.begins or () if number >= self.end]
 
     def next(self) -> dict[int, int]:
         """The offset that comes next in each of them, before any of their records; empty if the split does not say."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from headrace.connections import Connection, connection
 from headrace.errors import FixDataError
 from headrace.extras import require
-from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.pipeline.sources import Source
 from headrace.pipeline.systems.kafka import KafkaSource
 from headrace.sources.connector import (
@@ -21,9 +21,8 @@ from headrace.sources.connector import (
     SourceConnector,
     SourceSplit,
     SplitEnumerator,
-    SplitGoneError,
 )
-from headrace.sources.kafka.errors import KafkaRefusedError, RecordsLostError, TopicReplacedError
+from headrace.sources.kafka.errors import GOES_ON, KafkaRefusedError, RecordsLostError, TopicReplacedError
 from headrace.sources.kafka.kept_clients import CLIENTS
 from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns, spread
 from headrace_snapshots.store import ObjectStore
@@ -94,7 +93,9 @@ class TopicEnumerator(SplitEnumerator):
         there = max(partitions, default=-1) + 1
         if unread and there > known.partitions:
             begins = {one.partition: one.begin for one in behind if one.partition >= known.partitions and one.begin}
-            yield SourceSplit(NewPartitions(known.partitions, there, begins).path(topic.name), _ABOUT, topic.id)
+            gone = dict.fromkeys(range(there, self._position(position).partitions), 0)  # of a topic that was replaced
+            new = NewPartitions(known.partitions, there, begins | gone)
+            yield SourceSplit(new.path(topic.name), _ABOUT, topic.id)
         for one in in_turns(unread, max(1, min(MOST_OFFSETS, MOST_BYTES // about))):
             yield SourceSplit(one.path(topic.name), about * (one.end - one.begin), topic.id)
 
@@ -142,7 +143,7 @@ class TopicEnumerator(SplitEnumerator):
     def _without_lost(self, rest: T, error: type[FixDataError], what: str) -> T:
         """The ``rest``, if the source is to go on without what is lost; else it raises the ``error``."""
         if not self.source.skips_lost:
-            raise error(f'{self.source}: {what}. on_lost="skip" of the source goes on without')
+            raise error(f"{self.source}: {what}. {GOES_ON}")
         _logger.warning("%s: %s; it goes on without", self.source, what)
         return rest
 
@@ -179,9 +180,15 @@ class TopicEnumerator(SplitEnumerator):
                 yield split, "is gone"
 
     def watermarks(self, split: SourceSplit) -> Mapping[str, Instant]:
-        """New partitions are at the beginning of time, so the watermark waits for what they will have first."""
+        """New partitions are at the beginning of time, so the watermark waits for what they will have first, and those
+        that are gone at its end.
+        """
         new = NewPartitions.of(split)
-        return NOTHING if new is None else {str(number): MIN_INSTANT for number in range(new.first, new.end)}
+        if new is None:
+            return NOTHING
+        return {str(number): MIN_INSTANT for number in range(new.first, new.end)} | {
+            str(number): MAX_INSTANT for number in new.gone
+        }
 
     def explain(self) -> str:
         """How many partitions there are, without any record."""
@@ -191,9 +198,7 @@ class TopicEnumerator(SplitEnumerator):
 
 
 def _bytes_of_record(client: "KafkaClient", topic: "Topic", unread: Sequence[OffsetRange]) -> int:
-    """How many bytes a record has on the average, about, as samples from all over ``unread`` tell: those that come first
-    may be the smallest.
-    """
+    """How many bytes a record has on the average, as samples from all over ``unread`` tell: the first may be small."""
     new = sum(one.end - one.begin for one in unread)
     if new <= _FEW:
         return _ABOUT
@@ -218,7 +223,7 @@ class TopicReader(FetchingReader):
             yield replace(self, client=client)
 
     def fetch(self, split: SourceSplit) -> "pa.Table":
-        """The records of a range of offsets. Raises SplitGoneError, also where the topic was replaced."""
+        """The records of a range of offsets. Raises RecordsLostError, TopicReplacedError."""
         if self.client is None:
             with self.connected() as reader:
                 return reader.fetch(split)
@@ -230,7 +235,10 @@ class TopicReader(FetchingReader):
             if self.source.skips_lost:
                 _logger.warning("%s: %s is of a topic that was replaced; it goes on without", self.source, split.path)
                 return SCHEMA.empty_table()
-            raise SplitGoneError(split.path, "is of a topic that was replaced since")
+            raise TopicReplacedError(
+                f"{self.source}: {split.path}, which was to be read, is of a topic that was replaced by another of its "
+                f"name. {GOES_ON}"
+            )
         if NewPartitions.of(split) is not None:
             return SCHEMA.empty_table()
         fetched = records(self.client, topic, OffsetRange.of(split), skips_lost=self.source.skips_lost)
