@@ -61,6 +61,32 @@ def test_a_table_that_no_delivery_made(warehouse: Warehouse, deployment: SinkDep
     deployment.deliver(sales)
 
 
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ("alter column spent type text", "spent is text, and was bigint"),
+        ("drop column spent", "spent is gone"),
+        ('rename column "user" to who', "user is gone"),
+    ],
+)
+def test_columns_that_others_have_changed_are_named(
+    warehouse: Warehouse, deployment: SinkDeployment, changed: str, why: str
+) -> None:
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    deployment.land("2", order("ann", 7))
+    deployment.handle(sales).run()
+    warehouse.server.rows(f"alter table {warehouse.schema}.sales {changed}")
+    with pytest.raises(SinkRefusedError, match=rf"table \S+sales of .* were changed: {why}\. Put them back"):
+        deployment.deliver(sales)
+    warehouse.server.rows(f"drop table {warehouse.schema}.sales")
+    warehouse.server.rows(f"delete from {warehouse.schema}.headrace_deliveries")
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales)
+
+
 def test_what_postgresql_cannot_hold_is_refused_and_nothing_changes(deployment: SinkDeployment) -> None:
     made = deployment.values(DataType.STRING)
     deployment.land_values(DataType.STRING, ["a", "b"])

@@ -57,12 +57,11 @@ class PostgresTable(PostgresTarget, OpenSink):
 
     def _change(self, changes: Changes) -> Applied:
         staged = sql.Identifier("headrace_staged")
-        identity = {name: changes.columns[name] for name in changes.identity}
-        self._stage(staged, identity)
-        self._copy(staged, changes.removed(), identity)
-        removed = self._delete(staged, changes.identity)
-        self._execute("drop table {staged}", staged=staged)
         self._stage(staged, changes.columns)
+        self._check_columns(staged)
+        self._copy(staged, changes.removed(), {name: changes.columns[name] for name in changes.identity})
+        removed = self._delete(staged, changes.identity)
+        self._execute("truncate {staged}", staged=staged)
         written = self._copy(staged, changes.rows(), changes.columns)
         others = [name for name in changes.columns if name not in changes.identity]
         # which unnamed rows meet is for the unique index to say, in which NULL is a value

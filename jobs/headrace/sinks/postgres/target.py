@@ -94,6 +94,25 @@ class PostgresTarget(OpenTarget):
                 "or drop this one. Headrace writes only tables that it made"
             )
 
+    def _check_columns(self, like: sql.Identifier) -> None:
+        """Raise SinkRefusedError if somebody has dropped columns that table ``like`` has, or given them other types."""
+        changed = self._execute(
+            "select wanted.attname, format_type(wanted.atttypid, wanted.atttypmod), "
+            "format_type(has.atttypid, has.atttypmod) from pg_attribute wanted left join pg_attribute has "
+            "on has.attrelid = to_regclass(%s) and has.attname = wanted.attname and not has.attisdropped "
+            "where wanted.attrelid = to_regclass(%s) and wanted.attnum > 0 and "
+            "(wanted.atttypid, wanted.atttypmod) is distinct from (has.atttypid, has.atttypmod) order by 1",
+            tuple(name.as_string(self._connection) for name in (self._table, like)),
+        ).fetchall()
+        if changed:
+            changes = ", ".join(
+                f"{name} is gone" if has is None else f"{name} is {has}, and was {was}" for name, was, has in changed
+            )
+            raise SinkRefusedError(
+                f"the columns of table {self._name} of {self._place} were changed: {changes}. Put them back; "
+                f"or drop the table and its row in {_DELIVERIES}, and the next delivery makes it again"
+            )
+
     def _copy(self, into: sql.Identifier, batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueType]) -> int:
         statement = sql.SQL("copy {} ({}) from stdin (format csv)").format(into, names_of(columns))
         number = 0

@@ -21,6 +21,9 @@ _REFUSALS: Final = ("28", "3D", "42")
 names what there is not, or what this user may not see.
 """
 
+_WRONG_LOGIN: Final = "authentication failed"
+"""Of libpq, which gives it no SQLSTATE."""
+
 
 @contextmanager
 def named_failures(source: SparkSource, connection: Connection | None) -> Iterator[None]:
@@ -38,11 +41,11 @@ def named_failures(source: SparkSource, connection: Connection | None) -> Iterat
 
 def _named(source: SparkSource, connection: Connection | None, error: Exception) -> HeadraceError:
     of = str(source) if connection is None else f"{source} ({connection})"
-    said = _said_by_database(error, connection)
-    if said is not None and said.refuses:
-        return RangeRefusedError(f"{of}: the database refuses: {said.text}. Nothing of it was landed")
-    if said is not None:
-        text = said.text
+    answer = _answer_of_database(error, connection)
+    if answer is not None and answer.refuses:
+        return RangeRefusedError(f"{of}: the database refuses: {answer.text}. Nothing of it was landed")
+    if answer is not None:
+        text = answer.text
     elif isinstance(error, AnalysisException):
         reason = in_a_line(str(error).partition(";")[0], connection)
         return RangeFunctionError(f"{of}: Spark refuses its DataFrame: {reason}. Correct read()")
@@ -58,7 +61,7 @@ def _named(source: SparkSource, connection: Connection | None, error: Exception)
 
 
 @dataclass(frozen=True)
-class _Said:
+class _DatabaseAnswer:
     """What a database says: its SQLSTATE, and a text in a line."""
 
     state: str
@@ -67,17 +70,17 @@ class _Said:
     @property
     def refuses(self) -> bool:
         """Whether it would say the same again."""
-        return self.state.startswith(_REFUSALS) or "authentication failed" in self.text  # libpq gives that no SQLSTATE
+        return self.state.startswith(_REFUSALS) or _WRONG_LOGIN in self.text
 
 
-def _said_by_database(error: Exception, connection: Connection | None) -> _Said | None:
+def _answer_of_database(error: Exception, connection: Connection | None) -> _DatabaseAnswer | None:
     """What a database says that a driver of Python or Java has asked; None if it is no error of one."""
     if hasattr(error, "sqlstate"):  # psycopg's; None where nothing was connected
-        return _Said(error.sqlstate or "", failure(error, connection))
+        return _DatabaseAnswer(error.sqlstate or "", failure(error, connection))
     java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)  # as py4j or PySpark has it
     with suppress(Py4JError):  # a JVM that is gone
         while java is not None:
             with suppress(Py4JError):  # it is no SQLException
-                return _Said(java.getSQLState() or "", in_a_line(java.getMessage(), connection))
+                return _DatabaseAnswer(java.getSQLState() or "", in_a_line(java.getMessage(), connection))
             java = java.getCause()
     return None
