@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from headrace.pipeline.checks.circles import UpstreamCycleError
 from headrace.read.lineage.cut import consistent_cut, upstream_last
-from headrace.read.upstream.read_pipeline import UpstreamCycleError
 
 DEPLOYMENTS = 4_000
 

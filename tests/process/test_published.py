@@ -11,9 +11,10 @@ import headrace as hr
 from headrace import col
 from headrace.errors import PipelineError
 from headrace.model.time import MAX_INSTANT
+from headrace.pipeline.checks.circles import UpstreamCycleError
 from headrace.read.upstream.planning import UpstreamExpiredError
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of
-from headrace.read.upstream.read_pipeline import UpstreamCycleError, UpstreamPanesError
+from headrace.read.upstream.read_pipeline import UpstreamPanesError
 from headrace.read.upstream.step import StepKind, UpstreamStep
 from headrace.runs.following.moves import UpstreamMovedError
 from headrace.runs.following.reading import UnknownReaderError

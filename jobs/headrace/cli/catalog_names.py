@@ -1,7 +1,7 @@
 """What the words of a command line name: a root, a pipeline under it."""
 
 from headrace.errors import FixConfigError
-from headrace.pipeline.loading.registry import output_named, resolve
+from headrace.pipeline.loading.registry import output_named, resolve, resolve_to_run
 from headrace.read.deployment import Deployment
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.roots import check_root
@@ -61,9 +61,9 @@ def handle_and_output(pipeline: str, root: str) -> tuple[PipelineHandle, str | N
 
 
 def handle_to_run(pipeline: str, root: str, *, create: bool = False) -> PipelineHandle:
-    """A pipeline by its definition, under a root that a run may make. Raises UnknownPipelineError and
-    WholePipelineError.
+    """A pipeline by its definition, under a root that a run may make. Raises UnknownPipelineError, WholePipelineError
+    and UpstreamCycleError.
     """
     check_whole(pipeline)
-    definition = resolve(pipeline)
+    definition = resolve_to_run(pipeline)
     return PipelineHandle(Catalog(open_store(root), definition.name), definition, create=create, started_by=STARTED_BY)

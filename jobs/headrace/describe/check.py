@@ -1,6 +1,6 @@
 """``headrace check``, and ``hr.check``: what was looked at, what it means, what is wrong with it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -10,6 +10,7 @@ from headrace.describe.pipeline import Section, describe, graph, notes
 from headrace.errors import HeadraceError
 from headrace.model.arguments import Arguments
 from headrace.model.suggestions import keywords
+from headrace.pipeline.checks.circles import UpstreamCycleError, check_beside
 from headrace.pipeline.loading.folders import imported
 from headrace.pipeline.loading.registry import Registered, UnknownPipelineError, in_file, registered_files, resolve
 from headrace.pipeline.pipeline import Pipeline
@@ -106,19 +107,22 @@ def check(pipeline: Pipeline | str | PathLike[str] | None = None) -> CheckReport
         return CheckReport([checked(pipeline)])
     if pipeline is None:
         registered = registered_files()
-        return CheckReport([*map(_checked_file, registered.pipelines.values())], list(registered.broken.values()))
+        every = [*registered.pipelines.values()]
+        return CheckReport(_checked_files(every, every), list(registered.broken.values()))
     if not isinstance(pipeline, str | PathLike) or not isinstance(reference := fspath(pipeline), str):
         raise Arguments("check").wrong("pipeline", pipeline, "give a Pipeline, its file, or a registered name")
     path, _, name = reference.partition(":")
     if path.endswith(".py"):
-        chosen = [loaded for loaded in in_file(Path(path)) if not name or loaded.pipeline.name == name]
+        defined = in_file(Path(path))
+        chosen = [loaded for loaded in defined if not name or loaded.pipeline.name == name]
         if not chosen:
             resolve(reference)  # says what the file holds instead
             raise UnknownPipelineError(f"{path} holds no pipeline")
-        return CheckReport([*map(_checked_file, chosen)])
+        return CheckReport(_checked_files(chosen, defined))
     resolve(reference)
     registered = registered_files()
-    return CheckReport([_checked_file(registered.pipelines[reference])], list(registered.broken.values()))
+    named = _checked_files([registered.pipelines[reference]], registered.pipelines.values())
+    return CheckReport(named, list(registered.broken.values()))
 
 
 def _section(heading: str, lines: Sequence[str], indent: str = "  ") -> Iterator[str]:
@@ -127,23 +131,26 @@ def _section(heading: str, lines: Sequence[str], indent: str = "  ") -> Iterator
         yield from (f"{indent}  {line}" for text in lines for line in text.splitlines())
 
 
-def _checked_file(registered: Registered) -> CheckedPipeline:
-    return checked(registered.pipeline, registered.file)
+def _checked_files(chosen: Iterable[Registered], known: Iterable[Registered]) -> list[CheckedPipeline]:
+    beside = [one.pipeline for one in known]
+    return [checked(one.pipeline, one.file, beside=beside) for one in chosen]
 
 
-def checked(pipeline: Pipeline, file: Path | None = None, root: str = "") -> CheckedPipeline:
-    """What there is to say of a pipeline under a ``root`` of that name. One that cannot be described does not keep the
-    others from being checked.
+def checked(
+    pipeline: Pipeline, file: Path | None = None, root: str = "", beside: Iterable[Pipeline] = ()
+) -> CheckedPipeline:
+    """What there is to say of a pipeline under a ``root`` of that name, where those ``beside`` it are known. One that
+    cannot be described does not keep the others from being checked.
     """
     try:
-        return _described(pipeline, file, root)
+        return _described(pipeline, file, root, beside)
     except Exception as error:  # objects of a user's own may raise anything when they are asked what they are
         why = f"it cannot be described: {type(error).__name__}: {error}"
         executor = pipeline.executor
         return CheckedPipeline(pipeline.name, file, pipeline.description, executor, [], [], {}, [why], [])
 
 
-def _described(pipeline: Pipeline, file: Path | None, root: str) -> CheckedPipeline:
+def _described(pipeline: Pipeline, file: Path | None, root: str, beside: Iterable[Pipeline]) -> CheckedPipeline:
     backfill = None if pipeline.backfill is None else pipeline.backfill.schedule
     has_sinks = any(alone.sinks for alone in pipeline.by_output.values())
     regular = {"process": pipeline.schedule, "backfill": backfill, "deliver": _MOVED if has_sinks else None}
@@ -159,7 +166,7 @@ def _described(pipeline: Pipeline, file: Path | None, root: str) -> CheckedPipel
         describe(pipeline),
         graph(pipeline),
         {**{dag_id(pipeline.name, family, root): schedules.get(family) for family in families}, **of_all},
-        [*_problems(pipeline)],
+        [*_problems(pipeline, beside)],
         [*notes(pipeline)],
     )
 
@@ -167,7 +174,11 @@ def _described(pipeline: Pipeline, file: Path | None, root: str) -> CheckedPipel
 _MOVED: Final = "whenever what readers see moves"
 
 
-def _problems(pipeline: Pipeline) -> Iterator[str]:
+def _problems(pipeline: Pipeline, beside: Iterable[Pipeline]) -> Iterator[str]:
+    try:
+        check_beside(pipeline, beside)
+    except UpstreamCycleError as error:
+        yield str(error)
     for function in pipeline.spark_functions:
         if problem := _problem(function):
             yield f"Spark code {function.name} cannot be used: {problem}"

@@ -126,6 +126,8 @@ class Source(ABC):
     missing: OnMissing = OnMissing.FAIL
     transform: SparkFunction | None = None
     changelog: Changelog | None = None
+    is_upstream: ClassVar[bool] = False
+    """Whether it is another pipeline."""
 
     def __post_init__(self) -> None:
         given = Arguments(type(self).__name__)

@@ -34,7 +34,7 @@ from headrace.runs.epochs import commit_epochs
 from headrace.runs.executors.choice import WorkEstimate
 from headrace.runs.executors.interface import Engine, ExecutorSide
 from headrace.runs.following.moves import check_counted
-from headrace.runs.following.reading import check_circles, hold
+from headrace.runs.following.reading import hold
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.parking.catching_up import (
@@ -183,7 +183,6 @@ class _Run:
         if restored.warning is not None:
             self.warn(restored.warning)
         plan = restored_plan(self.context, plan, claim.snapshot_id, restored)
-        check_circles(self.context, plan.reads)
         hold(self.context, plan.reads)
         caught_up = NOTHING
         if restored.head is not None and self.options.mode is Mode.MICRO_BATCH:

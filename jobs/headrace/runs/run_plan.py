@@ -19,6 +19,7 @@ from headrace.runs.context import RunContext
 from headrace.runs.epochs import PlannedEpoch, batch, micro_batches
 from headrace.runs.executors.choice import WorkEstimate, input_bytes, work_of_run
 from headrace.runs.executors.interface import Engine
+from headrace.runs.following.circles import check_circles
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.restore import RestoredRun
@@ -91,6 +92,7 @@ def _input_plan(run: RunContext, snapshot: str | None) -> RunPlan:
     except (BrokenObjectError, MissingSnapshotError):  # restoring names what is broken, and falls back
         executor = run.decide(lambda: work_of_run(run.catalog, run.landing, snapshot, full_sweep=True))
         return RunPlan(snapshot, executor, has_epochs=True, history=history)
+    check_circles(run, manifest)
     portions = None
     if run.options.mode is Mode.BATCH:
         run.land(progress)

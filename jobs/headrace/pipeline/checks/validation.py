@@ -18,6 +18,7 @@ from headrace.model.triggers.leaves import Default
 from headrace.model.vocabulary import words
 from headrace.model.watermarks import Punctuated, SplitStrategy, WatermarkStrategy
 from headrace.model.windows import CustomWindows, FixedWindows, GlobalWindows, ShiftedOutputTime, WindowFn
+from headrace.pipeline.checks.circles import check_beside
 from headrace.pipeline.checks.size_limits import check_bounds
 from headrace.pipeline.checks.trigger_checks import check_finishing, check_own, check_reads, nodes
 from headrace.pipeline.deployment.timetables import FileSchedule
@@ -44,6 +45,7 @@ def check(pipeline: "Pipeline") -> None:
     except PipelineError as error:
         kind = LoopError if isinstance(error, LoopError) else PipelineError
         raise kind(f"pipeline {pipeline.name}: {error}") from None
+    check_beside(pipeline)
     for number, stage in enumerate(stages, start=1):
         try:
             _check_stage(stage, pipeline.allow_finishing)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.model.arguments import Arguments
 from headrace.model.changelog import SignedBy
@@ -14,6 +14,9 @@ from headrace.model.expressions.value_types import in_words
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.pipeline.identity.names import NAME
 from headrace.pipeline.sources import PLACE, Source
+
+if TYPE_CHECKING:
+    from headrace.pipeline.pipeline import Pipeline
 
 PUBLISHED: Final = "published"
 """The kind of such sources."""
@@ -37,6 +40,7 @@ class PublishedSource(Source):
     """
 
     kind: ClassVar[str] = PUBLISHED
+    is_upstream: ClassVar[bool] = True
 
     upstream: str
     schema: SourceColumns
@@ -87,3 +91,8 @@ class PublishedSource(Source):
 
     def __str__(self) -> str:
         return f"what readers see of {self.upstream}" + ("" if self.root is None else f" under {self.root}")
+
+
+def published_sources(pipeline: "Pipeline") -> dict[str, PublishedSource]:
+    """The inputs of ``pipeline`` that are other pipelines, by name."""
+    return {one.name: one.source for one in pipeline.inputs if isinstance(one.source, PublishedSource)}

@@ -14,6 +14,7 @@ from typing import Final
 
 from headrace.errors import FixConfigError, PipelineError
 from headrace.model.time import UNITS, parse_duration
+from headrace.pipeline.checks.circles import check_beside
 from headrace.pipeline.loading.folders import forget, load
 from headrace.pipeline.loading.guard import Interrupted, TimeUpError, guarded
 from headrace.pipeline.pipeline import Pipeline
@@ -161,11 +162,26 @@ def resolve(reference: str) -> Pipeline:
 
     Raises UnknownPipelineError, and PipelineFileError for the file that is named.
     """
+    return _with_others(reference)[0]
+
+
+def resolve_to_run(reference: str) -> Pipeline:
+    """The pipeline that ``reference`` names, for a run. Raises what ``resolve`` raises, and UpstreamCycleError if it
+    reads itself through others that are registered as it is, or in its file.
+    """
+    pipeline, others = _with_others(reference)
+    check_beside(pipeline, others)
+    return pipeline
+
+
+def _with_others(reference: str) -> tuple[Pipeline, list[Pipeline]]:
+    """The pipeline that ``reference`` names, and all among which it was looked for."""
     path, _, name = reference.partition(":")
     if path.endswith(".py"):
-        found_there = _from_file(Path(path), name)
-        REFERENCES[found_there.name] = reference
-        return found_there
+        defined = [loaded.pipeline for loaded in in_file(Path(path))]
+        pipeline = _one_of(Path(path), defined, name)
+        REFERENCES[pipeline.name] = reference
+        return pipeline, defined
     known = registered_files()
     if reference in known.repeated:
         first, second = known.repeated[reference]
@@ -175,7 +191,8 @@ def resolve(reference: str) -> Pipeline:
             f"there is no pipeline {reference!r}; registered: {', '.join(known.pipelines) or 'none'}; "
             f"or give a file (path/to/file.py[:name]), or set {VARIABLE} to its folder{_unusable(known.broken)}"
         )
-    return known.pipelines[reference].pipeline
+    pipelines = {name: one.pipeline for name, one in known.pipelines.items()}
+    return pipelines[reference], [*pipelines.values()]
 
 
 def resolve_output(reference: str) -> Pipeline:
@@ -212,8 +229,7 @@ def in_file(file: Path) -> list[Registered]:
     return [Registered(pipeline, file) for pipeline in _loaded(file)]
 
 
-def _from_file(file: Path, name: str) -> Pipeline:
-    defined = [loaded.pipeline for loaded in in_file(file)]
+def _one_of(file: Path, defined: Sequence[Pipeline], name: str) -> Pipeline:
     pipelines = [p for p in defined if not name or p.name == name]
     if len(pipelines) != 1:
         names = ", ".join(p.name for p in defined) or "none"

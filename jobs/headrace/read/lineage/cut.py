@@ -8,7 +8,7 @@ head of the other one that is read later has it, unless the other one has gone b
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from headrace.read.upstream.read_pipeline import UpstreamCycleError
+from headrace.pipeline.checks.circles import UpstreamCycleError
 
 N = TypeVar("N", bound=Hashable)
 H = TypeVar("H")
@@ -28,10 +28,8 @@ def consistent_cut(names: Iterable[N], read: Callable[[N], H], upstream: Callabl
         behind = _behind(waiting, edges)
         name = next((name for name in waiting if name not in behind), None)
         if name is None:
-            path = " reads ".join(map(str, _circle(next(iter(waiting)), edges)))
-            raise UpstreamCycleError(
-                f"{path}: pipelines cannot read each other in a circle; leave one of the inputs out"
-            )
+            circle = [*_circle(next(iter(waiting)), edges)]
+            raise UpstreamCycleError.along(circle)
         del waiting[name]
         cut[name] = read(name)
         waiting |= dict.fromkeys(upstream(cut[name]))

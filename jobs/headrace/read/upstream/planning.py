@@ -143,9 +143,7 @@ class StepEnumerator(SplitEnumerator):
         if not splits:
             return position
         source = self.read.source
-        begun = UpstreamPosition(
-            self.read.store.uri, source.pipeline, source.output, "", None, -1, MIN_INSTANT, MIN_INSTANT
-        )
+        begun = UpstreamPosition.begun(self.read.store.uri, source.pipeline, source.output)
         at = UpstreamPosition.from_mark(position.mark) or begun
         for split in splits:
             step = UpstreamStep.of(split)

@@ -34,6 +34,16 @@ class UpstreamPosition:
     watermark: Instant
     reached: Instant
 
+    @classmethod
+    def begun(cls, root: str, pipeline: str, output: str) -> "UpstreamPosition":
+        """The position of a reader that has consumed nothing yet."""
+        return cls(root, pipeline, output, "", None, -1, MIN_INSTANT, MIN_INSTANT)
+
+    @property
+    def upstream(self) -> tuple[str, str, str]:
+        """What is read, however much of it was consumed."""
+        return self.root, self.pipeline, self.output
+
     @property
     def is_behind(self) -> bool:
         """Whether the upstream is behind what the reader had consumed of it before."""

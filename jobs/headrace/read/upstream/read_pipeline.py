@@ -9,7 +9,6 @@ from headrace.errors import FixConfigError
 from headrace.model.accumulation import Accumulation
 from headrace.model.expressions.value_types import in_words
 from headrace.pipeline.following.published_source import OF_PANES, PublishedSource
-from headrace.read.upstream.position import upstreams_of
 from headrace.read.views.columns import View, ViewColumns
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
@@ -30,12 +29,6 @@ class UpstreamPanesError(FixConfigError):
     """What another pipeline publishes cannot be read as it is declared, or would count twice."""
 
     code = "config.upstream_panes"
-
-
-class UpstreamCycleError(FixConfigError):
-    """A pipeline reads itself, through whatever others."""
-
-    code = "config.upstream_cycle"
 
 
 @dataclass(frozen=True)
@@ -123,33 +116,6 @@ class ReadPipeline:
     def discards(self, manifest: Manifest) -> bool:
         """Whether each pane holds what came since the last one: then rows of ``current`` are not all that was given."""
         return bool(_last_stage(manifest).get("how", {}).get("accumulation") == Accumulation.DISCARDING)
-
-    def check_no_cycle(self, reader: str) -> None:
-        """Raise UpstreamCycleError if what is read reads the pipeline ``reader`` of the same root itself."""
-        path = [reader, self.source.pipeline]
-        waiting: list[tuple[ObjectStore, str, list[str]]] = [(self.store, self.source.pipeline, path)]
-        seen: set[tuple[str, str]] = set()
-        while waiting:
-            store, name, path = waiting.pop()
-            if (store.uri, name) == (self.root.uri, reader):
-                raise UpstreamCycleError(
-                    f"{' reads '.join(path)}: pipelines cannot read each other in a circle; leave one of the inputs out"
-                )
-            if (store.uri, name) in seen:
-                continue
-            seen.add((store.uri, name))
-            for position in _reads(store, name):
-                above = store if position.root == store.uri else open_store(position.root)
-                waiting.append((above, position.pipeline, [*path, position.pipeline]))
-
-
-def _reads(store: ObjectStore, pipeline: str) -> "list[Any]":
-    catalog = Catalog(store, pipeline)
-    try:
-        heads = {snapshot: catalog.manifest(snapshot) for snapshot in {*catalog.head().refs.values()}}
-    except GONE:
-        return []
-    return [position for manifest in heads.values() for position in upstreams_of(manifest).values()]
 
 
 def _last_stage(manifest: Manifest) -> Mapping[str, Any]:

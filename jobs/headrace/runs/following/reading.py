@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from headrace.errors import FixConfigError, HeadraceError
-from headrace.pipeline.following.published_source import PublishedSource
+from headrace.pipeline.following.published_source import published_sources
 from headrace.read.upstream.position import upstreams_of
 from headrace.read.upstream.read_pipeline import ReadPipeline
 from headrace.read.upstream.step import UpstreamStep
@@ -33,18 +33,11 @@ class UnknownReaderError(FixConfigError):
 _log = logging.getLogger(__name__)
 
 
-def check_circles(run: "RunContext", files: ByInput) -> None:
-    """Raise UpstreamCycleError if a pipeline that is read for the first time reads this one."""
-    for name, source in _published(run).items():
-        if any(UpstreamStep.of(split).begin is None for split in files.get(name, ())):
-            ReadPipeline(source, run.store).check_no_cycle(run.pipeline.name)
-
-
 def hold(run: "RunContext", files: ByInput) -> None:
     """Let the pipelines that are read keep what ``files`` name, before any of that is read. Who may not write there is
     told what may happen, and reads all the same.
     """
-    for name, source in _published(run).items():
+    for name, source in published_sources(run.pipeline).items():
         steps = [UpstreamStep.of(split) for split in files.get(name, ())]
         snapshots = [side for step in steps for side in (step.begin, step.end) if side is not None]
         if not snapshots:
@@ -61,10 +54,6 @@ def hold(run: "RunContext", files: ByInput) -> None:
                 f"{upstream.store.uri}/{source.pipeline}/readers/. Until then, what goes back with its readers there "
                 f"does not see {run.pipeline.name}, unless --reader-root names {run.store.uri}"
             )
-
-
-def _published(run: "RunContext") -> dict[str, PublishedSource]:
-    return {one.name: one.source for one in run.pipeline.inputs if isinstance(one.source, PublishedSource)}
 
 
 def _add(store: ObjectStore, upstream: str, own: ReaderHold) -> None:
