@@ -64,9 +64,9 @@ def test_a_schedule_that_is_lacking_is_named(tmp_path: Path) -> None:
     chain.handles[1].run()
     chain.land()
     chain.handles[0].run()
-    (wait,) = [wait for wait in waits_of(chain).waits if wait.kind is WaitKind.PUBLISHED]
+    (wait,) = [one for one in waits_of(chain).waits if one.kind is WaitKind.PUBLISHED and one.pipeline.name == "second"]
     assert "has no schedule" in wait.why
-    assert [row["waits for"] for row in waits_of(chain).rows() if row["kind"] == "published"] == ["itself"]
+    assert {row["waits for"] for row in waits_of(chain).rows() if row["kind"] == "published"} == {"itself"}
 
 
 def test_a_parked_output_is_in_flight(tmp_path: Path) -> None:

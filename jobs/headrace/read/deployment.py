@@ -47,20 +47,22 @@ class Deployment(Mapping[str, PipelineReader]):
 
         return pipeline_list(self._store, self)
 
-    def lineage(self, *, reader_roots: Sequence[str] = ()) -> "Lineage":
-        """Which pipelines read which, in a consistent cut over all of them, and how far behind each is. Readers under
-        other roots are seen by what they hold, or if the roots are named: here, or in HEADRACE_READER_ROOTS.
+    def lineage(self, pipelines: Collection[Pipeline] = (), *, reader_roots: Sequence[str] = ()) -> "Lineage":
+        """Which pipelines read which, in a consistent cut over all of them, and how far behind each is. What
+        ``pipelines`` read is what they say, also before they have run; what others read, their newest snapshots say.
+        Readers under other roots are seen by what they hold, or if the roots are named: here, or in
+        HEADRACE_READER_ROOTS.
         """
         from headrace.read.lineage.lineage import lineage
 
-        return lineage(self._store, self, reader_roots)
+        return lineage(self._store, self, reader_roots, pipelines)
 
     def waits(
         self, pipelines: Collection[Pipeline] = (), *, now: datetime, reader_roots: Sequence[str] = ()
     ) -> "DeploymentWaits":
         """What is still in flight at the time ``now`` (with its zone), and who waits for whom, in a consistent cut over
-        all pipelines. Of ``pipelines`` files are looked for which no run has read. ``reader_roots`` as ``lineage`` has
-        them.
+        all pipelines. Of ``pipelines`` files are looked for which no run has read. Both arguments are otherwise as
+        ``lineage`` has them.
         """
         from headrace.read.lineage.waits import waits
 

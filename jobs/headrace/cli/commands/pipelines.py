@@ -1,6 +1,5 @@
 """The commands about pipelines as they are written: new, check, pipelines."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +15,6 @@ from headrace.errors import FixConfigError
 from headrace_snapshots.refs import PUBLISHED
 
 if TYPE_CHECKING:
-    from headrace.read.deployment import Deployment
     from headrace.read.lineage.readers import KnownReaders
     from headrace.read.lineage.waits import DeploymentWaits
 
@@ -68,12 +66,14 @@ def lineage(
 ) -> None:
     """Show which pipelines read which, and how far behind each is, in one consistent cut over all of them.
 
-    Pipelines under other roots that read these are seen by what they hold, or if --reader-root names the root.
+    What registered pipelines read is there before they have run. Pipelines under other roots that read these are seen
+    by what they hold, or if --reader-root names the root.
 
     With --of, name the readers that have consumed a snapshot, each with its first snapshot that has.
 
     With --stuck, say of the same cut who waits for whom. It ends with 1 if something is in flight.
     """
+    from headrace.pipeline.loading.registry import registered_files
     from headrace.read.deployment import Deployment
     from headrace.read.roots import check_root
     from headrace_snapshots.store import open_store
@@ -89,10 +89,11 @@ def lineage(
             print_table(["reader", "since", "epoch"], ([*one.to_json().values()] for one in dependents.readers))
             _print_limits(dependents.searched)
         return
+    known = [one.pipeline for one in registered_files().pipelines.values()]
     if stuck:
-        _print_waits(deployment, output, reader_root or ())
+        _print_waits(deployment.waits(known, now=datetime.now(UTC), reader_roots=reader_root or ()), output)
         return
-    shown = deployment.lineage(reader_roots=reader_root or ())
+    shown = deployment.lineage(known, reader_roots=reader_root or ())
     if output is Format.JSON:
         print_json(shown.to_json())
         return
@@ -107,11 +108,7 @@ def _print_limits(searched: "KnownReaders") -> None:
         notice(limit)
 
 
-def _print_waits(deployment: "Deployment", output: Format, reader_roots: Sequence[str]) -> None:
-    from headrace.pipeline.loading.registry import registered_files
-
-    known = [one.pipeline for one in registered_files().pipelines.values()]
-    waits = deployment.waits(known, now=datetime.now(UTC), reader_roots=reader_roots)
+def _print_waits(waits: "DeploymentWaits", output: Format) -> None:
     if output is Format.JSON:
         print_json(waits.to_json())
     else:
@@ -120,7 +117,7 @@ def _print_waits(deployment: "Deployment", output: Format, reader_roots: Sequenc
             print_table(columns, ([row[column] for column in columns] for row in waits.rows()))
         notice("nothing is in flight" if waits.is_quiet else _why_not_quiet(waits))
         if waits.unlooked:
-            notice(f"for files nobody looked, since they are not registered: {', '.join(waits.unlooked)}")
+            notice(f"nobody looked at all input of {', '.join(waits.unlooked)}: not registered, or no files")
         _print_limits(waits.searched)
     raise Exit(DONE if waits.is_quiet else FAILED_CASES)
 

@@ -1,12 +1,16 @@
 """Where pipelines that read each other have come, in one consistent cut; and what depends on a snapshot."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from headrace.model.time import render
+from headrace.pipeline.checks.circles import read_beside
+from headrace.pipeline.pipeline import Pipeline
 from headrace.read.html import html_table
 from headrace.read.lineage.cut import consistent_cut, upstream_last
+from headrace.read.lineage.inputs import positions_of
 from headrace.read.lineage.placed import PlacedPipeline, RootStores
 from headrace.read.lineage.readers import KnownReaders, known_readers
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
@@ -14,14 +18,16 @@ from headrace.read.upstream.position import UpstreamPosition, upstreams_of
 from headrace.sources.stored_times import in_calendar
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN, PUBLISHED, published_ref
 from headrace_snapshots.store import ObjectStore
 
 
 @dataclass(frozen=True)
 class PipelineHead:
-    """The newest snapshot of a pipeline's main, and what it has consumed of others, by input. None: it has none yet.
-    ``refs``: all names of snapshots at that moment.
+    """The newest snapshot of a pipeline's main, and what it has consumed of others, by input; with ``head_as_defined``
+    also where those inputs begin of which it has consumed nothing. None: it has none yet. ``refs``: all names of
+    snapshots at that moment.
     """
 
     snapshot: str | None
@@ -56,7 +62,9 @@ class ReaderProgress:
             return "what it has read is gone upstream: the next run may stop (restore.upstream_expired)"
         if not self.is_in_line:
             return "the upstream has moved: the next run takes it back"
-        if self.published == self.consumed or self.published_epoch is None:
+        if self.published_epoch is None:
+            return "nothing is published"
+        if self.published == self.consumed:
             return "up to date"
         epochs = self.published_epoch - self.consumed_epoch
         return f"{epochs:,} epoch{'s' if epochs != 1 else ''} behind"
@@ -146,15 +154,18 @@ class Lineage:
 _COLUMNS = ["pipeline", "snapshot", "epoch", "reads", "up to", "published", "lag"]
 
 
-def lineage(store: ObjectStore, names: Iterable[str], roots: Iterable[str] = ()) -> Lineage:
+def lineage(
+    store: ObjectStore, names: Iterable[str], roots: Iterable[str] = (), definitions: Collection[Pipeline] = ()
+) -> Lineage:
     """The pipelines ``names`` under the root of ``store``, those that they read, and those that read them, also under
-    other ``roots`` (``known_readers``).
+    other ``roots`` (``known_readers``). What they read is what their ``definitions`` say; without one, their newest
+    snapshots. Definitions that read pipelines beside them are there before they have run.
 
     Raises UpstreamCycleError, MissingRootError, BrokenObjectError.
     """
     stores = RootStores(store)
-    searched = known_readers(store, names, roots)
-    ordered = heads_of(stores, searched.pipelines)
+    searched = known_readers(store, with_defined_readers(names, definitions), roots)
+    ordered = heads_of(stores, searched.pipelines, as_defined(stores, definitions))
     readings = (
         progress_of(stores, reader, name, position, ordered[stores.placed(position.root, position.pipeline)].refs)
         for reader, head in ordered.items()
@@ -163,14 +174,30 @@ def lineage(store: ObjectStore, names: Iterable[str], roots: Iterable[str] = ())
     return Lineage(ordered, tuple(readings), searched)
 
 
-def heads_of(stores: RootStores, names: Iterable[PlacedPipeline]) -> dict[PlacedPipeline, PipelineHead]:
-    """The heads of pipelines and of those that they read, in one consistent cut: each before those that it reads.
+def with_defined_readers(names: Iterable[str], definitions: Iterable[Pipeline]) -> dict[str, None]:
+    """The ``names``, and those of the ``definitions`` that read others beside them: one that only reads what is under
+    other roots may be meant for any root.
+    """
+    return dict.fromkeys([*names, *(one.name for one in definitions if read_beside(one))])
+
+
+def as_defined(stores: RootStores, definitions: Iterable[Pipeline]) -> Callable[[PlacedPipeline], PipelineHead]:
+    """Gives the heads of pipelines with all that they read, by their ``definitions`` where these are known."""
+    known = {PlacedPipeline("", one.name): one for one in definitions}
+    return lambda at: head_as_defined(stores, at, known.get(at))
+
+
+def heads_of(
+    stores: RootStores,
+    names: Iterable[PlacedPipeline],
+    read: Callable[[PlacedPipeline], PipelineHead] | None = None,
+) -> dict[PlacedPipeline, PipelineHead]:
+    """The heads of pipelines and of those that they read, in one consistent cut: each before those that it reads. What
+    they read is what they have consumed, unless ``read`` gives heads that say more.
 
     Raises UpstreamCycleError, BrokenObjectError.
     """
-
-    def read(at: PlacedPipeline) -> PipelineHead:
-        return head_of(stores, at)
+    read = read or partial(head_of, stores)
 
     def upstream(head: PipelineHead) -> list[PlacedPipeline]:
         return [stores.placed(position.root, position.pipeline) for position in head.consumed.values()]
@@ -181,13 +208,22 @@ def heads_of(stores: RootStores, names: Iterable[PlacedPipeline]) -> dict[Placed
 
 def head_of(stores: RootStores, at: PlacedPipeline) -> PipelineHead:
     """The head of one pipeline. Raises BrokenObjectError."""
+    return _head(stores, at, lambda main: {} if main is None else upstreams_of(main))
+
+
+def head_as_defined(stores: RootStores, at: PlacedPipeline, definition: Pipeline | None = None) -> PipelineHead:
+    """The same with all that the pipeline reads, by its ``definition`` if that is known (``positions_of``)."""
+    return _head(stores, at, lambda main: positions_of(stores, at, main, definition))
+
+
+def _head(
+    stores: RootStores, at: PlacedPipeline, read: Callable[[Manifest | None], Mapping[str, UpstreamPosition]]
+) -> PipelineHead:
     catalog = stores.catalog(at)
     refs = catalog.head().refs
     snapshot = refs.get(MAIN)
-    if snapshot is None:
-        return PipelineHead(None, None, {}, refs)
-    manifest = catalog.manifest(snapshot)
-    return PipelineHead(snapshot, manifest.epoch, upstreams_of(manifest), refs)
+    manifest = None if snapshot is None else catalog.manifest(snapshot)
+    return PipelineHead(snapshot, None if manifest is None else manifest.epoch, read(manifest), refs)
 
 
 def progress_of(
@@ -239,17 +275,17 @@ def dependents(store: ObjectStore, names: Iterable[str], of: Catalog, at: At, ro
     snapshot = snapshot_at(of, at).manifest
     if snapshot is None:
         return Dependents(of.pipeline, "", (), known_readers(store, [of.pipeline], roots))
-    deployment = lineage(store, names, roots)
+    searched = known_readers(store, names, roots)
     first = {PlacedPipeline("", of.pipeline): snapshot.snapshot_id}
     dependent: list[Dependent] = []
-    for reader, head in [*deployment.heads.items()][::-1]:
+    for reader, head in [*heads_of(stores, searched.pipelines).items()][::-1]:
         if head.snapshot is None or reader in first:
             continue
         since = _first_dependent(stores, reader, head.snapshot, first)
         if since is not None:
             first[reader] = since.since
             dependent.append(since)
-    return Dependents(of.pipeline, snapshot.snapshot_id, tuple(dependent), deployment.searched)
+    return Dependents(of.pipeline, snapshot.snapshot_id, tuple(dependent), searched)
 
 
 def _first_dependent(

@@ -1,7 +1,8 @@
 """What is in flight between pipelines, and who waits for whom: stable properties of one consistent cut.
 
 That nothing is in flight stays true until input lands or a person acts: the head of each pipeline is older than those
-of the pipelines that it reads, so what these have published since would show as unread.
+of the pipelines that it reads, also of those of which it has read nothing yet. So what these have published since would
+show as unread.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any
 
 from headrace.model.time import NEVER, Instant, render
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.lineage.lineage import PipelineHead, heads_of
+from headrace.read.lineage.lineage import PipelineHead, as_defined, heads_of, with_defined_readers
 from headrace.read.lineage.placed import PlacedPipeline, RootStores
 from headrace.read.lineage.readers import KnownReaders, known_readers
 from headrace.read.pending_work import WorkFinder, watched_inputs
@@ -62,8 +63,8 @@ class Wait:
 
 @dataclass(frozen=True)
 class DeploymentWaits:
-    """All ``waits``, of readers after those of what they read. ``unlooked``: pipelines whose input nobody looked at.
-    ``searched`` says where readers were looked for.
+    """All ``waits``, of readers after those of what they read. ``unlooked``: pipelines with input at which nobody
+    looked, since they are not registered, or read what is not asked. ``searched`` says where readers were looked for.
     """
 
     waits: tuple[Wait, ...]
@@ -104,12 +105,13 @@ def waits(
     roots: Iterable[str] = (),
 ) -> DeploymentWaits:
     """What pipelines ``names`` under the root of ``store``, those that they read, and those that read them, also under
-    other ``roots``, wait for at the processing time ``now``. Raises UpstreamCycleError, MissingRootError,
-    BrokenObjectError.
+    other ``roots``, wait for at the processing time ``now``. What they read, and which files, is what their
+    ``definitions`` say, also of those that have not run yet and read pipelines beside them. Raises UpstreamCycleError,
+    MissingRootError, BrokenObjectError.
     """
     stores = RootStores(store)
-    searched = known_readers(store, names, roots)
-    heads = heads_of(stores, searched.pipelines)
+    searched = known_readers(store, with_defined_readers(names, definitions), roots)
+    heads = heads_of(stores, searched.pipelines, as_defined(stores, definitions))
     known = {PlacedPipeline("", pipeline.name): pipeline for pipeline in definitions}
     waiting = [wait for at in [*heads][::-1] for wait in waits_of(stores, heads, at, known.get(at), now)]
     unlooked = [str(at) for at, head in heads.items() if _is_unlooked(stores, at, head, known.get(at))]
@@ -131,11 +133,12 @@ def waits_of(
 
 def _is_unlooked(stores: RootStores, at: PlacedPipeline, head: PipelineHead, definition: Pipeline | None) -> bool:
     """Whether it has an input, neither another pipeline nor files of a known definition."""
-    looked = {*head.consumed, *({} if definition is None else watched_inputs(definition))}
+    if definition is not None:
+        return not {one.name for one in definition.inputs} <= {*head.consumed, *watched_inputs(definition)}
     if head.snapshot is None:
-        return definition is None
+        return True
     inputs = stores.catalog(at).manifest(head.snapshot).progress.get("inputs", {})
-    return not inputs.keys() <= looked
+    return not inputs.keys() <= head.consumed.keys()
 
 
 @dataclass(frozen=True)
@@ -154,12 +157,12 @@ class _Looked:
 
     def waits(self) -> Iterator[Wait]:
         yield from self._files()
+        for name, position in self.head.consumed.items():
+            yield from self._unread(name, position)
         if self.head.snapshot is None:
             return
         manifest = self.stores.catalog(self.at).manifest(self.head.snapshot)
         progress = StoredProgress.of(manifest)
-        for name, position in self.head.consumed.items():
-            yield from self._unread(name, position)
         yield from self._unpublished(manifest)
         for output, clocks in progress.chains.items():
             if clocks.parked is not None:
