@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -15,7 +16,7 @@ from headrace.read.diff.changes import ChangeSource
 from headrace.runs.client.deployment import open as open_root
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.delivering.deliver import Delivery
-from headrace.sinks.open_sink import SinkMovedError, SinkRefusedError
+from headrace.sinks.open_sink import SinkFailedError, SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.testing.connectors.values import plain
 from tests.docs.pages import DOCS, blocks
 
@@ -84,6 +85,7 @@ def follows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
         target = with_one_session.sparkContext
         assert target._jsc is not None, "the session is still there"
         overtaken_by_another(shop, monkeypatch)
+        a_database_that_does_not_answer_passes(shop)
         shop.handle.rollback(to="beginning", message="all of it")
         assert shop.deliver().source is ChangeSource.ALL_ROWS
         assert shop.held() == []
@@ -112,6 +114,17 @@ def overtaken_by_another(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
         shop.deliver()
     assert shop.held() == shop.published()
     assert shop.deliver().source is None
+
+
+def a_database_that_does_not_answer_passes(shop: Shop) -> None:
+    """One that refuses the login does not."""
+    at = urlsplit(shop.uri)
+    for port, error in ((1, SinkUnreachableError), (at.port, SinkFailedError)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HEADRACE_CONN_REPORTS", f"postgresql://nobody:planted@{at.hostname}:{port}{at.path}")
+            with pytest.raises(error, match="connection reports") as failed:
+                shop.deliver()
+        assert "planted" not in str(failed.value)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.connections import Connection
-from headrace.distribute.spark.connected_session import ConnectedSession
+from headrace.distribute.spark.connected.session import ConnectedSession
+from headrace.errors import HeadraceError
 from headrace.extras import require
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ValueType, from_words
 from headrace.pipeline.loading.named_function import named_function
 from headrace.pipeline.sinks import Sink, SparkSink
 from headrace.read.diff.changes import SIGN, Changes, ChangeSource
-from headrace.sinks.open_sink import Applied, Held, OpenSink, SinkKind, SinkRefusedError
+from headrace.sinks.open_sink import Applied, Held, OpenSink, SinkKind, SinkRefusedError, SinkUnreachableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,10 +77,27 @@ class SparkKind(SinkKind):
         try:
             named = named_function(f"sink {sink.name}", sink.function, sink.package, SinkRefusedError)
             travels(named.module)  # with its own functions for rows
-            target = named.function(session)
-            yield _OpenTarget(target, session, sink.name)
+            with _passing(sink, connection):
+                yield _OpenTarget(named.function(session), session, sink.name)
         finally:
             session.stop()
+
+
+@contextmanager
+def _passing(sink: Sink, connection: Connection) -> Iterator[None]:
+    """Inside, what a database says that passes is SinkUnreachableError, without the class of the user's saying so."""
+    from headrace.distribute.spark.connected.answers import answer_of_database
+
+    try:
+        yield
+    except Exception as error:
+        answer = None if isinstance(error, HeadraceError) else answer_of_database(error, connection)
+        if answer is None or not answer.passes:
+            raise
+        # without what was caught: it may quote a secret
+        raise SinkUnreachableError(
+            f"sink {sink.name} ({connection}): {answer.text}. The next delivery tries again"
+        ) from None
 
 
 SPARK: Final = SparkKind()

@@ -9,6 +9,7 @@ from headrace.connections import Connection, variable
 from headrace.extras import require
 from headrace.pipeline.sinks import PostgresSink, Sink
 from headrace.sinks.open_sink import OpenTarget, SinkKind, SinkRefusedError, SinkUnreachableError, UndeliverableError
+from headrace.sql_states import DATA, LOGIN, PASSING
 
 if TYPE_CHECKING:
     import psycopg
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
 _SCHEMES: Final = ("postgresql", "postgres")
 _CONNECT_SECONDS: Final = 10
 _LEAST_VERSION: Final = 150_000
-_LOGIN, _DATA, _UNIQUE = "28", "22", "23"
-"""Classes of SQLSTATE: a login that is wrong, a value that has no place, a row that is there twice."""
-_PASSING: Final = ("08", "40", "53", "55", "57", "58")
-"""Classes of SQLSTATE that pass: no connection, rolled back, no resources, a lock, an operator, the system."""
 
 
 class Postgres(SinkKind):
@@ -97,10 +94,10 @@ def translated(connection: Connection) -> Iterator[None]:
     except psycopg.Error as error:
         state = error.sqlstate or ""
         text = f"{connection}: {connection.without_secrets(str(error).strip())}"
-        if state.startswith(_LOGIN) or "authentication failed" in text:
+        if state.startswith(LOGIN) or "authentication failed" in text:
             raise SinkRefusedError(f"{text}. Is {variable(connection.name)} right?") from None
-        if state.startswith((_DATA, _UNIQUE)):
+        if state.startswith(DATA):
             raise UndeliverableError(f"{text}. Nothing was delivered") from None
-        if isinstance(error, psycopg.OperationalError) or state.startswith(_PASSING):
+        if isinstance(error, psycopg.OperationalError) or state.startswith(PASSING):
             raise SinkUnreachableError(f"{text}. Nothing was delivered; the next delivery tries again") from None
         raise SinkRefusedError(f"{text}. Nothing was delivered") from None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.connections import Connection, connection
-from headrace.distribute.spark.connected_session import SESSIONS
+from headrace.distribute.spark.connected.session import SESSIONS
 from headrace.extras import require
 from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.sources import Source

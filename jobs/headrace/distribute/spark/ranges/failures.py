@@ -3,26 +3,17 @@ does, with the name of the source, and without the secrets of its connection.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
 from headrace.connections import Connection, failure, hide_secrets, in_a_line
+from headrace.distribute.spark.connected.answers import answer_of_database
 from headrace.distribute.spark.errors import SparkJobError, translate_spark_error
 from headrace.distribute.spark.ranges.errors import RangeFailedError, RangeFunctionError, RangeRefusedError
 from headrace.errors import HeadraceError
 from headrace.pipeline.systems.spark import SparkSource
-
-_REFUSALS: Final = ("28", "3D", "42")
-"""Classes of SQLSTATE of a database that answers: a login that is wrong, a database that there is not, a query that
-names what there is not, or what this user may not see.
-"""
-
-_WRONG_LOGIN: Final = "authentication failed"
-"""Of libpq, which gives it no SQLSTATE."""
 
 
 @contextmanager
@@ -41,7 +32,7 @@ def named_failures(source: SparkSource, connection: Connection | None) -> Iterat
 
 def _named(source: SparkSource, connection: Connection | None, error: Exception) -> HeadraceError:
     of = str(source) if connection is None else f"{source} ({connection})"
-    answer = _answer_of_database(error, connection)
+    answer = answer_of_database(error, connection)
     if answer is not None and answer.refuses:
         return RangeRefusedError(f"{of}: the database refuses: {answer.text}. Nothing of it was landed")
     if answer is not None:
@@ -58,29 +49,3 @@ def _named(source: SparkSource, connection: Connection | None, error: Exception)
     else:
         text = failure(error, connection)
     return RangeFailedError(f"{of} failed: {text}. Nothing of it was landed; the next run begins there again")
-
-
-@dataclass(frozen=True)
-class _DatabaseAnswer:
-    """What a database says: its SQLSTATE, and a text in a line."""
-
-    state: str
-    text: str
-
-    @property
-    def refuses(self) -> bool:
-        """Whether it would say the same again."""
-        return self.state.startswith(_REFUSALS) or _WRONG_LOGIN in self.text
-
-
-def _answer_of_database(error: Exception, connection: Connection | None) -> _DatabaseAnswer | None:
-    """What a database says that a driver of Python or Java has asked; None if it is no error of one."""
-    if hasattr(error, "sqlstate"):  # psycopg's; None where nothing was connected
-        return _DatabaseAnswer(error.sqlstate or "", failure(error, connection))
-    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)  # as py4j or PySpark has it
-    with suppress(Py4JError):  # a JVM that is gone
-        while java is not None:
-            with suppress(Py4JError):  # it is no SQLException
-                return _DatabaseAnswer(java.getSQLState() or "", in_a_line(java.getMessage(), connection))
-            java = java.getCause()
-    return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace.connections import Connection
-from headrace.distribute.spark.connected_session import ConnectedSession
+from headrace.distribute.spark.connected.session import ConnectedSession
 from headrace.distribute.spark.module_pickling import travels
 from headrace.distribute.spark.ranges.errors import RangeFunctionError
 from headrace.distribute.spark.ranges.failures import named_failures
