@@ -2,9 +2,10 @@
 append.
 
 Between an ancestor and what follows it these are the panes and retractions of each epoch. Where ``published`` went back
-or to another line, they are the rows that differ: each is withdrawn as it was, and put in place as it is. So the sum of
-all records is what readers see, if panes withdraw what they replace (``retracting``); of any pipeline the newest record
-of a key and window says what its row is.
+or to another line, it depends on what a pane holds. Of a pipeline that discards each pane counts by itself: those that
+are given up are taken back (``summed_panes``), and the sum of all records is that of the panes that readers see. Else
+the rows that differ are: each is withdrawn as it was, and put in place as it is. Then the newest record of a key and
+window says what its row is; and the sum is what readers see, if panes withdraw what they replace (``retracting``).
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,14 +19,19 @@ from headrace.read.diff.changes import (
     BATCH_ROWS,
     EPOCH,
     SIGN,
-    ChangeOrigin,
+    AllRows,
     ChangeSource,
     DifferingRows,
+    FillReason,
+    RecordOrigin,
     RecordQuery,
     delivered_columns,
     origin_of,
+    reason_unknown,
     still_there,
 )
+from headrace.read.diff.summed_panes import panes_apart, panes_taken_back
+from headrace.read.snapshots.last_stage import discards
 from headrace.read.views.database import quoted, without_rows
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -39,6 +45,7 @@ NUMBER: Final = "_change"
 
 _ABOUT: Final[Mapping[str, DataType]] = {NUMBER: DataType.INT, SIGN: DataType.INT, EPOCH: DataType.INT}
 _RECORDS: Final = "headrace_records"
+_FILLS: Final = (ChangeSource.ALL_ROWS, ChangeSource.ALL_PANES)
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,8 @@ class ChangeRecords:
     ``_epoch``, then key, window and values, with their types.
 
     ``added`` rows come (sign 1), ``withdrawn`` go (sign -1). ``restarts``: the first record, of sign 0, says that all
-    before it is void, since what it led to is not known any more; its other columns are NULL.
+    before it is void, since what it led to is not known any more; its other columns are NULL. ``reason``: why these are
+    all rows, or all panes, if they are.
 
     It reads from a ``database`` that is open as long as the context that gave it.
     """
@@ -62,6 +70,7 @@ class ChangeRecords:
     withdrawn: int
     database: "duckdb.DuckDBPyConnection"
     order: tuple[str, ...]
+    reason: FillReason | None
     table: ClassVar[str] = _RECORDS
 
     @property
@@ -110,8 +119,9 @@ def records_between(
     source = _source(catalog, before, after)
     if source is None:
         with without_rows() as connection:
+            first, reason = after_number + 1, FillReason.UNPUBLISHED
             yield ChangeRecords(
-                ChangeSource.ALL_ROWS, before, None, _ABOUT, after_number + 1, restarts, 0, 0, connection, ()
+                ChangeSource.ALL_ROWS, before, None, _ABOUT, first, restarts, 0, 0, connection, (), reason
             )
         return
     columns = {**_ABOUT, **delivered_columns(source.columns)}
@@ -124,24 +134,30 @@ def records_between(
             None if after is None else after.snapshot_id,
             columns,
             after_number + 1,
-            restarts and source.kind is ChangeSource.ALL_ROWS,
+            restarts and source.kind in _FILLS,
             added,
             withdrawn,
             connection,
             () if records is None else (*records.order,),
+            source.reason,
         )
 
 
-def _source(catalog: Catalog, before: str | None, after: Manifest | None) -> ChangeOrigin | None:
-    if after is not None:
-        return origin_of(catalog, before, after)
+def _source(catalog: Catalog, before: str | None, after: Manifest | None) -> RecordOrigin | None:
     start = None if before is None else still_there(catalog, before)
-    return None if start is None else DifferingRows(start, None)
+    is_summed = start is not None and discards(start)
+    if after is None and start is not None:
+        return panes_taken_back(catalog, start) if is_summed else DifferingRows(start, None)
+    if after is None:
+        return None
+    if discards(after):
+        return panes_apart(catalog, start, after, unknown=reason_unknown(before))
+    return AllRows(after, FillReason.ACCUMULATION) if is_summed else origin_of(catalog, before, after)
 
 
-def _prepared(connection: "duckdb.DuckDBPyConnection", source: ChangeOrigin, records: RecordQuery) -> tuple[int, int]:
+def _prepared(connection: "duckdb.DuckDBPyConnection", source: RecordOrigin, records: RecordQuery) -> tuple[int, int]:
     """How many rows come and go, once the records lie ready. All rows are a view, which need not fit into memory."""
-    kind = "view" if source.kind is ChangeSource.ALL_ROWS else "table"
+    kind = "view" if source.kind in _FILLS else "table"
     connection.execute(f"create temp {kind} {_RECORDS} as {records.query}")
     ((added, withdrawn),) = connection.sql(
         f"select count(*) filter ({SIGN} > 0), count(*) filter ({SIGN} < 0) from {_RECORDS}"

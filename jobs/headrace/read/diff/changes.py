@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.read.diff.current_files import current_files, files_of, fold_of_current
+from headrace.read.diff.later_panes import LaterPanes
 from headrace.read.diff.row_changes import ChangeKind, ComparedTable, RecordFold
 from headrace.read.snapshots.named_panes import has_panes
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.compaction import GONE, PLACE, newest_of, same_identity
 from headrace.read.views.database import database, identifier, no_rows, quoted, without_rows, working_folder
 from headrace.read.views.local_files import brought
-from headrace.read.views.parquet_sql import NamedFile
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -48,20 +48,36 @@ _ROW = "_headrace_row"
 
 
 class ChangeSource(StrEnum):
-    """What changes are read from: the panes after an ancestor, the rows that differ, or all rows; or rows that have
-    become final.
+    """What changes are read from: the panes after an ancestor, the rows that differ, or all rows; all panes, of which
+    each counts by itself; or rows that have become final.
     """
 
     PANES = "panes"
     DIFFERENCE = "difference"
     ALL_ROWS = "all_rows"
+    ALL_PANES = "all_panes"
     FINAL_ROWS = "final_rows"
+
+
+class FillReason(StrEnum):
+    """Why a target gets all rows, or all panes, and not what lies between: it is the first time, what it held had
+    another owner, has other columns, accumulates otherwise or has expired; or nothing is published, so that none are
+    left.
+    """
+
+    FIRST = "first"
+    OWNER = "owner"
+    COLUMNS = "columns"
+    ACCUMULATION = "accumulation"
+    EXPIRED = "expired"
+    UNPUBLISHED = "unpublished"
 
 
 @dataclass(frozen=True)
 class Changes:
     """What makes rows of ``before`` rows of ``after``. ``columns``: key, window and values with their types, in order;
-    ``identity``: those that tell rows apart. A change of ``ALL_ROWS`` replaces all rows that there are.
+    ``identity``: those that tell rows apart. A change of ``ALL_ROWS`` replaces all rows that there are, and has a
+    ``reason``.
 
     It reads from a ``database`` that is open as long as the context that gave it, and has its rows in a ``table``.
     """
@@ -72,6 +88,7 @@ class Changes:
     columns: Mapping[str, ValueType]
     identity: Sequence[str]
     database: "duckdb.DuckDBPyConnection"
+    reason: FillReason | None = None
     table: ClassVar[str] = _CHANGES
 
     def removed(self) -> "Iterator[pa.RecordBatch]":
@@ -149,23 +166,38 @@ def changes_between(catalog: Catalog, before: str | None, after: Manifest | None
     if after is None:
         with without_rows() as connection:
             connection.execute(f"create or replace temp table {_CHANGES} as select false as {GONE} limit 0")
-            yield Changes(ChangeSource.ALL_ROWS, before, None, {}, (), connection)
+            yield Changes(ChangeSource.ALL_ROWS, before, None, {}, (), connection, FillReason.UNPUBLISHED)
         return
     source = origin_of(catalog, before, after)
     columns = ViewColumns.from_json(after.schema)
     with source.database(catalog) as (connection, local):
         source.prepare(connection, local)
-        yield Changes(source.kind, before, after.snapshot_id, delivered_columns(columns), columns.identity, connection)
+        yield Changes(
+            source.kind,
+            before,
+            after.snapshot_id,
+            delivered_columns(columns),
+            columns.identity,
+            connection,
+            source.reason,
+        )
 
 
 def origin_of(catalog: Catalog, before: str | None, after: Manifest) -> "ChangeOrigin":
     """What changes from ``before`` to ``after`` are read from."""
-    start = None if before is None else _comparable(catalog, before, after)
+    start = None if before is None else still_there(catalog, before)
     if start is None:
-        return _AllRows(after)
+        return AllRows(after, reason_unknown(before))
+    if not are_alike(start, after):
+        return AllRows(after, FillReason.COLUMNS)
     if _goes_on(start, after) and _is_line(catalog, start, after):
         return _NewestPanes(catalog, start, after)
     return DifferingRows(start, after)
+
+
+def reason_unknown(before: str | None) -> FillReason:
+    """Why nothing can be told of ``before``, which is not there."""
+    return FillReason.FIRST if before is None else FillReason.EXPIRED
 
 
 def _goes_on(before: Manifest, after: Manifest) -> bool:
@@ -195,14 +227,10 @@ def still_there(catalog: Catalog, snapshot: str) -> Manifest | None:
         return None
 
 
-def _comparable(catalog: Catalog, before: str, after: Manifest) -> Manifest | None:
-    """The manifest of ``before``; None if it has expired, or its rows had other columns or another key."""
-    manifest = still_there(catalog, before)
-    if manifest is None:
-        return None
-    left, right = (ViewColumns.from_json(side.schema) for side in (manifest, after))
-    is_alike = delivered_columns(left) == delivered_columns(right) and {*left.keys} == {*right.keys}
-    return manifest if is_alike else None
+def are_alike(before: Manifest, after: Manifest) -> bool:
+    """Whether rows of two snapshots have the same columns and key."""
+    left, right = (ViewColumns.from_json(side.schema) for side in (before, after))
+    return delivered_columns(left) == delivered_columns(right) and {*left.keys} == {*right.keys}
 
 
 @dataclass(frozen=True)
@@ -213,14 +241,14 @@ class RecordQuery:
     order: Sequence[str]
 
 
-class ChangeOrigin(ABC):
-    """Where changes to ``after`` are read from."""
+class RecordOrigin(ABC):
+    """Where records of what leads to a snapshot are read from, in the columns of ``shown``."""
 
-    kind: ClassVar[ChangeSource]
+    kind: ChangeSource
+    reason: FillReason | None = None
 
-    def __init__(self, after: Manifest) -> None:
-        self.after = after
-        self.columns = ViewColumns.from_json(after.schema)
+    def __init__(self, shown: Manifest) -> None:
+        self.columns = ViewColumns.from_json(shown.schema)
         self.shown = delivered_columns(self.columns)
 
     @cached_property
@@ -232,10 +260,6 @@ class ChangeOrigin(ABC):
     @abstractmethod
     def files(self) -> list[DataFile]:
         """All files that are read."""
-
-    @abstractmethod
-    def prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
-        """Put the changes into the table of changes; ``local`` says where each file is."""
 
     @abstractmethod
     def records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> "RecordQuery | None":
@@ -254,15 +278,27 @@ class ChangeOrigin(ABC):
         """How records become rows of ``current``."""
         return fold_of_current(self.columns, [*self.shown])
 
+
+class ChangeOrigin(RecordOrigin):
+    """Where changes to a snapshot are read from."""
+
+    @abstractmethod
+    def prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
+        """Put the changes into the table of changes; ``local`` says where each file is."""
+
     def nothing(self, connection: "duckdb.DuckDBPyConnection") -> None:
         """A table without changes."""
         connection.execute(f"create temp table {_CHANGES} as select *, false as {GONE} from ({no_rows(self.shown)})")
 
 
-class _AllRows(ChangeOrigin):
+class AllRows(ChangeOrigin):
     """All rows."""
 
     kind = ChangeSource.ALL_ROWS
+
+    def __init__(self, after: Manifest, reason: FillReason) -> None:
+        super().__init__(after)
+        self.after, self.reason = after, reason
 
     @property
     def files(self) -> list[DataFile]:
@@ -294,38 +330,27 @@ class _NewestPanes(ChangeOrigin):
 
     def __init__(self, catalog: Catalog, before: Manifest, after: Manifest) -> None:
         super().__init__(after)
-        log = after.logs.get(UNNAMED.panes)
-        records = [] if log is None else catalog.files(log, since_epoch=come_to(before, ""))
-        self.by_epoch = [
-            (record.epoch, file) for record in records for file in record.files if isinstance(file, DataFile)
-        ]
+        self.panes = LaterPanes.of(catalog, after, come_to(before, ""))
 
     @property
     def files(self) -> list[DataFile]:
-        return [file for _, file in self.by_epoch]
+        return self.panes.files
 
     def prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
-        if not self.by_epoch:
+        if not self.files:
             return self.nothing(connection)
-        newest = newest_of(self._panes(local), [*self.shown, GONE], self.fold.identity, gone="false")
+        newest = newest_of(self.panes.rows(local, self.fold), [*self.shown, GONE], self.fold.identity, gone="false")
         connection.execute(f"create temp table {_CHANGES} as {newest}")
         return None
 
     def records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
         del connection
-        if not self.by_epoch:
+        if not self.files:
             return None
         epoch, sequence = PLACE
         about = f"case when {GONE} then -1 else 1 end as {SIGN}, {epoch} as {EPOCH}, {sequence}"
-        query = f"select {about}, {quoted(self.shown)} from {self._panes(local)}"
+        query = f"select {about}, {quoted(self.shown)} from {self.panes.rows(local, self.fold)}"
         return RecordQuery(query, [EPOCH, sequence, *self.columns.identity])
-
-    def _panes(self, local: Mapping[str, Path]) -> str:
-        named = [
-            NamedFile.of(local[file.path], self.columns.names(View.PANES, epoch), [*self.fold.types])
-            for epoch, file in self.by_epoch
-        ]
-        return self.fold.rows(named)
 
 
 class DifferingRows(ChangeOrigin):

@@ -60,6 +60,12 @@ class LastStage:
         return MAX_INSTANT if watermark >= GLOBAL_WINDOW_END else Instant(watermark - self.lateness)
 
 
+def discards(manifest: Manifest) -> bool:
+    """Whether each pane holds what came since the last one: then rows of ``current`` are not all that was given."""
+    stage = LastStage.of(manifest)
+    return stage is not None and stage.accumulation is Accumulation.DISCARDING
+
+
 def complete_until(manifest: Manifest) -> Instant:
     """Windows of the last aggregation that end no later than that are complete: its watermark has passed them."""
     progress = StoredProgress.of(manifest)

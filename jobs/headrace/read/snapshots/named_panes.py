@@ -1,7 +1,10 @@
-"""Which panes a snapshot names: those of epochs that an expiry let go are left out of what is committed after it."""
+"""Which panes a snapshot names: those of epochs that an expiry let go are left out of what is committed after it; and
+from which epoch on two snapshots name panes of their own.
+"""
 
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import come_to, goes_on
 from headrace_snapshots.format.table_names import UNNAMED
 
 
@@ -20,3 +23,11 @@ def has_panes(catalog: Catalog, manifest: Manifest, since: int) -> bool:
         if horizon is not None and link.snapshot_id in horizon.grafts:
             return False
     return True
+
+
+def common_epoch(catalog: Catalog, one: Manifest, other: Manifest) -> int:
+    """The last epoch that the lines of two snapshots have in common; -1: none, also where rows were computed again."""
+    link = catalog.common_ancestor(one.snapshot_id, other.snapshot_id)
+    if link is None or link.manifest is None or not all(goes_on(link.manifest, side, "") for side in (one, other)):
+        return -1
+    return come_to(link.manifest, "")

@@ -13,6 +13,7 @@ from headrace.model.expressions.value_types import ValueType
 from headrace.model.time import GLOBAL_WINDOW_END
 from headrace.pipeline.following.published_source import IS_RETRACTION, OF_PANES, PANE_TIME
 from headrace.read.diff.current_files import current_files, files_of, fold_of_current
+from headrace.read.snapshots.last_stage import discards
 from headrace.read.upstream.read_pipeline import ReadPipeline
 from headrace.read.upstream.step import StepKind, UpstreamStep
 from headrace.read.views.columns import View, ViewColumns
@@ -44,7 +45,7 @@ class StepElements:
         if step.kind in (StepKind.PANES, StepKind.AGAIN):
             assert end is not None
             return self._panes(end, -1 if begin is None else come_to(begin, ""))
-        if any(self.read.discards(side) for side in (begin, end) if side is not None):
+        if any(discards(side) for side in (begin, end) if side is not None):
             return self._taken_back(begin, end)
         return self._difference(begin, end)
 

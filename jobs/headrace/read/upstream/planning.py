@@ -7,6 +7,7 @@ from datetime import datetime
 from headrace.errors import RestoreError
 from headrace.model.time import MIN_INSTANT, Instant, instant
 from headrace.read.diff.current_files import files_of
+from headrace.read.snapshots.last_stage import discards
 from headrace.read.snapshots.named_panes import has_panes
 from headrace.read.upstream.position import UpstreamPosition, output_watermark
 from headrace.read.upstream.read_pipeline import GONE, ReadPipeline
@@ -66,7 +67,7 @@ class StepEnumerator(SplitEnumerator):
 
     def _begun(self, end: Manifest, *, is_again: bool) -> Iterator[SourceSplit]:
         """The steps of a reader that has nothing of the upstream (again: any more, since that had gone back)."""
-        if not self.read.discards(end):
+        if not discards(end):
             kind = StepKind.DIFFERENCE if is_again else StepKind.ROWS
             yield self._split(kind, None, end, sum(file.bytes for file in files_of(end, UNNAMED.current)))
             return
@@ -113,7 +114,7 @@ class StepEnumerator(SplitEnumerator):
     def _difference(self, before: Manifest | None, end: Manifest | None) -> SourceSplit:
         sides = [side for side in (before, end) if side is not None]
         files = {file.path: file for side in sides for file in files_of(side, UNNAMED.current)}
-        if any(map(self.read.discards, sides)):
+        if any(map(discards, sides)):
             self._check_panes(sides, self.read.common(before, end))
         return self._split(StepKind.DIFFERENCE, before, end, sum(file.bytes for file in files.values()))
 

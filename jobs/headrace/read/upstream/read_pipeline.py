@@ -9,6 +9,7 @@ from headrace.errors import FixConfigError
 from headrace.model.accumulation import Accumulation
 from headrace.model.expressions.value_types import in_words
 from headrace.pipeline.following.published_source import OF_PANES, PublishedSource
+from headrace.read.snapshots.named_panes import common_epoch
 from headrace.read.views.columns import View, ViewColumns
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
@@ -82,12 +83,7 @@ class ReadPipeline:
 
     def common(self, one: Manifest | None, other: Manifest | None) -> int:
         """The last epoch that two lines have in common; -1: none. None is the beginning."""
-        if one is None or other is None:
-            return -1
-        link = self.catalog.common_ancestor(one.snapshot_id, other.snapshot_id)
-        if link is None or link.manifest is None or not all(goes_on(link.manifest, side, "") for side in (one, other)):
-            return -1
-        return come_to(link.manifest, "")
+        return -1 if one is None or other is None else common_epoch(self.catalog, one, other)
 
     def check(self, manifest: Manifest) -> None:
         """Raise UpstreamPanesError if a snapshot lacks a column, has one of another type, or gives panes of which a
@@ -112,10 +108,6 @@ class ReadPipeline:
                 f"{where} accumulates, and a window may have several panes: all of them would count. Write "
                 f"retracting() or discarding() into {self.source.upstream} (semantics 7.6)"
             )
-
-    def discards(self, manifest: Manifest) -> bool:
-        """Whether each pane holds what came since the last one: then rows of ``current`` are not all that was given."""
-        return bool(_last_stage(manifest).get("how", {}).get("accumulation") == Accumulation.DISCARDING)
 
 
 def _last_stage(manifest: Manifest) -> Mapping[str, Any]:

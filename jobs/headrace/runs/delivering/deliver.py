@@ -74,6 +74,7 @@ class Delivery:
             ChangeSource.PANES: "the panes between",
             ChangeSource.DIFFERENCE: "the difference, since no panes lead from one to the other",
             ChangeSource.ALL_ROWS: "all rows",
+            ChangeSource.ALL_PANES: "all panes that are kept",
             ChangeSource.FINAL_ROWS: "final rows, which it cannot take back",
         }[self.source]
         rows = f"{self.written:,} rows written, {self.removed:,} removed"
