@@ -15,13 +15,15 @@ from typing import ClassVar
 
 import pytest
 
-from headrace.errors import RetryError
+from headrace.errors import FixDataError, RetryError
+from headrace.model.accumulation import retracting
 from headrace.model.combiners import count
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, WindowFn
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.quality.limits import Limits
 from headrace.read.diff.changes import ChangeSource
 from headrace.runs.delivering.deliver import Delivery
 from headrace.sinks.open_sink import SinkMovedError, SinkTakenError, UndeliverableError
@@ -100,6 +102,37 @@ class SinkConformance:
         handle.run()
         assert deployment.deliver(sales).source is ChangeSource.ALL_ROWS
         assert deployment.held(sales) == deployment.published(sales)
+
+    def test_follows_a_patch(self, deployment: SinkDeployment) -> None:
+        """A row whose window had expired becomes another one, and no other row moves."""
+        sales = deployment.sales(how=retracting())
+        handle = deployment.handle(sales)
+        for name, landed in enumerate((order("ann", 5, 10), order("bob", 300, 20), order("ann", 6, 1))):
+            deployment.land(str(name), landed)
+        handle.run(files_per_epoch=1)  # the last one is late
+        deployment.deliver(sales)
+        before = deployment.held(sales)
+        patch = handle.backfill(patch=True)
+        delivery = deployment.deliver(sales)
+        assert (delivery.source, delivery.after, delivery.written) == (ChangeSource.PANES, patch.snapshot, 1)
+        assert deployment.held(sales) == deployment.published(sales) != before
+
+    def test_follows_a_release(self, deployment: SinkDeployment) -> None:
+        """What is held back comes when a person releases it, and not before."""
+        sales = deployment.sales(limits=Limits(rejected=0))
+        handle = deployment.handle(sales)
+        deployment.land("1", order("ann", 5))
+        handle.run()
+        deployment.deliver(sales)
+        deployment.land("2", order("bob", 10), {**order("bob", 11), "price": "twelve"})
+        with pytest.raises(FixDataError):
+            handle.run()
+        assert deployment.deliver(sales).source is None
+        handle.release("main", message="the price is known")
+        delivery = deployment.deliver(sales)
+        assert (delivery.source, delivery.written) == (ChangeSource.PANES, 1)
+        assert deployment.held(sales) == deployment.published(sales)
+        assert len(deployment.held(sales)) == 2
 
     @pytest.mark.parametrize(("seed", "windows"), [*enumerate(_WINDOWS)])
     def test_after_any_history_holds_what_readers_see(
