@@ -17,7 +17,7 @@ import headrace as hr
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sinks import SINKS, Sink
 from headrace.read.diff.change_records import ChangeRecords
-from headrace.read.diff.changes import ChangeSource
+from headrace.read.diff.changes import ChangeSource, FillReason
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace.sinks.open_sink import Held, OpenChangeLog
 from headrace.testing.connectors import ChangeLogWorld
@@ -205,13 +205,14 @@ def test_a_target_of_which_panes_have_expired_gets_those_that_are_left(
         for _ in range(2):  # what one expiry marks the next deletes
             handle.expire(keep_last=1)
     delivery = deployment.deliver(sales)
-    assert delivery.source is ChangeSource.ALL_PANES
+    assert (delivery.source, delivery.reason) == (ChangeSource.ALL_PANES, FillReason.EXPIRED)
     assert shown(deployment, 4)[0] == (0, None, None, None)
     assert 0 < delivery.written < 16
     assert summed(deployment) == seen(deployment, sales)
 
     handle.rollback(to="beginning", message="all of it")
-    assert deployment.deliver(sales).written == 0
+    delivery = deployment.deliver(sales)
+    assert (delivery.written, delivery.reason) == (0, FillReason.UNPUBLISHED)
     assert shown(deployment)[-1][0] == 0
     assert summed(deployment) == {}
 
@@ -229,16 +230,18 @@ def test_columns_that_change_and_panes_that_accumulate_otherwise(deployment: Sin
     for number, changed in enumerate((between, swapped), 3):
         deployment.land(str(number), order("a", number, number))
         deployment.handle(changed).run()
-    assert deployment.deliver(swapped).source is ChangeSource.ALL_PANES
+    assert deployment.deliver(swapped).reason is FillReason.COLUMNS
     assert shown(deployment, 2)[0][0] == 0
     assert summed(deployment) == seen(deployment, swapped) != {}
 
     retracting = deployment.sales(what={"spent": orders, "orders": spent})
     deployment.handle(retracting).backfill(promote=True)
-    assert deployment.deliver(retracting).source is ChangeSource.ALL_ROWS
+    delivery = deployment.deliver(retracting)
+    assert (delivery.source, delivery.reason) == (ChangeSource.ALL_ROWS, FillReason.ACCUMULATION)
     assert summed(deployment) == newest(deployment) == seen(deployment, retracting)
     deployment.handle(swapped).backfill(promote=True)
-    assert deployment.deliver(swapped).source is ChangeSource.ALL_PANES
+    delivery = deployment.deliver(swapped)
+    assert (delivery.source, delivery.reason) == (ChangeSource.ALL_PANES, FillReason.ACCUMULATION)
     assert summed(deployment) == seen(deployment, swapped)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.read.diff.changes import ChangeSource
+from headrace.read.diff.changes import ChangeSource, FillReason
 from headrace.runs.client.handle import PipelineHandle
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from headrace_snapshots.format import filelog
@@ -46,5 +46,7 @@ def test_a_target_at_a_snapshot_whose_next_ones_have_expired(deployment: SinkDep
         run_and_expire(deployment, deployment.handle(sales), first)
     (delivery,) = delivering.deliver()
     assert delivery.source is (ChangeSource.DIFFERENCE if is_tagged else ChangeSource.ALL_ROWS)
+    assert delivery.reason is (None if is_tagged else FillReason.EXPIRED)
+    assert ("(all rows, since what it held has expired): " in delivery.describe()) is not is_tagged
     assert deployment.held(sales) == deployment.published(sales)
     assert len(deployment.held(sales)) == 1 + 2 * EPOCHS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.read.diff.changes import ChangeSource
+from headrace.read.diff.changes import ChangeSource, FillReason
 from headrace.sinks.open_sink import SinkTakenError
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from tests.sinks.worlds import DeltaWorld
@@ -51,7 +51,7 @@ def test_a_renamed_output_goes_on_with_its_table(deployment: SinkDeployment, is_
     deployment.land("2", order("ann", 6, 1))
     deployment.handle(hours).run()
     delivery = deployment.deliver(hours)
-    assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.ALL_ROWS, 2, 2)
+    assert (delivery.reason, delivery.written, delivery.removed) == (FillReason.OWNER, 2, 2)
     rows = sorted((row["user"], row["orders"], row["spent"]) for row in deployment.world.rows())
     assert rows == [("ann", 2, 11), ("bob", 1 if is_there else 2, 20)]
     assert deployment.deliver(hours).source is None

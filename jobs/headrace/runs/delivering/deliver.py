@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from headrace.connections import Connection, connection
 from headrace.errors import FixConfigError, HeadraceError
@@ -17,7 +17,7 @@ from headrace.model.expressions.value_types import in_words
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sinks import SINKS, Sink
 from headrace.read.diff.change_records import ChangeRecords, records_between
-from headrace.read.diff.changes import ChangeSource, changes_between, delivered_columns
+from headrace.read.diff.changes import ChangeSource, FillReason, changes_between, delivered_columns
 from headrace.read.views.columns import ViewColumns
 from headrace.runs.delivering.delivery_notes import DeliveryNote, note
 from headrace.runs.delivering.hand_over import hand_over, handed_over
@@ -45,10 +45,21 @@ class UnknownSinkError(FixConfigError):
     code = "config.unknown_sink"
 
 
+_REASONS: Final = {
+    FillReason.FIRST: "it had none",
+    FillReason.OWNER: "what it held has another owner, or had another name",
+    FillReason.COLUMNS: "what it held has other columns",
+    FillReason.ACCUMULATION: "panes of what it held accumulate otherwise",
+    FillReason.EXPIRED: "what it held has expired",
+    FillReason.UNPUBLISHED: "nothing is published",
+}
+
+
 @dataclass(frozen=True)
 class Delivery:
     """What a delivery did to one sink. ``before`` and ``after`` are the snapshots that it held then and holds now;
-    ``source`` is None if it held ``after`` already. ``entry``: the last one of the log, by which this was decided.
+    ``source`` is None if it held ``after`` already. ``reason``: why it got all rows or all panes, if it did. ``entry``:
+    the last one of the log, by which this was decided.
     """
 
     pipeline: str
@@ -57,6 +68,7 @@ class Delivery:
     before: str | None
     after: str | None
     source: ChangeSource | None
+    reason: FillReason | None
     removed: int
     written: int
     seconds: float
@@ -70,15 +82,18 @@ class Delivery:
         """What happened, in a line."""
         if self.source is None:
             return f"sink {self.sink} holds {self.after or 'nothing'}, which is what readers see: nothing to do"
-        why = {
+        read = {
             ChangeSource.PANES: "the panes between",
             ChangeSource.DIFFERENCE: "the difference, since no panes lead from one to the other",
             ChangeSource.ALL_ROWS: "all rows",
             ChangeSource.ALL_PANES: "all panes that are kept",
             ChangeSource.FINAL_ROWS: "final rows, which it cannot take back",
         }[self.source]
+        why = "" if self.reason is None else f", since {_REASONS[self.reason]}"
         rows = f"{self.written:,} rows written, {self.removed:,} removed"
-        return f"sink {self.sink} held {self.before or 'nothing'}, holds {self.after or 'nothing'} ({why}): {rows}"
+        return (
+            f"sink {self.sink} held {self.before or 'nothing'}, holds {self.after or 'nothing'} ({read}{why}): {rows}"
+        )
 
 
 def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = False) -> Delivery:
@@ -119,7 +134,7 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
         before = held.snapshot if held is not None and is_own else None
         if held == own or (held is None and manifest is None):
             seconds = time.monotonic() - began
-            return Delivery(*own.owner[1:], sink.name, before, published, None, 0, 0, seconds, head.entry)
+            return Delivery(*own.owner[1:], sink.name, before, published, None, None, 0, 0, seconds, head.entry)
         # what another root, or other columns, left there is of no use; whose rows these are is said with all of them
         is_alike = held is not None and held.columns == own.columns
         says_owner = isinstance(target, OpenChangeLog) or (held is not None and held.owner == own.owner)
@@ -127,22 +142,32 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
         if isinstance(target, OpenChangeLog):
             with _records(catalog, held, own, start, manifest) as records:
                 target.append(records, held, replace(own, number=records.first + records.number - 1))
-                applied, source = Applied(records.withdrawn, records.added), records.source
+                applied = Applied(records.withdrawn, records.added)
+                source, reason = records.source, records.reason
         else:
             assert isinstance(target, OpenSink)
             with changes_between(catalog, start, manifest) as changes:
-                applied, source = target.apply(changes, held, own), changes.source
+                applied = target.apply(changes, held, own)
+                source, reason = changes.source, changes.reason
     return Delivery(
         *own.owner[1:],
         sink.name,
         before,
         published,
         source,
+        _of_no_use(held, own) if reason is FillReason.FIRST else reason,
         applied.removed,
         applied.written,
         time.monotonic() - began,
         head.entry,
     )
+
+
+def _of_no_use(held: Held | None, own: Held) -> FillReason:
+    """Why a delivery did not go out from what is ``held``."""
+    if held is None or held.snapshot is None:
+        return FillReason.FIRST
+    return FillReason.COLUMNS if held.owner == own.owner else FillReason.OWNER
 
 
 def _handed_over(
@@ -153,7 +178,7 @@ def _handed_over(
     number = hand_over(catalog, head, output, sink, target=target, connection=reached)
     source = ChangeSource.FINAL_ROWS if number else None
     seconds = time.monotonic() - began
-    return Delivery(catalog.pipeline, output, sink.name, before, after, source, 0, number, seconds, head.entry)
+    return Delivery(catalog.pipeline, output, sink.name, before, after, source, None, 0, number, seconds, head.entry)
 
 
 def _owner(held: Held) -> str:

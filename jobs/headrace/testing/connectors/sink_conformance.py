@@ -24,7 +24,7 @@ from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, Window
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality.limits import Limits
-from headrace.read.diff.changes import ChangeSource
+from headrace.read.diff.changes import ChangeSource, FillReason
 from headrace.runs.delivering.deliver import Delivery
 from headrace.sinks.open_sink import SinkMovedError, SinkTakenError, UndeliverableError
 from headrace.testing.connectors.deployment import SinkDeployment, order
@@ -70,6 +70,7 @@ class SinkConformance:
         first = handle.run()
         delivery = deployment.deliver(sales)
         assert (delivery.source, delivery.before, delivery.after) == (ChangeSource.ALL_ROWS, None, first.snapshot)
+        assert delivery.reason is FillReason.FIRST
         assert (delivery.written, delivery.removed) == (3, 0)
         assert deployment.held(sales) == deployment.published(sales)
         assert deployment.deliver(sales).source is None
@@ -95,7 +96,11 @@ class SinkConformance:
 
         handle.rollback(to="beginning", message="all of it")
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.after) == (ChangeSource.ALL_ROWS, None)
+        assert (delivery.source, delivery.reason, delivery.after) == (
+            ChangeSource.ALL_ROWS,
+            FillReason.UNPUBLISHED,
+            None,
+        )
         assert delivery.removed == (3 if self.counts_replaced else 0)
         assert deployment.held(sales) == []
         assert deployment.deliver(sales).source is None
@@ -293,7 +298,7 @@ class SinkConformance:
 
         by_price = deployment.sales(key={"user": col("user"), "orders": col("price")}, what={"spent": orders})
         deployment.handle(by_price).backfill(promote=True)
-        assert deployment.deliver(by_price).source is ChangeSource.ALL_ROWS
+        assert deployment.deliver(by_price).reason is FillReason.COLUMNS
         assert deployment.held(by_price) == deployment.published(by_price)
         deployment.land("4", order("ann", 5, 10), order("ann", 5, 11))
         deployment.handle(by_price).run()
@@ -314,7 +319,7 @@ class SinkConformance:
         with pytest.raises(SinkTakenError, match="--take-over"):
             other.deliver(sales)
         assert deployment.held(sales) == deployment.published(sales)
-        assert other.deliver(sales, take_over=True).source is ChangeSource.ALL_ROWS
+        assert other.deliver(sales, take_over=True).reason is FillReason.OWNER
         assert deployment.held(sales) == other.published(sales)
         with pytest.raises(SinkTakenError):
             deployment.deliver(sales)
