@@ -2,6 +2,7 @@
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -372,6 +373,24 @@ def discarding(pair: Pair) -> None:
     root = hr.open(pair.folder.as_uri())
     reader = hr.Pipeline("reader", hr.published("first", {"s": int}), how=hr.retracting(None), **HOURLY)
     pair.upstream, pair.reader = root[upstream_of("discarding")], root[reader]
+
+
+def test_columns_that_get_the_names_of_others_upstream_are_read_again(pair: Pair) -> None:
+    """What was read under the names that they had before is taken back, also where only panes tell what that was."""
+    discarding(pair)
+    before = upstream_of("discarding")
+    root, s = hr.open(pair.folder.as_uri()), before.what["s"]
+    pair.land(("a", 8, "00:01"))
+    assert pair.read() == [(0, 8, 1)]
+    more = replace(before, what={"s": s, "n": hr.count()})
+    between = replace(before, what={"x": s, "y": hr.count()}, renamed={"s": "x", "n": "y"})
+    swapped = replace(before, what={"n": s, "s": hr.count()}, renamed={"x": "n", "y": "s"})
+    root[more].backfill(promote=True)
+    assert pair.read() == [(0, 8, 1)]
+    for changed in (between, swapped):
+        pair.upstream = root[changed]
+        pair.land(("a", 8, "00:02"))
+    assert pair.read() == [(0, 3, 3)]  # each pane is of one record
 
 
 @pytest.mark.usefixtures("short_logs")

@@ -22,7 +22,7 @@ from headrace.read.diff.changes import (
 from headrace.read.diff.later_panes import LaterPanes
 from headrace.read.snapshots.last_stage import discards
 from headrace.read.snapshots.named_panes import common_epoch, has_panes
-from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.columns import ViewColumns
 from headrace.read.views.compaction import GONE, PLACE
 from headrace.read.views.database import quoted
 from headrace_snapshots.catalog import Catalog
@@ -40,7 +40,8 @@ def panes_apart(catalog: Catalog, before: Manifest | None, after: Manifest, *, u
     """What leads a target from ``before`` to ``after``, which discards. If some of the panes between have expired, or
     the target holds others, these are all panes that are left. ``unknown``: why ``before`` is None, if it is.
     """
-    since = -1 if before is None else common_epoch(catalog, before, after)
+    shown = delivered_columns(ViewColumns.from_json(after.schema))
+    since = -1 if before is None else common_epoch(catalog, before, after, shown)
     reason = unknown if before is None else _reason_to_fill(catalog, before, after, since)
     if before is None or reason is not None:
         return SummedPanes(after, None, LaterPanes.of(catalog, after, -1), reason)
@@ -59,19 +60,9 @@ def _reason_to_fill(catalog: Catalog, before: Manifest, after: Manifest, since: 
     """Why panes after epoch ``since`` do not lead from the one to the other, if they do not."""
     if not discards(before):
         return FillReason.ACCUMULATION
-    if not are_alike(before, after) or not _are_called_alike(before, after, since):
+    if not are_alike(before, after):
         return FillReason.COLUMNS
     return None if all(has_panes(catalog, side, since) for side in (before, after)) else FillReason.EXPIRED
-
-
-def _are_called_alike(before: Manifest, after: Manifest, since: int) -> bool:
-    """Whether panes up to an epoch that both have (-1: none) show the same values under the same names. They do not if
-    columns have got the names of others meanwhile, or were gone and have come again.
-    """
-    sides = [ViewColumns.from_json(side.schema) for side in (before, after)]
-    shown = delivered_columns(sides[-1])
-    calls = [{name: then for name, then in side.names(View.PANES, since).items() if name in shown} for side in sides]
-    return since < 0 or calls[0] == calls[1]
 
 
 class SummedPanes(RecordOrigin):

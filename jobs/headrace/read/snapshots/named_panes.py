@@ -2,6 +2,9 @@
 from which epoch on two snapshots name panes of their own.
 """
 
+from collections.abc import Collection
+
+from headrace.read.views.columns import View, ViewColumns
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import come_to, goes_on
@@ -25,9 +28,15 @@ def has_panes(catalog: Catalog, manifest: Manifest, since: int) -> bool:
     return True
 
 
-def common_epoch(catalog: Catalog, one: Manifest, other: Manifest) -> int:
-    """The last epoch that the lines of two snapshots have in common; -1: none, also where rows were computed again."""
+def common_epoch(catalog: Catalog, one: Manifest, other: Manifest, columns: Collection[str]) -> int:
+    """The last epoch whose panes the lines of two snapshots have in common, and show with the same values in
+    ``columns``; -1: none. They do not if rows were computed again meanwhile, columns have got the names of others, or
+    were gone and have come again.
+    """
     link = catalog.common_ancestor(one.snapshot_id, other.snapshot_id)
     if link is None or link.manifest is None or not all(goes_on(link.manifest, side, "") for side in (one, other)):
         return -1
-    return come_to(link.manifest, "")
+    epoch = come_to(link.manifest, "")
+    calls = [ViewColumns.from_json(side.schema).names(View.PANES, epoch) for side in (one, other)]
+    is_alike = all(calls[0].get(name, name) == calls[1].get(name, name) for name in columns)
+    return epoch if is_alike else -1

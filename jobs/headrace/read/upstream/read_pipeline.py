@@ -82,8 +82,10 @@ class ReadPipeline:
         return is_same and self.catalog.is_ancestor(before.snapshot_id, after.snapshot_id)
 
     def common(self, one: Manifest | None, other: Manifest | None) -> int:
-        """The last epoch that two lines have in common; -1: none. None is the beginning."""
-        return -1 if one is None or other is None else common_epoch(self.catalog, one, other)
+        """The last epoch that two lines have in common, as it is read; -1: none. None is the beginning."""
+        if one is None or other is None:
+            return -1
+        return common_epoch(self.catalog, one, other, [field.place for field in self.source.fields.values()])
 
     def check(self, manifest: Manifest) -> None:
         """Raise UpstreamPanesError if a snapshot lacks a column, has one of another type, or gives panes of which a
