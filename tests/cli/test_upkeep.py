@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.main import app
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.gc.holds import ReaderHold, dropped
 from headrace_snapshots.store import open_store
 from tests.cli.deployments import PIPELINE_FILE
 
@@ -153,3 +154,18 @@ def test_a_rule_that_keeps_nothing_is_refused(started: Live, words: tuple[str, s
     before = started.files()
     assert started.headrace("expire", *words).exit_code in {2, 10}
     assert started.files() == before
+
+
+def test_an_expiry_says_why_it_keeps_what_for_readers(started: Live) -> None:
+    line = [manifest.snapshot_id for manifest in started.catalog.ancestry(started.catalog.head().refs["main"])]
+    readers = {"daily": line[1::-1], "weekly": line[1:2]}
+    for reader, snapshots in readers.items():
+        ReaderHold("file:///elsewhere", reader, "source", "", tuple(snapshots)).put(started.catalog.store, "clicks")
+    printed = started.headrace("expire", "--keep-last", "1", "--dry-run").output
+    said = " ".join(printed.replace("│", " ").split())
+    assert "readers that are behind weekly.source (1 snapshot to read, the first of 20" in said
+    assert "what readers keep daily.source: snapshots of these were computed from it" in said
+    assert said.count("headrace drop") == 1
+    for reader in readers:
+        dropped(started.catalog.store, "clicks", reader)
+    assert "readers" not in started.headrace("expire", "--keep-last", "1", "--dry-run").output

@@ -296,7 +296,10 @@ def test_an_expiry_upstream_keeps_what_readers_may_read_again(pair: Pair) -> Non
     consumed = pair.at.snapshot
     expired = [pair.upstream.expire(keep_last=1) for _ in range(2)]
     assert (expired[-1].kept, expired[-1].readers) == (3, ("reader.source",))
+    assert [(one.name, one.unread) for one in expired[-1].behind] == [("reader.source", 2)]
     assert pair.read() == [(0, 15, 1)]
+    up_to_date = pair.upstream.expire(keep_last=1, dry_run=True)
+    assert (up_to_date.readers, up_to_date.behind) == (("reader.source",), ())
     pair.reader.expire(keep_last=1)  # lets go of what its older snapshot had consumed
     [pair.upstream.expire(keep_last=1) for _ in range(2)]
     assert consumed not in line(pair.upstream)

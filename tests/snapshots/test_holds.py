@@ -50,6 +50,15 @@ def swept(catalog: Catalog) -> Expired:
     return expired
 
 
+def far_behind(catalog: Catalog) -> list[tuple[str, int, str | None]]:
+    """Who is far behind after such expiries, how many snapshots are unread, and when the first of them came."""
+    return [(one.name, one.unread, one.since) for one in swept(catalog).behind]
+
+
+def came(catalog: Catalog, snapshot: str) -> str:
+    return datetime.fromisoformat(catalog.manifest(snapshot).created_at).isoformat(timespec="seconds")
+
+
 def there(catalog: Catalog) -> set[str]:
     return {info.path.rpartition("/")[2].removesuffix(".json") for info in catalog.store.list("p/manifests/")}
 
@@ -69,11 +78,35 @@ def test_main_is_kept_from_the_oldest_that_is_held(store: MemoryStore, catalog: 
     assert (swept(catalog).readers, there(catalog)) == ((), {ids[5]})
 
 
+def test_who_has_read_what_is_published_is_not_behind_however_much_is_kept_for_it(
+    store: MemoryStore, catalog: Catalog, ids: list[str]
+) -> None:
+    held(store, *ids)
+    held(store, ids[0], ids[2], reader="other")
+    held(store, ids[1], reader="third")
+    expired = swept(catalog)
+    assert (expired.kept, expired.readers) == (6, ("daily.source", "other.source", "third.source"))
+    since = [came(catalog, ids[number]) for number in (2, 3)]
+    assert far_behind(catalog) == [("third.source", 4, since[0]), ("other.source", 3, since[1])]
+    assert json.loads(json.dumps(expired.to_json()))["behind"][0] == {
+        "name": "third.source", "unread": 4, "since": since[0],
+    }  # fmt: skip
+    catalog.claim("main", "test")
+    assert expire(catalog, Keep(4), NOW).behind == expired.behind[:1]  # the rule keeps what the other one has read
+
+
+def test_what_is_not_published_yet_is_not_unread(store: MemoryStore, catalog: Catalog, ids: list[str]) -> None:
+    held(store, ids[4])
+    commit_some(catalog, catalog.claim("main", "test"), 2)
+    assert far_behind(catalog) == [("daily.source", 1, came(catalog, ids[5]))]
+
+
 def test_what_main_has_left_is_kept_as_long_as_it_is_held(store: MemoryStore, catalog: Catalog, ids: list[str]) -> None:
     held(store, ids[4])
     catalog.rollback("main", ids[1], "test")
     more = commit_some(catalog, catalog.claim("main", "test"), 1)
     catalog.publish(more[0], ids[1])
+    assert far_behind(catalog) == [("daily.source", 1, came(catalog, more[0]))]
     assert swept(catalog).readers == ("daily.source",)
     assert there(catalog) == {ids[4], *more}
     assert (catalog.is_kept(ids[4]), catalog.is_ancestor(ids[4], more[0])) == (True, False)
@@ -81,6 +114,14 @@ def test_what_main_has_left_is_kept_as_long_as_it_is_held(store: MemoryStore, ca
     dropped(store, "p", "daily.source")
     swept(catalog)
     assert there(catalog) == {*more}
+
+
+def test_who_has_only_to_take_back_what_main_has_left_is_behind_by_nothing_new(
+    store: MemoryStore, catalog: Catalog, ids: list[str]
+) -> None:
+    held(store, ids[4])
+    catalog.rollback("main", ids[1], "test")
+    assert far_behind(catalog) == [("daily.source", 0, None)]
 
 
 def test_a_hold_that_comes_after_the_mark_is_seen_by_the_sweep(

@@ -54,7 +54,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.gc.deletion_list import Batch, DeletionList
-from headrace_snapshots.gc.gc_roots import Keep, Kept, Lineages, SnapshotPosition, named_by
+from headrace_snapshots.gc.gc_roots import Keep, Kept, Lineages, ReaderBehind, SnapshotPosition, named_by
 from headrace_snapshots.gc.holds import holds
 from headrace_snapshots.gc.snapshot_facts import FactsIndex
 from headrace_snapshots.layout import ObjectKind, folder, kind_of
@@ -116,7 +116,8 @@ class Expired:
     branches have done nothing for so long that their writers were fenced. ``kept`` snapshots are left;
     ``first_epoch`` is the first of main's, None if it has none. ``held_by``: outputs that hold main's history back,
     since they have published less than the others. ``readers`` in other pipelines for whom more is kept than the rule
-    says, furthest behind first.
+    says; of those ``behind`` have read nothing of what the rule keeps, furthest first. The others have, and their own
+    snapshots were computed from what is kept.
     """
 
     kept: int
@@ -130,6 +131,7 @@ class Expired:
     fenced: tuple[str, ...] = ()
     held_by: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
+    behind: tuple[ReaderBehind, ...] = ()
     dry_run: bool = False
 
     def to_json(self) -> dict[str, object]:
@@ -367,6 +369,7 @@ class _Expiry:
             fenced=tuple(idle),
             held_by=kept.held_by,
             readers=kept.readers,
+            behind=kept.behind,
             dry_run=self._dry_run,
         )
 

@@ -61,12 +61,24 @@ class SnapshotPosition:
 
 
 @dataclass(frozen=True)
+class ReaderBehind:
+    """A reader, by ``name``, that has read nothing of what the rule keeps: ``unread`` published snapshots came after
+    what it has read, the first of them ``since`` (ISO 8601). 0 and None: it has only to take back what main has given
+    up.
+    """
+
+    name: str
+    unread: int
+    since: str | None
+
+
+@dataclass(frozen=True)
 class Kept:
     """What is kept at ``head``, and what is not any more, by id. ``main``: its line, newest first, without gaps.
 
     ``grafts``: see Horizon. ``past``: what of main's can still be returned to, or must not come back. ``held_by``: the
     outputs that have published least, if more is kept for that than of the others. ``readers``: those for whom more is
-    kept than the rule says, furthest behind first.
+    kept than the rule says, by how far it goes back. ``behind``: those of them that are far behind, furthest first.
     """
 
     head: Head
@@ -77,6 +89,7 @@ class Kept:
     past: Past
     held_by: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
+    behind: tuple[ReaderBehind, ...] = ()
 
     @property
     def oldest(self) -> SnapshotPosition | None:
@@ -149,8 +162,41 @@ class Lineages:
             seen.behind
             if len(self._needed(main, self._published(main, seen.newest, 0, keep, cutoff))) < len(ruled)
             else (),
-            _far_behind(holds, ages, len(ruled), aside),
+            _kept_for(holds, ages, len(ruled), aside),
+            self._behind(head, holds, main, len(ruled), aside),
         )
+
+    def _behind(
+        self,
+        head: Head,
+        holds: Iterable[ReaderHold],
+        main: Sequence[SnapshotPosition],
+        ruled: int,
+        aside: Collection[str],
+    ) -> tuple[ReaderBehind, ...]:
+        """The readers whose newest snapshot of ``main`` is older than ``ruled`` snapshots, furthest behind first. One
+        that has only read what main has given up has come to where main left that.
+        """
+        ages = {position.id: age for age, position in enumerate(main)}
+        published = published_of(head.refs)
+        behind: list[tuple[int, ReaderBehind]] = []
+        for hold in holds:
+            read = min((ages[one] for one in hold.snapshots if one in ages), default=None)
+            if read is None:
+                lines = [self._line(head, one) for one in hold.snapshots if one in aside]
+                read = min((self._left_main(line, ages) for line in lines), default=None)
+            elif read < ruled:
+                continue
+            if read is not None:
+                unread = main[ages.get(published.get(hold.output, ""), read) : read]
+                since = unread[-1].created_at.isoformat(timespec="seconds") if unread else None
+                behind.append((-read, ReaderBehind(hold.name, len(unread), since)))
+        return tuple(reader for _, reader in sorted(behind, key=lambda one: (one[0], one[1].name)))
+
+    @staticmethod
+    def _left_main(line: Iterable[SnapshotPosition], ages: Mapping[str, int]) -> int:
+        """The age of the newest of ``line`` that main has, too; that of main's beginning if it has none of it."""
+        return next((ages[position.id] for position in line if position.id in ages), len(ages))
 
     def _needed(self, line: Sequence[SnapshotPosition], kept: Sequence[SnapshotPosition]) -> list[SnapshotPosition]:
         """``kept``, the newest of ``line``, and what outputs that are parked at its head need to go on: all since each
@@ -286,16 +332,16 @@ class Lineages:
         return before
 
 
-def _far_behind(
+def _kept_for(
     holds: Iterable[ReaderHold], ages: Mapping[str, int], ruled: int, aside: Collection[str]
 ) -> tuple[str, ...]:
-    """The readers for whom more is kept than ``ruled`` snapshots of main, furthest behind first."""
+    """The readers for whom more is kept than ``ruled`` snapshots of main, by how far it goes back."""
     oldest = {
         hold: max((len(ages) if one in aside else ages.get(one, -1) for one in hold.snapshots), default=-1)
         for hold in holds
     }
-    behind = [hold for hold in oldest if oldest[hold] >= ruled]
-    return tuple(hold.name for hold in sorted(behind, key=lambda hold: (-oldest[hold], hold.name)))
+    kept = [hold for hold in oldest if oldest[hold] >= ruled]
+    return tuple(hold.name for hold in sorted(kept, key=lambda hold: (-oldest[hold], hold.name)))
 
 
 def named_by(facts: FactsIndex, snapshots: Collection[str]) -> set[str]:

@@ -13,7 +13,7 @@ from headrace.errors import RestoreError
 if TYPE_CHECKING:
     from headrace_snapshots.fsck import FsckReport
     from headrace_snapshots.gc.expiry import Expired, Total
-    from headrace_snapshots.gc.gc_roots import Keep
+    from headrace_snapshots.gc.gc_roots import Keep, ReaderBehind
 
 SHOWN_PROBLEMS = 50
 
@@ -103,12 +103,24 @@ def _told(expired: "Expired", keep: "Keep") -> dict[str, Any]:
         fields["held back by"] = (
             f"{', '.join(expired.held_by)}: readers see older snapshots of it than of other outputs"
         )
-    if expired.readers:
-        fields["kept for readers"] = (
-            f"{', '.join(expired.readers)}: they have to read on from there; who is gone for good: `headrace drop "
-            "PIPELINE READER --reader`"
+    if expired.behind:
+        fields["kept for readers that are behind"] = (
+            f"{', '.join(map(_behind, expired.behind))}; who is gone for good: `headrace drop PIPELINE READER --reader`"
+        )
+    others = [name for name in expired.readers if name not in {one.name for one in expired.behind}]
+    if others:
+        fields["kept for what readers keep"] = (
+            f"{', '.join(others)}: snapshots of these were computed from it, and can be again; `headrace expire "
+            "READER` lets go of what they need no more"
         )
     return fields
+
+
+def _behind(reader: "ReaderBehind") -> str:
+    if reader.since is None:
+        return f"{reader.name} (has to take back what is published no more)"
+    unread = "1 snapshot" if reader.unread == 1 else f"{reader.unread:,} snapshots"
+    return f"{reader.name} ({unread} to read, the first of {reader.since})"
 
 
 def _total(total: "Total") -> str:
