@@ -22,7 +22,7 @@ from headrace.cli.main import app
 from headrace.connections import MissingConnectionError
 from headrace.pipeline.sinks import Sink
 from headrace.read.diff.table_comparison import ComparedColumnsError
-from headrace.runs.delivering.against import ComparedTableError
+from headrace.runs.delivering.parquet_table import ComparedTableError
 from headrace.sinks.open_sink import SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from headrace.testing.connectors.values import VALUES
@@ -337,6 +337,11 @@ def test_parquet_in_a_store(tmp_path: Path, minio: str) -> None:
     assert counts(handle.compare_with(f"parquet:s3://{address}/sales/1.parquet")) == (1, 0, 0, 0, 0)
     with pytest.raises(ComparedTableError, match="no file or folder"):
         handle.compare_with(f"parquet:s3://{address}/sale")
+    pq.write_to_dataset(rows.drop_columns([name for name in rows.schema.names if name[0] == "_"]), tmp_path / "hive",
+                        partition_cols=["user", "window_start"])  # fmt: skip
+    for file in (tmp_path / "hive").rglob("*.parquet"):
+        store.write(file.relative_to(tmp_path).as_posix(), file.read_bytes())
+    assert handle.compare_with(f"parquet:s3://{address}/hive").is_equal
 
 
 def test_more_rows_than_memory_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

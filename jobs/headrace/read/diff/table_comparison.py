@@ -106,11 +106,12 @@ def compare_with_table(
     catalog: Catalog,
     manifest: Manifest,
     compared: ComparedColumns,
-    theirs: "Callable[[Sequence[str]], AbstractContextManager[pa.RecordBatchReader]]",
+    theirs: "Callable[[Mapping[str, ValueType]], AbstractContextManager[pa.RecordBatchReader]]",
     *,
     limit: int = 20,
 ) -> TableComparison:
-    """Compare ``current`` of ``manifest`` with a table: ``theirs`` gives its rows, in the columns that are asked for.
+    """Compare ``current`` of ``manifest`` with a table: ``theirs`` gives its rows, in the columns that are asked for,
+    each with the type that readers see.
 
     Memory is that of readers (HEADRACE_READ_MEMORY). Raises ComparedColumnsError, BrokenObjectError,
     ReadResourcesError, and what ``theirs`` raises.
@@ -120,7 +121,7 @@ def compare_with_table(
     identity = [name for name in view.identity if name in columns]
     with (
         changes_between(catalog, None, manifest) as changes,
-        theirs([compared.renamed.get(name, name) for name in columns]) as batches,
+        theirs({compared.renamed.get(name, name): kind for name, kind in columns.items()}) as batches,
     ):
         database = changes.database
         database.execute(f"create temp view ours as select {quoted(columns)}, true as {_THERE} from {changes.table}")
@@ -246,13 +247,13 @@ def _read_as(columns: Mapping[str, ValueType], compared: ComparedColumns, schema
         elif kind is DataType.STRING:
             value = f"cast({column} as {types[name]})"
         else:
-            value = _of_text(f"cast({column} as varchar)", kind)
+            value = text_as(f"cast({column} as varchar)", kind)
             unread.append(f"({column} is not null and {value} is null)")
         selected.append(f"{value} as {identifier(name)}")
     return f"select {', '.join(selected)}, {' or '.join(unread) or 'false'} as {_UNREAD} from {_BATCHES}"
 
 
-def _of_text(text: str, kind: ValueType) -> str:
+def text_as(text: str, kind: ValueType) -> str:
     """SQL: what ``text`` says, in a type that compares with ``kind``; NULL if it says none."""
     match kind:
         case DataType.BYTES:
