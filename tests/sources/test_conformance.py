@@ -1,11 +1,13 @@
 """Files, and a source of another distribution, keep what the port of sources promises (headrace.testing.connectors)."""
 
 import json
+import socket
 import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,12 @@ import headrace as hr
 from headrace.describe.pipeline import describe
 from headrace.entry_points import NotRegisteredError
 from headrace.errors import PipelineError
+from headrace.model.time import MAX_INSTANT
 from headrace.pipeline.identity.fingerprint import meaning
 from headrace.pipeline.sources import Source
 from headrace.read.pending_work import watched_inputs
 from headrace.runs.reprocessing.copies import LandingAgainError
+from headrace.sources.formats.scan import Scanned
 from headrace.testing import at, end, rows, run
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from tests.distributions import installed
@@ -156,6 +160,81 @@ class TestOutbox(SourceConformance):
     @pytest.fixture
     def world(self, outbox: OutboxWorld) -> SourceWorld:
         return outbox
+
+
+def ahead(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
+    monkeypatch.setattr("acme_headrace.daily_table.Days.watermarks", lambda _days, _split: {"": MAX_INSTANT})
+
+
+def small(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
+    from acme_headrace.daily_table import Days
+
+    unread = Days.unread
+    monkeypatch.setattr(
+        Days, "unread", lambda days, position, read=None: (replace(one, size=1) for one in unread(days, position, read))
+    )
+
+
+def calling(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
+    def place(_: Source) -> str:
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", 9))
+        return "x"
+
+    monkeypatch.setattr("acme_headrace.daily_table.DailyTable.place", property(place))
+
+
+def calling_when_imported(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    (folder / "calling_home.py").write_text(
+        "import socket\nfrom contextlib import suppress\nfrom acme_headrace.daily_table import DailyTable\n"
+        "with suppress(OSError):\n    socket.create_connection(('127.0.0.1', 9))\nclass Table(DailyTable):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    given = DailyWorld.source.fget  # type: ignore[attr-defined]
+
+    def source(world: DailyWorld) -> Source:
+        from calling_home import Table
+
+        made = given(world)
+        return Table(made.database, made.table, made.schema)
+
+    monkeypatch.setattr(DailyWorld, "source", property(source))
+
+
+def all_at_0(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
+    from acme_headrace.daily_table import Rows
+
+    read = Rows.read
+
+    def at_0(rows: Rows, *given: Any) -> Scanned:
+        scanned = read(rows, *given)
+        return replace(scanned, position=scanned.position * 0)
+
+    monkeypatch.setattr(Rows, "read", at_0)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "case"),
+    [
+        (ahead, "test_a_watermark_is_never_ahead_of_what_is_unread"),
+        (small, "test_an_epoch_takes_no_more_than_its_limits"),
+        (calling, "test_a_definition_is_built_checked_and_opened_without_a_connection"),
+        (calling_when_imported, "test_its_modules_are_imported_without_a_connection"),
+        (all_at_0, "test_a_record_that_does_not_parse_is_one_with_a_reason"),
+    ],
+)
+def test_the_kit_finds_mistakes(
+    mistake: Callable[[pytest.MonkeyPatch, Path], None],
+    case: str,
+    daily: DailyWorld,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check = getattr(TestDailyTable(), case)
+    given = {"world": daily, "monkeypatch": monkeypatch}
+    mistake(monkeypatch, tmp_path)
+    with pytest.raises(AssertionError):
+        check(**{name: given[name] for name in signature(check).parameters})
 
 
 @pytest.fixture

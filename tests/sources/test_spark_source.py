@@ -27,7 +27,7 @@ from headrace.runs.restore import InputGoneError
 from headrace.sources.connector import SplitGoneError
 from headrace.sources.landing import Landing
 from headrace.testing.connectors import SourceConformance, SourceWorld
-from headrace.testing.connectors.source_conformance import records
+from headrace.testing.connectors.source_reading import records
 from headrace.testing.connectors.source_world import COLUMNS
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing.faults import Fault, FaultyStore

@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
-from headrace.pipeline.sources import Source
+from headrace.pipeline.sources import Input, Source
 from headrace_snapshots.store import ObjectStore
 from headrace_snapshots.store.memory import MemoryStore
 
@@ -18,6 +18,14 @@ class SourceWorld(ABC):
     """A source with nothing in it, for one test. What is not durable, so that runs land it, is lost and altered where
     it was landed: then ``lose`` and ``alter`` are not asked for.
     """
+
+    has_unreadable: ClassVar[bool] = True
+    """Whether a record can be one that does not parse. If not, ``append_unreadable`` is not asked for."""
+
+    @property
+    def input(self) -> Input:
+        """How pipelines read the source."""
+        return self.source.event_time("at", bound="1h")
 
     @cached_property
     def root(self) -> ObjectStore:
@@ -35,11 +43,11 @@ class SourceWorld(ABC):
         splits of their own.
         """
 
-    @abstractmethod
     def append_unreadable(self) -> None:
         """Add one record that does not parse, as a split of its own: its ``number`` is text or, where types do not let
         that in, its ``text`` is not UTF-8.
         """
+        raise NotImplementedError("say how a record is added that does not parse, or has_unreadable = False")
 
     def lose(self) -> None:
         """Take away what was added first."""
