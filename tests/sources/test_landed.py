@@ -14,7 +14,7 @@ from headrace.runs.restore import InputGoneError
 from headrace.sources.connector import SplitGoneError
 from headrace.sources.landing import Landing
 from headrace.sources.landing_places import PlaceError
-from headrace.testing.connectors.source_conformance import records
+from headrace.testing.connectors.source_reading import records
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
 from tests.sources.test_conformance import OutboxWorld, counting, daily, outbox
