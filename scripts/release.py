@@ -36,7 +36,10 @@ _STAGED: Final = (
     "tests/docs",
     "tests/golden",
     "tests/process/__init__.py",
+    "tests/process/golden_bills.py",
+    "tests/process/golden_clicks.py",
     "tests/process/golden_roads.py",
+    "tests/process/golden_roots.py",
     "tests/process/golden_sales.py",
     "tests/process/golden_shop.py",
 )
@@ -188,7 +191,7 @@ def _try_out(python: str, version: str, wheel: Path, sdist: Path) -> None:
     """Install the wheel and the sdist on a ``python``, find all extras installable, run what is followed."""
     with tempfile.TemporaryDirectory(prefix="headrace-release-") as work:
         folder = Path(work)
-        interpreter = _environment(folder / "wheel", python, f"headrace[test] @ {wheel.as_uri()}", *_THEIR_NEEDS)
+        interpreter = _environment(folder / "wheel", python, f"headrace[delta,test] @ {wheel.as_uri()}", *_THEIR_NEEDS)
         if (said := _run(interpreter.with_name("headrace"), "--version").split()[-1]) != version:
             raise ReleaseError(f"headrace --version says {said} on Python {python}, and {version} is released")
         override = folder / "overrides.txt"

@@ -8,27 +8,24 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace import col
 from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.read.diff.changes import ChangeSource
 from headrace.read.pipeline_reader import PipelineReader
+from headrace.runs.client.deployment import Deployment
+from headrace.runs.delivering.delivery_notes import notes
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace_snapshots.errors import RefusedError
+from headrace_snapshots.gc.holds import holds
+from headrace_snapshots.store import open_store
+from tests.process import golden_bills
+from tests.process.golden_bills import BILLS
+from tests.process.golden_clicks import CLICKS, DAYS
 from tests.process.golden_roads import ROADS
+from tests.process.golden_roots import GOLDEN, copied, values
 from tests.process.golden_sales import SALES
 from tests.process.golden_shop import SHOP
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-LANDED = hr.json("landing/clicks", {"user": str, "at": datetime, "amount": int}).event_time("at", bound="10m")
-CLICKS = hr.Pipeline(
-    "clicks",
-    LANDED,
-    key="user",
-    what={"clicks": hr.count(), "amount": col("amount").sum()},
-    where=hr.FixedWindows("1h"),
-    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
-    how=hr.retracting(allowed_lateness="1d"),
-    executor="local",
-)
 FIRST, LAST = datetime(2026, 1, 1, 0, tzinfo=UTC), datetime(2026, 1, 3, 9, tzinfo=UTC)
 OLD = [("ann", FIRST, 2, 6), ("bob", FIRST, 1, 7)]
 
@@ -43,9 +40,19 @@ def with_outputs(tmp_path: Path) -> Path:
     return copied("format-3", tmp_path)
 
 
-def copied(name: str, folder: Path) -> Path:
-    shutil.copytree(GOLDEN / name / "root", folder / "root")
-    return folder / "root"
+def land(root: Path, path: str, *records: tuple[str, str, int]) -> None:
+    """A landing file with a user, a time of January and an amount in each line."""
+    lines = [{"user": user, "at": f"2026-01-{at}:00Z", "amount": amount} for user, at, amount in records]
+    (root / "landing" / path).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def from_nothing(root: Path, folder: Path, *pipelines: hr.Pipeline) -> Deployment:
+    """Another root, with the same landing files, of which each was an epoch."""
+    shutil.copytree(root / "landing", folder / "landing")
+    made = hr.open(folder.as_uri(), create=True)
+    for pipeline in pipelines:
+        made[pipeline].run(files_per_epoch=1)
+    return made
 
 
 def rows(reader: PipelineReader) -> list[tuple[object, ...]]:
@@ -146,3 +153,108 @@ def test_what_was_landed_is_read_again_without_its_broker(tmp_path: Path) -> Non
     handle.run(SALES, mode="replay", from_branch="main", branch="again")
     assert sold("again") == expected
     assert handle.fsck().damage == ()
+
+
+def test_a_root_of_which_some_has_expired_goes_on_and_expires(tmp_path: Path) -> None:
+    root = copied("format-2", tmp_path)
+    clicks = hr.open(root.as_uri())[CLICKS]
+    assert rows(clicks) == [("ann", FIRST, 2, 5), ("bob", FIRST, 1, 1), ("ann", LAST, 1, 4), ("bob", LAST, 2, 7)]
+    assert clicks.late().to_arrow()["user"].to_pylist() == ["eve"]
+    assert clicks.rejected().to_arrow()["raw"].to_pylist() == ["not a record"]
+    assert (clicks.panes().count(), clicks.snapshots().to_arrow()["epoch"].to_pylist()) == (12, [3])
+    assert clicks.fsck().damage == ()
+    land(root, "clicks/e.jsonl", ("ann", "03T09:45", 10))
+    assert clicks.run().counts["input_files"] == 1
+    assert clicks.expire(keep_last=1).swept.snapshots == 1, "what the old version has marked"
+    clicks.run()
+    assert clicks.expire(keep_last=1).swept.snapshots == 1, "what is marked since"
+    assert clicks.fsck(deep=True).damage == ()
+    assert values(clicks, CLICKS) == values(from_nothing(root, tmp_path / "nothing", CLICKS)["clicks"], CLICKS)
+
+
+def test_rows_that_were_handed_over_come_with_their_ids_and_stay_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = copied("format-4", tmp_path)
+    monkeypatch.setattr(golden_bills, "SENT", [])
+    bills = hr.open(root.as_uri())[BILLS]
+    assert [(row["user"], row["window_start"].hour, row["amount"]) for row in values(bills, BILLS)] == [
+        ("ann", 0, 2),
+        ("ann", 1, 4),
+        ("ann", 2, 7),
+        ("bob", 0, 1),
+        ("bob", 1, 5),
+        ("bob", 2, 1),
+        ("eve", 1, 3),
+    ]
+    assert bills.panes().count() == 17
+    before = [tuple(row) for row in json.loads((GOLDEN / "format-4" / "sent.json").read_text())]
+    with pytest.raises(RefusedError, match="sink send, which cannot take them back"):
+        bills.rollback(to="beginning", message="all of it")
+    (delivery,) = bills.deliver(sinks=["send"])
+    assert golden_bills.SENT[:2] == before[2:], "those of the delivery that broke off come again"
+    assert (delivery.written, golden_bills.SENT[2][1:]) == (3, ("eve", "2026-01-01T01:00:00", 3))
+    land(root, "orders/c.jsonl", ("bob", "01T02:50", 8), ("ann", "01T03:15", 9))
+    bills.run()
+    bills.deliver(sinks=["send"])
+    for _ in range(2):
+        bills.expire(keep_last=1)
+    assert bills.fsck(deep=True).damage == ()
+    sent = {*before, *golden_bills.SENT}
+    golden_bills.SENT.clear()
+    made = from_nothing(root, tmp_path / "nothing", BILLS)["bills"]
+    assert values(bills, BILLS) == values(made, BILLS)
+    made.deliver(BILLS, sinks=["send"])
+    assert sent == {*golden_bills.SENT}
+
+
+def test_a_table_that_was_delivered_to_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = copied("format-4", tmp_path)
+    monkeypatch.setenv("HEADRACE_CONN_LAKE", lake_of(root, tmp_path / "lake"))
+    bills = hr.open(root.as_uri())[BILLS]
+    before = notes(open_store(root.as_uri()), "bills")
+    assert [(note.sink, note.epoch, note.error_code) for note in before] == [
+        ("reports.bills", 0, None),
+        ("send", 0, "config.sink_failed"),
+    ]
+    (delivery,) = bills.deliver(sinks=["reports.bills"])
+    assert (delivery.before, delivery.source) == (before[0].snapshot, ChangeSource.PANES)
+    table, failed = notes(open_store(root.as_uri()), "bills")
+    assert (table.snapshot, table.epoch, failed) == (delivery.after, 1, before[1])
+    assert bills.compare_with("delta:reports/bills", connection="lake").is_equal
+
+
+def lake_of(root: Path, folder: Path) -> str:
+    """The URI of a lake whose table says that ``root`` has delivered to it."""
+    shutil.copytree(GOLDEN / "format-4" / "lake", folder)
+    for log in folder.glob("reports/bills/_delta_log/*.json"):
+        log.write_text(log.read_text().replace("file:///tmp/headrace-golden/format-4/root", root.as_uri()))
+    return folder.as_uri()
+
+
+def test_a_pipeline_and_its_reader_go_on(tmp_path: Path) -> None:
+    root = copied("format-3-published", tmp_path)
+    deployment, store = hr.open(root.as_uri()), open_store(root.as_uri())
+    clicks, days = deployment[CLICKS], deployment[DAYS]
+    assert values(days, DAYS) == [
+        {"user": "ann", "window_start": FIRST, "clicks": 2, "amount": 32, "most": 32},
+        {"user": "bob", "window_start": FIRST, "clicks": 2, "amount": 6, "most": 5},
+    ]
+    assert (clicks.panes().count(), days.panes().count()) == (10, 10)
+    (held,) = holds(store, "clicks")
+    assert (root / held.path("clicks")).is_file()
+    clicks.expire(keep_last=1)
+    clicks.run()
+    expired = clicks.expire(keep_last=1)
+    assert expired.readers == ("days.source",)
+    assert days.run().counts["input_files"] == 1
+    land(root, "clicks/e.jsonl", ("bob", "01T01:50", 7), ("ann", "02T00:10", 8))
+    clicks.run()
+    days.run()
+    made = from_nothing(root, tmp_path / "nothing", CLICKS, DAYS)
+    assert values(clicks, CLICKS) == values(made["clicks"], CLICKS)
+    assert values(days, DAYS) == values(made["days"], DAYS)
+    for handle in (clicks, days):
+        for _ in range(2):
+            handle.expire(keep_last=1)
+        assert handle.fsck(deep=True).damage == ()

@@ -13,13 +13,15 @@ from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.filelog import IndexNode
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.record import StoredObject
+from headrace_snapshots.gc.deletion_list import DeletionList
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import LocalStore
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 ROOT = GOLDEN / "format-1" / "root"
-CONTROL = sorted(path for path in GOLDEN.rglob("*.json") if path.parent.name in {"log", "manifests", "objects"})
-RECORDS: dict[str, type[StoredObject]] = {record.KIND: record for record in (Manifest, Entry, IndexNode)}
+FOLDERS = {"log", "manifests", "marks", "objects"}
+CONTROL = sorted(path for path in GOLDEN.rglob("*.json") if path.parent.name in FOLDERS)
+RECORDS: dict[str, type[StoredObject]] = {record.KIND: record for record in (Manifest, Entry, IndexNode, DeletionList)}
 
 
 def test_nothing_that_was_written_is_ever_changed() -> None:
@@ -37,10 +39,24 @@ def test_every_object_is_written_as_it_was_read(path: Path) -> None:
 
 
 def test_a_node_is_read() -> None:
-    (path,) = (path for path in CONTROL if json.loads(path.read_bytes())["kind"] == IndexNode.KIND)
+    path = GOLDEN / "format-1" / "objects" / "index.json"
     node = IndexNode.from_bytes(path.read_bytes(), path.name)
     assert node.id == "f2badee43048445443b7d8fe6e1c3423"
     assert (node.ref.files, node.ref.first_epoch, node.ref.last_epoch) == (64, 0, 63)
+
+
+def test_a_node_with_a_writer_is_read() -> None:
+    path = GOLDEN / "format-2" / "objects" / "index-with-a-writer.json"
+    node = IndexNode.from_bytes(path.read_bytes(), path.name)
+    assert (node.format, node.ref.files, node.ref.first_epoch, node.ref.last_epoch) == (2, 64, 0, 63)
+
+
+def test_an_entry_after_the_log_was_folded_is_read() -> None:
+    path = GOLDEN / "format-2" / "objects" / "entry-after-folding.json"
+    entry = Entry.from_bytes(path.read_bytes(), path.name)
+    assert entry.horizon is not None
+    assert (entry.format, entry.base, entry.horizon.folded, entry.floor("main")) == (2, 112, 112, 68)
+    assert entry.horizon.grafts == {"80891b13c3ce4ee8": None}
 
 
 def test_the_line_of_snapshots_without_skips_is_walked() -> None:
