@@ -1,0 +1,69 @@
+"""Roots that older versions wrote (``tests/golden``) go on with their topic, which a real broker has."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace.sources.connector import Offsets
+from headrace.sources.kafka.topic import KAFKA
+from headrace_snapshots.format.codec import encode
+from headrace_snapshots.store.memory import MemoryStore
+from tests.process.golden_roots import copied, values
+from tests.process.golden_sales import CLAIMED, SALES, SENT
+from tests.sources.kafka_topics import Topics
+
+
+class Sold:
+    """The topic ``sales``."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.topics = topics
+        topics.make("sales", 2)
+
+    def send(self, time: int) -> None:
+        for partition, sent in enumerate(SENT[time]):
+            self.topics.send("sales", [(None, value) for value in sent], partition)
+
+    def becomes_that_of(self, root: Path) -> None:
+        """The root has the id of this topic where it has that of its own, which no broker gives twice."""
+        claims = [*root.glob("sales/landed/source/_ranges/*.json")]
+        own = json.loads(claims[0].read_bytes())["content"]["splits"][0]["etag"]
+        there, *_ = KAFKA.open(SALES.inputs[0].source, MemoryStore()).enumerator.unread(Offsets())
+        for path in (*claims, *root.glob("sales/manifests/*.json")):
+            stored = json.loads(path.read_text().replace(own, there.etag))
+            path.write_bytes(encode(stored["kind"], stored["content"], stored["format"]))
+
+
+@pytest.fixture
+def sold(topics: Topics) -> Iterator[Sold]:
+    yield Sold(topics)
+    topics.remove("sales")
+
+
+@pytest.mark.parametrize(("name", "pipeline"), [("format-1-landed", SALES), ("format-3-claimed", CLAIMED)])
+def test_a_root_goes_on_with_its_topic(sold: Sold, tmp_path: Path, name: str, pipeline: hr.Pipeline) -> None:
+    for time in range(3):
+        sold.send(time)
+    root = copied(name, tmp_path)
+    sold.becomes_that_of(root)
+    sales = hr.open(root.as_uri())[pipeline]
+    before = values(sales, pipeline)
+    assert [(row["user"], row["amount"]) for row in before] == [("ann", 5), ("ann", 9), ("bob", 1), ("bob", 2)]
+    assert sales.panes().count() == 10
+    assert sales.run().counts["input_files"] == 2, "one of each partition, new or claimed by a run that was killed"
+    sold.send(3)
+    sales.run()
+    sales.run(mode="replay", from_branch="main", branch="again")
+    from_nothing = hr.open((tmp_path / "nothing").as_uri(), create=True)[pipeline]
+    from_nothing.run()
+    assert len(before) < len(values(sales, pipeline))
+    assert values(sales, pipeline) == values(sales, pipeline, "again") == values(from_nothing, pipeline)
+    assert [row["raw"] for row in sales.rejected().to_json()] == ["no record"]
+    sales.drop("again")
+    for _ in range(2):
+        sales.expire(keep_last=1)
+    assert sales.run().epochs == ()
+    assert sales.fsck(deep=True).damage == ()
