@@ -42,6 +42,7 @@ _STAGED: Final = (
     "tests/process/golden_roots.py",
     "tests/process/golden_sales.py",
     "tests/process/golden_shop.py",
+    "tests/process/golden_visits.py",
 )
 _THEIR_NEEDS: Final = ("markdown-it-py>=3", "pytest>=8.3")
 

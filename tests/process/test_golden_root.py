@@ -25,6 +25,7 @@ from tests.process.golden_roads import ROADS
 from tests.process.golden_roots import GOLDEN, copied, values
 from tests.process.golden_sales import SALES
 from tests.process.golden_shop import SHOP
+from tests.process.golden_visits import VISITS
 
 FIRST, LAST = datetime(2026, 1, 1, 0, tzinfo=UTC), datetime(2026, 1, 3, 9, tzinfo=UTC)
 OLD = [("ann", FIRST, 2, 6), ("bob", FIRST, 1, 7)]
@@ -258,3 +259,16 @@ def test_a_pipeline_and_its_reader_go_on(tmp_path: Path) -> None:
         for _ in range(2):
             handle.expire(keep_last=1)
         assert handle.fsck(deep=True).damage == ()
+
+
+def test_what_jobs_have_written_is_read_again_without_spark(tmp_path: Path) -> None:
+    visits = hr.open(copied("format-3-written", tmp_path).as_uri())[VISITS]
+    assert values(visits, VISITS) == [
+        {"user": "ann", "window_start": FIRST, "visits": 2, "amount": 5},
+        {"user": "ann", "window_start": FIRST.replace(hour=9), "visits": 1, "amount": 4},
+        {"user": "bob", "window_start": FIRST, "visits": 1, "amount": 1},
+    ]
+    assert visits.panes().count() == 9
+    visits.run(mode="replay", from_branch="main", branch="again")
+    assert values(visits, VISITS, "again") == values(visits, VISITS)
+    assert visits.fsck(deep=True).damage == ()

@@ -1,5 +1,6 @@
 """A source that Spark reads keeps what the port of sources promises."""
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,8 @@ from headrace.testing.connectors.source_reading import records
 from headrace.testing.connectors.source_world import COLUMNS
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing.faults import Fault, FaultyStore
+from tests.process.golden_roots import GOLDEN, copied, values
+from tests.process.golden_visits import VISITS
 from tests.sources.spark_ranges import Folder, Told
 
 pytestmark = pytest.mark.spark
@@ -342,6 +345,26 @@ def test_a_large_partition_is_several_files_and_partitions_are_in_order(
     assert pa.chunked_array([chunk for column in numbers for chunk in column.chunks]).equals(
         pa.chunked_array([pa.array(range(160_000))])
     )
+
+
+def test_a_root_that_an_older_version_wrote_goes_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last range was claimed by a run that was killed; a lander before it has left what nobody claimed."""
+    root, folder = copied("format-3-written", tmp_path), tmp_path / "folder"
+    shutil.copytree(GOLDEN / "format-3-written" / "folder", folder)
+    monkeypatch.setenv("HEADRACE_CONN_FOLDER", folder.as_uri())
+    visits = hr.open(root.as_uri())[VISITS]
+    assert visits.run().counts["input_files"] == 1
+    shutil.copy(folder / "a.parquet", folder / "d.parquet")
+    assert visits.run().counts["input_files"] == 1
+    from_nothing = hr.open((tmp_path / "nothing").as_uri(), create=True)[VISITS]
+    from_nothing.run()
+    assert values(visits, VISITS) == values(from_nothing, VISITS)
+    for _ in range(2):
+        visits.expire(keep_last=1)
+    assert len([*root.glob("visits/landed/source/_written/*/*.parquet")]) == 1
+    assert visits.fsck(deep=True).damage == ()
 
 
 def test_the_definition_names_the_connection_and_refuses_what_cannot_be_meant() -> None:
