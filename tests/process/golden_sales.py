@@ -1,5 +1,5 @@
-"""The pipelines of ``tests/golden/format-1-landed`` and ``format-3-claimed``: a topic of Kafka, whose records were
-landed, or are read where they are.
+"""The pipelines of ``tests/golden/format-1-landed``, ``format-3-landed`` and ``format-3-claimed``: a topic of Kafka,
+whose records were landed, or are read where they are.
 """
 
 import json
@@ -42,6 +42,6 @@ SENT: Final = (
     ([_sold("ann", "10:10", 6)], [_sold("bob", "10:20", 7)]),
     ([_sold("bob", "10:30", 8)], [_sold("ann", "10:05", 9), _sold("eve", "11:00", 1)]),
 )
-"""What the topic got, time after time, in each of its two partitions. Both roots have read what came first and second;
-one has a claim of the third by a run that was killed; the fourth is new to both.
+"""What the topic got, time after time, in each of its two partitions. All roots have read what came first and second.
+A run that was killed had claimed the third, but not in the root of format 1; the fourth is new to all.
 """
