@@ -5,7 +5,7 @@ payments as JSON objects, those of a user in one partition; each side counts and
 process of its own. Structured Streaming reads with ``availableNow``, one batch, RocksDB state, results as Parquet. Ours
 reads with its defaults: ``spark`` and ``local`` land the records first, ``never`` (on ``local``) reads them where they
 are. Wall and CPU seconds from the first look at the topic to the last commit; the start of Spark is left out on both
-sides.
+sides. ``--profile`` says as well where threads of our process were, by module; on Spark that is the driver alone.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from aiokafka import AIOKafkaProducer
 from benchmarks import data
 from benchmarks.comparison import FOLDER, machine, workplace
 from benchmarks.runs import Stopwatch
+from benchmarks.sampling import sampled
 from benchmarks.workloads import BOUND, LATENESS, SIZE
 from scripts.kafka import Kafka
 from tests.sources.kafka_topics import Topics
@@ -33,6 +35,7 @@ from tests.sources.kafka_topics import Topics
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 TOPIC = "payments"
 _BATCH = 64 * 1024
+_PROFILE = ["--profile"]
 _ROWS = 'select epoch_us(window_start) as at, "user", payments, amount from ({}) order by all'
 
 
@@ -80,7 +83,7 @@ def _run(side: str, folder: Path, broker: Kafka, given: argparse.Namespace) -> d
     words = ["--child", side, "--work", str(folder), "--address", broker.address, "--memory", given.memory]
     environment = {**os.environ, "HEADRACE_CONN_EVENTS": f"kafka://{broker.address}", "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.kafka", *words, "--cores", str(given.cores)],
+        [sys.executable, "-m", "benchmarks.kafka", *words, "--cores", str(given.cores), *_PROFILE[: given.profile]],
         env=environment,
         stdout=subprocess.PIPE,
         check=True,
@@ -147,10 +150,12 @@ def _ours(given: argparse.Namespace, executor: str, land: str) -> dict[str, Any]
     handle = hr.open((given.work / "root").as_uri(), create=True)[pipeline]
     spark = _session(given, {}) if executor == "spark" else None
     watch = Stopwatch()
-    result = process(pipeline, handle.root, RunOptions("measured", create=True), spark=spark)
-    wall, cpu = watch.read()
+    with sampled() if given.profile else nullcontext({}) as shares:
+        result = process(pipeline, handle.root, RunOptions("measured", create=True), spark=spark)
+        wall, cpu = watch.read()
     rows = handle.read("current", at="main").to_arrow()
-    return {"wall": wall, "cpu": cpu, "epochs": len(result.epochs), **_digest(rows)}
+    profile = {"profile": shares} if shares else {}
+    return {"wall": wall, "cpu": cpu, "epochs": len(result.epochs), **_digest(rows), **profile}
 
 
 def _session(given: argparse.Namespace, more: dict[str, str]) -> Any:
@@ -250,6 +255,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--memory", default="6g", help="of the driver, for both sides")
     parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--profile", action="store_true", help="say where threads of ours were (a bit slower)")
     parser.add_argument("--child", choices=[*_CHILDREN], help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--address", help=argparse.SUPPRESS)

@@ -441,7 +441,8 @@ def test_from_the_command_line(
 ) -> None:
     root = tmp_path / "root"
     roots.history(root, VISITED)
-    monkeypatch.setattr(catalog_names, "resolve", lambda reference: VISITED)
+    for given in ("resolve", "resolve_to_run"):
+        monkeypatch.setattr(catalog_names, given, lambda reference: VISITED)
 
     def said(*arguments: str) -> str:
         result = CliRunner().invoke(app, [*arguments, "--root", root.as_uri()])

@@ -45,6 +45,7 @@ from headrace.testing.connectors.source_world import SourceWorld
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import FileRecord
 from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.table_names import INPUTS
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing.faults import Fault, FaultyStore, Operation
@@ -258,7 +259,7 @@ def _check_dead_letter(world: SourceWorld, handle: PipelineHandle, store: Object
 def _inputs(store: ObjectStore) -> list[FileRecord]:
     """What each epoch of the pipeline has read."""
     catalog = Catalog(store, "conforming")
-    return [*catalog.files(catalog.manifest(catalog.head().refs[MAIN]).logs["inputs"])]
+    return [*catalog.files(catalog.manifest(catalog.head().refs[MAIN]).logs[INPUTS])]
 
 
 def _lose(world: SourceWorld, root: ObjectStore) -> None:
