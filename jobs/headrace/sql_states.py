@@ -5,6 +5,9 @@ from typing import Final
 LOGIN: Final = "28"
 """A login that is wrong."""
 
+WRONG_LOGIN: Final = "authentication failed"
+"""What libpq says of one, to which it gives no SQLSTATE."""
+
 REFUSED: Final = (LOGIN, "3D", "42")
 """It would say so again: that, a database that there is not, a query that names what there is not or is not allowed."""
 

@@ -220,7 +220,7 @@ class FetchingReader(SourceReader):
     def fetch(self, split: SourceSplit) -> "pa.Table":
         """The records of ``split`` as they come, in order, whatever a definition makes of them; at most some 100 MB.
 
-        Raises SplitGoneError where they cannot be had any more.
+        Raises SplitGoneError where they cannot be had any more, or another FixDataError that says why.
         """
 
     @abstractmethod

@@ -191,8 +191,7 @@ def _with_others(reference: str) -> tuple[Pipeline, list[Pipeline]]:
             f"there is no pipeline {reference!r}; registered: {', '.join(known.pipelines) or 'none'}; "
             f"or give a file (path/to/file.py[:name]), or set {VARIABLE} to its folder{_unusable(known.broken)}"
         )
-    pipelines = {name: one.pipeline for name, one in known.pipelines.items()}
-    return pipelines[reference], [*pipelines.values()]
+    return known.pipelines[reference].pipeline, [one.pipeline for one in known.pipelines.values()]
 
 
 def resolve_output(reference: str) -> Pipeline:

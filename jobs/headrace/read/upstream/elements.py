@@ -13,6 +13,7 @@ from headrace.model.expressions.value_types import ValueType
 from headrace.model.time import GLOBAL_WINDOW_END
 from headrace.pipeline.following.published_source import IS_RETRACTION, OF_PANES, PANE_TIME
 from headrace.read.diff.current_files import current_files, files_of, fold_of_current
+from headrace.read.diff.later_panes import LaterPanes
 from headrace.read.snapshots.last_stage import discards
 from headrace.read.upstream.read_pipeline import ReadPipeline
 from headrace.read.upstream.step import StepKind, UpstreamStep
@@ -21,7 +22,6 @@ from headrace.read.views.compaction import PLACE, newest_of
 from headrace.read.views.database import database, identifier, no_rows, quoted, sql_types, working_folder
 from headrace.read.views.local_files import brought
 from headrace_snapshots.datafiles import verify
-from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import come_to
 from headrace_snapshots.format.table_names import UNNAMED
@@ -58,15 +58,13 @@ class StepElements:
         return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in PLACE])).select([*self.types])
 
     def _tables(self, end: Manifest, since: int, schema: pa.Schema) -> Iterator[pa.Table]:
-        shown = ViewColumns.from_json(end.schema)
-        for record in self.read.catalog.files(end.logs[UNNAMED.panes], since_epoch=since):
-            names = shown.names(View.PANES, record.epoch)
+        later = LaterPanes.of(self.read.catalog, end, since)
+        for epoch, file in later.by_epoch:
+            names = later.columns.names(View.PANES, epoch)
             then = {name: names.get(name, name) for name in schema.names}
-            for file in record.files:
-                if isinstance(file, DataFile):
-                    content = pa.BufferReader(verify(self.read.store, file))
-                    columns = [name for name in then.values() if name is not None]
-                    yield _in_form(pq.read_table(content, columns=columns, use_threads=False), then, schema)
+            content = pa.BufferReader(verify(self.read.store, file))
+            columns = [name for name in then.values() if name is not None]
+            yield _in_form(pq.read_table(content, columns=columns, use_threads=False), then, schema)
 
     def _taken_back(self, begin: Manifest | None, end: Manifest | None) -> pa.Table:
         """Each pane of one line beyond what both have the other way round, then those of the other line."""

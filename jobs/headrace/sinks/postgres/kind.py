@@ -9,7 +9,7 @@ from headrace.connections import Connection, variable
 from headrace.extras import require
 from headrace.pipeline.sinks import PostgresSink, Sink
 from headrace.sinks.open_sink import OpenTarget, SinkKind, SinkRefusedError, SinkUnreachableError, UndeliverableError
-from headrace.sql_states import DATA, LOGIN, PASSING
+from headrace.sql_states import DATA, LOGIN, PASSING, WRONG_LOGIN
 
 if TYPE_CHECKING:
     import psycopg
@@ -94,7 +94,7 @@ def translated(connection: Connection) -> Iterator[None]:
     except psycopg.Error as error:
         state = error.sqlstate or ""
         text = f"{connection}: {connection.without_secrets(str(error).strip())}"
-        if state.startswith(LOGIN) or "authentication failed" in text:
+        if state.startswith(LOGIN) or WRONG_LOGIN in text:
             raise SinkRefusedError(f"{text}. Is {variable(connection.name)} right?") from None
         if state.startswith(DATA):
             raise UndeliverableError(f"{text}. Nothing was delivered") from None

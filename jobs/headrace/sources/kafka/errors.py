@@ -1,10 +1,10 @@
 """What can be wrong with a topic, by what the caller does."""
 
-from typing import Final
+import logging
 
 from headrace.errors import FixConfigError, FixDataError, RetryError
 
-GOES_ON: Final = 'on_lost="skip" of the source goes on without'
+_logger = logging.getLogger(__name__)
 
 
 class KafkaRefusedError(FixConfigError):
@@ -33,3 +33,10 @@ class RecordsLostError(FixDataError):
     """Records are gone from a topic before anybody has read them."""
 
     code = "data.records_lost"
+
+
+def lose(what: str, error: type[FixDataError], *, skips_lost: bool) -> None:
+    """Raise the ``error``, which says ``what`` is lost, unless a source is to go on without; then that is logged."""
+    if not skips_lost:
+        raise error(f'{what}. on_lost="skip" of the source goes on without') from None
+    _logger.warning("%s; it goes on without", what)

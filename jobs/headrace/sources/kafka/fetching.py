@@ -1,6 +1,5 @@
 """The records of a range of offsets, without those of transactions that were aborted."""
 
-import logging
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,10 +9,8 @@ import pyarrow as pa
 
 from headrace.sources.kafka.batches import SCHEMA, RecordBatch, as_table, batches_of
 from headrace.sources.kafka.client import MOST_BYTES, KafkaClient, OffsetGoneError, Topic
-from headrace.sources.kafka.errors import GOES_ON, KafkaUnreachableError, RecordsLostError
+from headrace.sources.kafka.errors import KafkaUnreachableError, RecordsLostError, lose
 from headrace.sources.kafka.offsets import OffsetRange
-
-_logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 2**25
 """So many bytes of batches become columns at once."""
@@ -43,9 +40,7 @@ def records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skips_los
         except OffsetGoneError:
             lost = _lost(client, topic, OffsetRange(wanted.partition, at, wanted.end), where)
             what = f"{where}: offsets {lost.begin} to {lost.end - 1} are gone, and nobody has read them"
-            if not skips_lost:
-                raise RecordsLostError(f"{what}. {GOES_ON}") from None
-            _logger.warning("%s; it goes on without", what)
+            lose(what, RecordsLostError, skips_lost=skips_lost)
             tables.append(as_table(batches, wanted.partition, begin, at, where))
             batches, size = [], 0
             begin = at = lost.end  # the broker gives the whole batch that has this one
@@ -66,7 +61,7 @@ def records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skips_los
             tables.append(as_table(batches, wanted.partition, begin, wanted.end, where))
             batches, size = [], 0
     tables.append(as_table(batches, wanted.partition, begin, wanted.end, where))
-    return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+    return pa.concat_tables(tables)
 
 
 def _lost(client: KafkaClient, topic: Topic, rest: OffsetRange, where: str) -> OffsetRange:

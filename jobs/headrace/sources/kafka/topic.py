@@ -1,6 +1,5 @@
 """Topics of Kafka as a source: a split is a range of offsets of one partition, a position what comes next in each."""
 
-import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from headrace.sources.connector import (
     SourceSplit,
     SplitEnumerator,
 )
-from headrace.sources.kafka.errors import GOES_ON, KafkaRefusedError, RecordsLostError, TopicReplacedError
+from headrace.sources.kafka.errors import KafkaRefusedError, RecordsLostError, TopicReplacedError, lose
 from headrace.sources.kafka.kept_clients import CLIENTS
 from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns, spread
 from headrace_snapshots.store import ObjectStore
@@ -35,7 +34,6 @@ if TYPE_CHECKING:  # the client, and Arrow
     from headrace.sources.required_columns import Required
 
 T = TypeVar("T")
-_logger = logging.getLogger(__name__)
 
 MOST_OFFSETS: Final = 100_000
 """So many offsets a split has at most, fewer where records are long."""
@@ -142,9 +140,7 @@ class TopicEnumerator(SplitEnumerator):
 
     def _without_lost(self, rest: T, error: type[FixDataError], what: str) -> T:
         """The ``rest``, if the source is to go on without what is lost; else it raises the ``error``."""
-        if not self.source.skips_lost:
-            raise error(f"{self.source}: {what}. {GOES_ON}")
-        _logger.warning("%s: %s; it goes on without", self.source, what)
+        lose(f"{self.source}: {what}", error, skips_lost=self.source.skips_lost)
         return rest
 
     def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
@@ -232,13 +228,9 @@ class TopicReader(FetchingReader):
 
         topic = self.client.topic(self.source.topic)
         if topic.id != split.etag:
-            if self.source.skips_lost:
-                _logger.warning("%s: %s is of a topic that was replaced; it goes on without", self.source, split.path)
-                return SCHEMA.empty_table()
-            raise TopicReplacedError(
-                f"{self.source}: {split.path}, which was to be read, is of a topic that was replaced by another of its "
-                f"name. {GOES_ON}"
-            )
+            what = f"{self.source}: {split.path}, which was to be read, is of a topic that was replaced by another"
+            lose(what, TopicReplacedError, skips_lost=self.source.skips_lost)
+            return SCHEMA.empty_table()
         if NewPartitions.of(split) is not None:
             return SCHEMA.empty_table()
         fetched = records(self.client, topic, OffsetRange.of(split), skips_lost=self.source.skips_lost)

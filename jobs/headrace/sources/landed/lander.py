@@ -77,7 +77,7 @@ class Lander:
         """Complete what others have claimed, then land what is new; how many files were put.
 
         The end is that of the source when it began. ``after``: a file of which it is known that all up to it are there.
-        Raises SplitGoneError where records are gone that were never landed.
+        Raises what ``fetch`` raises where records are gone that were never landed.
         """
         return sum(portion.put for portion in self.portions(after))
 

@@ -2,15 +2,12 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from py4j.protocol import Py4JError
 
 from headrace.connections import Connection, failure, in_a_line
-from headrace.sql_states import PASSING, REFUSED
-
-_WRONG_LOGIN: Final = "authentication failed"
-"""Of libpq, which gives it no SQLSTATE."""
+from headrace.sql_states import PASSING, REFUSED, WRONG_LOGIN
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,7 @@ class DatabaseAnswer:
     @property
     def refuses(self) -> bool:
         """Whether it would say the same again."""
-        return self.state.startswith(REFUSED) or _WRONG_LOGIN in self.text
+        return self.state.startswith(REFUSED) or WRONG_LOGIN in self.text
 
     @property
     def passes(self) -> bool:
