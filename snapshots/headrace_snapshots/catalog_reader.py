@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, takewhile
 
 from headrace_snapshots import ancestry as lines
 from headrace_snapshots.ancestry import Link
@@ -100,6 +100,29 @@ class CatalogReader(Objects):
 
     def whole_ancestry(self, snapshot_id: str, until: str | None = None) -> list[Manifest]:
         """All of ``ancestry``: as many requests, several at once. Raises what it raises."""
+        manifests = self._gathered(snapshot_id, until)
+        return [*self._line(snapshot_id, until, lambda wanted: manifests.get(wanted) or self.manifest(wanted))]
+
+    def readable_since(self, snapshot_id: str, until: str | None) -> dict[int, Manifest]:
+        """The manifests of ``snapshot_id`` and of its ancestors after its ancestor ``until`` (None: all of them) that
+        are there and can be read, by epoch. Nothing ends it: an ancestor that has expired, or whose manifest is missing
+        or broken, is passed over. Raises MissingSnapshotError or BrokenObjectError if ``until`` cannot be read.
+        """
+        after = -1 if until is None else self.manifest(until).epoch
+        manifests = self._gathered(snapshot_id, until)
+
+        def look(wanted: str) -> Link:
+            known = manifests.get(wanted)
+            return self.link(wanted) if known is None else Link(wanted, known.epoch, known.parent, known)
+
+        with suppress(MissingSnapshotError):  # what came before it nobody can tell
+            for link in takewhile(lambda link: link.epoch > after, self._with_grafts(look, snapshot_id)):
+                if link.manifest is not None:
+                    manifests[link.snapshot_id] = link.manifest
+        return {manifest.epoch: manifest for manifest in manifests.values()}
+
+    def _gathered(self, snapshot_id: str, until: str | None) -> dict[str, Manifest]:
+        """Those of ``snapshot_id`` and its ancestors after ``until`` that can be read, as far as others name them."""
 
         def read(wanted: str) -> Manifest | None:
             # who needs it is told when it is its turn
@@ -108,8 +131,7 @@ class CatalogReader(Objects):
             return None
 
         after = -1 if until is None else self.manifest(until).epoch
-        manifests = lines.gathered(read, snapshot_id, after)
-        return [*self._line(snapshot_id, until, lambda wanted: manifests.get(wanted) or self.manifest(wanted))]
+        return lines.gathered(read, snapshot_id, after)
 
     def _line(self, snapshot_id: str, until: str | None, read: Callable[[str], Manifest]) -> Iterator[Manifest]:
         grafts = self._grafts()
@@ -168,13 +190,17 @@ class CatalogReader(Objects):
 
         It goes on past manifests that are missing or broken.
         """
+        return self._with_grafts(self.link, snapshot_id)
+
+    def _with_grafts(self, look: lines.Look, snapshot_id: str) -> Iterator[Link]:
+        """The line of ``snapshot_id`` by what ``look`` finds, past parents that are not kept any more."""
         grafts = self._grafts()
 
-        def look(snapshot: str) -> Link:
-            link = self.link(snapshot)
+        def kept(snapshot: str) -> Link:
+            link = look(snapshot)
             return replace(link, parent=grafts.get(snapshot, link.parent))
 
-        return lines.lineage(look, snapshot_id)
+        return lines.lineage(kept, snapshot_id)
 
     def readable(self, snapshot_id: str) -> Iterator[Manifest]:
         """The manifests of its ``lineage`` that can be read, newest first."""

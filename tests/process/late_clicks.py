@@ -75,9 +75,11 @@ class Live:
             RunOptions("run", executor="local", publish=publish, branch=branch, **options),
         )
 
-    def backfill(self, branch: str = "fix", *, since: float | None = None) -> RunResult:
+    def backfill(self, branch: str = "fix", *, since: float | None = None, **options: Any) -> RunResult:
         span = None if since is None else parse_span((START + timedelta(hours=since)).isoformat(), None)
-        return backfill(self.pipeline, self.root, RunOptions("fill", executor="local", branch=branch, span=span))
+        return backfill(
+            self.pipeline, self.root, RunOptions("fill", executor="local", branch=branch, span=span, **options)
+        )
 
     @property
     def history(self) -> Any:

@@ -1,10 +1,12 @@
-"""Random histories of main, read again by backfills in epochs of any size, in several runs, while main goes on: what
-main accepted is not late on the branch, nor later; and the results are those of the records that are left.
+"""Random histories of main, read again by backfills in epochs of any size, in several runs, while main goes on, is
+patched, and lets old snapshots go: what main accepted is not late on the branch, nor later; and the results are those
+of the records that are left.
 """
 
 import json
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,11 +23,14 @@ from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import instant, to_datetime
 from headrace.reference.windows import assign
 from headrace.runs.backfill.backfill import backfill
+from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, parse_span
+from headrace.runs.patching.plan import REFUSALS
 from headrace.runs.process import process
-from headrace.runs.publishing.promotion import cut_over
+from headrace.runs.publishing.promotion import PatchedSinceError, cut_over
 from headrace.runs.recover import recover
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.layout import manifest_path
 from headrace_snapshots.store import open_store
 from tests.process.late_clicks import Live
 from tests.process.late_clicks import pipeline as clicks_in_time
@@ -43,13 +48,16 @@ def at(minutes: float) -> datetime:
 @dataclass(frozen=True)
 class Step:
     """Main: what lands (minutes behind START and ids of records, by input and name of the file), and then a run at a
-    time, with so many files in an epoch. ``reads``: and a run of a backfill.
+    time, with so many files in an epoch; whether it is patched then by a run over all input at once, and whether all
+    but its newest snapshot expire.
     """
 
     landed: Sequence[tuple[str, str, Sequence[tuple[int, str, str]]]]
     clock: int
     files_per_epoch: int
     signal: bool
+    patches: bool
+    expires: bool
 
 
 @dataclass(frozen=True)
@@ -71,12 +79,15 @@ RECORDS = st.lists(
     max_size=5,
 )
 NAMES = st.integers(0, 10**6).map(lambda n: f"{n:07}")
+RARELY = st.integers(0, 3).map(lambda n: n == 0)
 STEPS = st.builds(
     Step,
     st.lists(st.tuples(st.sampled_from(["one", "two"]), NAMES, RECORDS), max_size=4, unique_by=lambda f: f[1]),
     st.integers(0, 400),
     st.integers(1, 4),
     st.booleans(),
+    RARELY,
+    RARELY,
 )
 AGAIN = st.builds(
     Again,
@@ -135,14 +146,14 @@ class Main:
     def __init__(self, folder: Path, pipeline: hr.Pipeline) -> None:
         self.folder, self.pipeline, self.root = folder, pipeline, folder.as_uri()
         self.catalog = Catalog(open_store(self.root), pipeline.name)
-        self.clock, self._records, self._runs = START, 0, 0
+        self.clock, self._records, self._runs, self.is_patched = START, 0, 0, False
         for each in pipeline.inputs:
             (folder / each.source.path).mkdir(parents=True)
 
     def copied(self, folder: Path) -> "Main":
         copy = Main(folder, self.pipeline)
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
-        copy.clock, copy._records = self.clock, self._records
+        copy.clock, copy._records, copy.is_patched = self.clock, self._records, self.is_patched
         return copy
 
     def land(self, path: str, name: str, records: Sequence[tuple[int, str, str]]) -> None:
@@ -162,6 +173,26 @@ class Main:
         self.clock = max(self.clock + timedelta(seconds=1), at(step.clock))
         signals = (hr.Signal("go"),) if step.signal else ()
         self.run(files_per_epoch=step.files_per_epoch, signals=signals)
+        if "main" not in self.catalog.head().refs:
+            return
+        if step.patches:
+            self.patch()
+        if step.expires:
+            for _ in range(2):
+                self.history.expire(keep_last=1)
+
+    def patch(self) -> None:
+        """Replace rows of windows that have expired by those of all input at once."""
+        branch = f"w{self._runs}"
+        process(self.pipeline, self.root, self._options(branch=branch, mode=Mode.BATCH), now=lambda: self.clock)
+        if self.catalog.head().refs.get(branch) is not None:
+            with suppress(*REFUSALS):
+                self.is_patched |= bool(self.history.promote(branch, patch=True).epochs)
+            self.history.drop(branch)
+
+    @property
+    def history(self) -> Any:
+        return hr.open(self.root)[self.pipeline.name]
 
     def run(self, **options: Any) -> None:
         process(self.pipeline, self.root, self._options(publish=True, **options), now=lambda: self.clock)
@@ -261,15 +292,16 @@ def test_what_main_accepted_is_not_late_in_epochs_of_any_size(pipeline: hr.Pipel
         alone = live.copied(Path(folder) / "alone")
         live.fill(history.last, history.since)
         if live.catalog.head().refs.get("fix") is not None:
-            cut_over(pipeline.name, live.root, "fix")
+            with suppress(PatchedSinceError):
+                cut_over(pipeline.name, live.root, "fix")
         live.close()
         alone.close()
         late, of_main = live.late(), alone.late()
         assert {(n, window) for n, window in late - of_main if (n, None) not in of_main} == set()
         if pipeline.deduplicate is None:
-            assert live.current() == live.truth()
-            assert alone.current() == alone.truth()
-        elif not history.rest and not history.meanwhile:
+            assert live.is_patched or live.current() == live.truth()
+            assert alone.is_patched or alone.current() == alone.truth()
+        elif not history.rest and not history.meanwhile and not any(step.expires for step in history.before):
             assert (live.late(), live.current()) == (alone.late(), alone.current())
 
 
@@ -308,3 +340,51 @@ def test_a_run_that_falls_back_reads_as_it_was_read(tmp_path: Path) -> None:
     assert "fell back" in done.warnings[0]
     assert done.counts["late_dropped"] == 0
     assert {row[:2] for row in live.current("main")} == {row[:2] for row in before}
+
+
+def patched_since(live: Live, *, kept: str | None = None) -> list[tuple[Any, ...]]:
+    """Main goes on with a click that is too late for it, is patched with it, and only the patch is kept; and what a tag
+    keeps. The rows that readers see then.
+    """
+    if kept is not None:
+        hr.open(live.root)[live.pipeline.name].tag("kept", kept)
+    live.land(("cyd", 2.5, 100))
+    assert live.process().counts["late_dropped"] == 1
+    live.process(branch="all", mode=Mode.BATCH, publish=False)
+    live.patch("all")
+    for _ in range(2):
+        live.history.expire(keep_last=1)
+    return live.current()
+
+
+@pytest.mark.slow
+def test_a_backfill_drops_nothing_that_was_read_where_patches_alone_are_kept(tmp_path: Path) -> None:
+    live, _ = one_epoch_of_two_files(tmp_path)
+    rows = patched_since(live)
+    assert [manifest.is_patch for manifest in live.catalog.ancestry(live.refs()["main"])] == [True]
+    assert live.backfill(files_per_epoch=1).counts["late_dropped"] == 0
+    assert live.current("fix") == rows
+
+
+@pytest.mark.slow
+def test_a_recovery_drops_nothing_that_was_read_where_a_patch_alone_is_kept(tmp_path: Path) -> None:
+    live, seen = one_epoch_of_two_files(tmp_path)
+    rows = patched_since(live, kept=seen)
+    options = RunOptions("recover", executor="local", snapshot=seen, publish=True)
+    assert recover(live.pipeline, live.root, options).counts["late_dropped"] == 0
+    assert live.current() == rows
+
+
+@pytest.mark.slow
+def test_a_manifest_that_is_lost_hides_only_its_own_epoch(tmp_path: Path) -> None:
+    live, _ = one_epoch_of_two_files(tmp_path)
+    live.process()
+    lost = live.refs()["main"]
+    live.land(("cyd", 2.5, 100))
+    live.land(("ann", 7.5, 1))
+    live.land(("bob", 5.9, 1))
+    assert live.process(files_per_epoch=3).counts["late_dropped"] == 1
+    rows = live.current()
+    (tmp_path / manifest_path(live.pipeline.name, lost)).unlink()
+    assert live.backfill(files_per_epoch=1).counts["late_dropped"] <= 1
+    assert [row for row in live.current("fix") if row[0] != "cyd"] == rows

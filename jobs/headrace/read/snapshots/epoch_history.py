@@ -4,7 +4,7 @@ That and the pipeline decide all that an epoch does, so it is what a replay need
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.errors import FixConfigError
 from headrace.model.time import MAX_INSTANT, Instant
@@ -68,17 +68,27 @@ def epochs_since(catalog: Catalog, snapshot_id: str, until: str | None) -> list[
 
 
 def what_was_read(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
-    """``recorded_epochs``, and of those that have expired the files, as if they had run when the next one did that is
-    kept; where that ended nobody knows. Raises MissingSnapshotError, BrokenObjectError.
+    """``recorded_epochs``, and of those whose manifests have expired or cannot be read the files, as if they had run
+    when the next one did of which a manifest is left, be that a patch. Where they ended nobody knows, unless a patch
+    came next, which has the clocks of the epoch before it. Raises MissingSnapshotError, BrokenObjectError.
     """
-    manifests, files = _recorded_since(catalog, snapshot_id, until)
+    manifests = catalog.readable_since(snapshot_id, until)
+    files = _files_since(catalog, manifests, until)
     epochs: list[RecordedEpoch] = []
+    next_known: RecordedEpoch | None = None
     for epoch in sorted({*manifests, *files}, reverse=True):
+        own_files = files.get(epoch, {})
         if epoch in manifests:
-            if not manifests[epoch].is_patch:
-                epochs.append(_recorded(manifests[epoch], files.get(epoch, {})))
-        elif epochs:
-            epochs.append(RecordedEpoch(files[epoch], epochs[-1].processing_time))
+            next_known = _recorded(manifests[epoch], own_files)
+            if manifests[epoch].is_patch:
+                continue
+            recorded = next_known
+            next_known = replace(recorded, reached=None)
+        else:
+            assert next_known is not None, "the newest manifest names all files"
+            recorded = RecordedEpoch(own_files, next_known.processing_time, reached=next_known.reached)
+            next_known = replace(next_known, reached=None)
+        epochs.append(recorded)
     return epochs[::-1]
 
 
@@ -87,11 +97,16 @@ def _recorded_since(
 ) -> tuple[dict[int, Manifest], dict[int, ByInput]]:
     """Manifests that are kept, and files that were read, by epoch, of those after ``until``."""
     manifests = {manifest.epoch: manifest for manifest in catalog.whole_ancestry(snapshot_id, until)}
+    return manifests, _files_since(catalog, manifests, until)
+
+
+def _files_since(catalog: Catalog, manifests: Mapping[int, Manifest], until: str | None) -> dict[int, ByInput]:
+    """The files that were read after ``until``, by epoch, as the newest of ``manifests`` names them."""
     if not manifests:
-        return {}, {}
+        return {}
     since = -1 if until is None else catalog.manifest(until).epoch
     records = catalog.files(manifests[max(manifests)].logs[INPUTS], since_epoch=since)
-    return manifests, {record.epoch: _by_input(record.files) for record in records}
+    return {record.epoch: _by_input(record.files) for record in records}
 
 
 def _check_kept(catalog: Catalog, snapshot_id: str, manifests: Mapping[int, Manifest], until: str | None) -> None:
