@@ -7,7 +7,8 @@ Records are judged under watermarks that main had for them, or older ones:
 * No epoch of main is ever divided, however small epochs are to be: its records were judged together.
 * An epoch is *held to* the watermarks that main had after the last epoch that is in it. Records alone do not say that:
   where several epochs are one, nobody has been silent for as long as for main; files may have other content by now.
-  Of an epoch whose snapshot has expired nobody knows any more: it is held to what was known before.
+  Of an epoch whose snapshot has expired nobody knows any more, but by a patch that came next: it is held to what was
+  known before.
 * One with records too far ahead of the clock (12.14) is the last of its own, at its own processing time.
 * On another branch what main has not read is held to where main is, and so is time that passes: main may read it yet,
   beside other files.
