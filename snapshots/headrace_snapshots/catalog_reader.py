@@ -122,7 +122,7 @@ class CatalogReader(Objects):
         return {manifest.epoch: manifest for manifest in manifests.values()}
 
     def _gathered(self, snapshot_id: str, until: str | None) -> dict[str, Manifest]:
-        """Reads those of ``snapshot_id`` and its ancestors after ``until`` that can be read, as far as others name them."""
+        """Reads what can be read of the line of ``snapshot_id`` after ``until``, as far as others name it."""
 
         def read(wanted: str) -> Manifest | None:
             # who needs it is told when it is its turn
