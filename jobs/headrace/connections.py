@@ -8,7 +8,9 @@ import json
 import os
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
@@ -21,6 +23,10 @@ _SECRET: Final = re.compile(
 )
 _WITHOUT_HOST: Final = ("file", "sqlite")
 """Schemes of what lies on this machine."""
+
+
+_NOTHING: Mapping[str, "Connection"] = {}
+_KNOWN: ContextVar[Mapping[str, "Connection"]] = ContextVar("connections that this context knows", default=_NOTHING)
 
 
 class MissingConnectionError(FixConfigError):
@@ -96,8 +102,24 @@ def variable(name: str) -> str:
     return f"{PREFIX}_{name.upper()}"
 
 
+@contextmanager
+def knowing(connections: "Iterable[Connection]") -> Iterator[None]:
+    """While this lasts this context knows ``connections``, whatever its environment says: for a process in which
+    several things go on.
+    """
+    before = _KNOWN.set({**_KNOWN.get(), **{known.name: known for known in connections}})
+    try:
+        yield
+    finally:
+        _KNOWN.reset(before)
+
+
 def connection(name: str, environment: Mapping[str, str] = os.environ) -> Connection:
-    """The connection ``name``, as the ``environment`` says it. Raises MissingConnectionError."""
+    """The connection ``name``, as this context knows it (``knowing``) or the ``environment`` says it. Raises
+    MissingConnectionError.
+    """
+    if environment is os.environ and name in _KNOWN.get():
+        return _KNOWN.get()[name]
     uri = environment.get(variable(name))
     if not uri:
         raise MissingConnectionError(

@@ -73,6 +73,7 @@ class Published:
 def landed(rooted: RootedPipeline, poll_interval: Duration) -> Asset:
     """What has landed for a pipeline: a watcher gives it an event when a run would find something to do."""
     from headrace.read.pending_records import watched_topics  # not for pipelines without a watcher
+    from headrace.read.pending_splits import watched_sources
     from headrace.read.pending_work import watched_inputs
     from headrace_airflow.watching.trigger import PendingWorkTrigger, landed_name
 
@@ -81,6 +82,10 @@ def landed(rooted: RootedPipeline, poll_interval: Duration) -> Asset:
         pipeline=rooted.name,
         inputs={name: [one.path, [*one.suffixes]] for name, one in watched_inputs(rooted.pipeline).items()},
         topics={name: astuple(one) for name, one in watched_topics(rooted.pipeline).items()},
+        sources={
+            name: [one.source_type, dict(one.arguments), [*one.connections]]
+            for name, one in watched_sources(rooted.pipeline).items()
+        },
         poll_seconds=poll_interval / 1_000_000,
     )
     return Asset(

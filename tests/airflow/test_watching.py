@@ -3,6 +3,7 @@ whose keys an Airflow connection has. No process of Airflow has keys in its envi
 """
 
 import json
+import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -26,6 +27,8 @@ from scripts.airflow_env import LocalAirflow
 from tests.airflow.runs import SELDOM
 from tests.airflow.subprocesses import write_pipeline
 from tests.airflow.test_secrets import all_of
+from tests.distributions import installed
+from tests.sources.test_conformance import OUTSIDE, DailyWorld
 
 pytestmark = [pytest.mark.airflow, pytest.mark.s3]
 T = TypeVar("T")
@@ -108,14 +111,44 @@ def sales(roots: tuple[WatchedRoot, WatchedRoot]) -> WatchedRoot:
     return roots[1]
 
 
+_SAID = """
+from datetime import datetime
+import headrace as hr
+from acme_headrace.daily_table import DailyTable
+
+said = hr.Pipeline(
+    "said",
+    DailyTable({database!r}, "said", {{"text": str, "at": datetime}}).event_time("at", bound="1h"),
+    key="text",
+    what={{"n": hr.count()}},
+    where=hr.FixedWindows("1d"),
+    when=hr.on_update(),
+    executor="local",
+    schedule=hr.on_files("2s"),
+)
+"""
+
+
 @pytest.fixture(scope="module")
-def airflow(own: WatchedRoot, sales: WatchedRoot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
-    """An Airflow with a pipeline in each root that is watched; each of its epochs reads one file."""
+def days(tmp_path_factory: pytest.TempPathFactory) -> DailyWorld:
+    """The table of a source of another distribution, which the pipeline ``said`` reads."""
+    return DailyWorld(tmp_path_factory.mktemp("days") / "said.db")
+
+
+@pytest.fixture(scope="module")
+def airflow(
+    own: WatchedRoot, sales: WatchedRoot, days: DailyWorld, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalAirflow]:
+    """An Airflow with a pipeline in each root that is watched; each of its epochs reads one file. And one that reads a
+    source of another distribution.
+    """
     folder: Path = tmp_path_factory.mktemp("watched")
     for name in ("pipelines", "sales"):
         (folder / name).mkdir()
         options = 'executor="local", schedule=hr.on_files("2s")'
         write_pipeline(folder / name, "clicks", source="max_files=1", options=options, most=None)
+    (folder / "pipelines" / "said.py").write_text(_SAID.format(database=str(days.database)))
+    installed((OUTSIDE / "pyproject.toml").read_text(), folder / "site")
     (folder / "roots.toml").write_text(
         f'[[root]]\nname = "sales"\nuri = "{sales.uri}"\npipelines = ["sales"]\nstore = "sales_s3"\n'
     )
@@ -123,6 +156,7 @@ def airflow(own: WatchedRoot, sales: WatchedRoot, tmp_path_factory: pytest.TempP
         "HEADRACE_PIPELINES": str(folder / "pipelines"),
         "HEADRACE_ROOTS": str(folder / "roots.toml"),
         "HEADRACE_STORE_CONN": "own_s3",
+        "PYTHONPATH": os.pathsep.join([str(folder / "site"), str(OUTSIDE)]),
         "AIRFLOW_CONN_OWN_S3": json.dumps(own.connection()),
         **SELDOM,
     }
@@ -195,6 +229,15 @@ def test_a_named_root_is_watched_once_its_connection_is_there_and_while_its_dag_
     until(lambda: sales.clicks() == 3)
     assert until(lambda: ended(api, sales.dag, 2)) == ["asset_triggered"] * 2
     assert api.import_errors() == {}
+
+
+def test_a_source_of_ones_own_starts_runs(airflow: LocalAirflow, own: WatchedRoot, days: DailyWorld) -> None:
+    dag = "headrace_said_process"
+    airflow.api.wait_for_dag(dag, _SECONDS)
+    days.append([{"number": 1, "text": "a", "at": datetime(2026, 11, 20, tzinfo=UTC)}])
+    assert until(lambda: ended(airflow.api, dag, 1)) == ["asset_triggered"]
+    with own.reached():
+        assert hr.open(own.uri)["said"].current(at="main").to_arrow()["n"].to_pylist() == [1]
 
 
 def test_a_triggerer_that_is_started_again_misses_nothing(airflow: LocalAirflow, own: WatchedRoot) -> None:

@@ -164,7 +164,7 @@ def test_a_watcher_that_is_not_let_in_says_so_and_no_password(
 
 def test_what_only_a_run_can_ask_has_no_watcher() -> None:
     source = hr.spark_source("orders:Orders", {"shop": str, "at": datetime})
-    with pytest.raises(PipelineError, match=r"watches files and topics, and input source reads orders:Orders"):
+    with pytest.raises(PipelineError, match=r"watches files, topics and sources .* reads orders:Orders"):
         hr.Pipeline(
             "orders",
             source.event_time("at", bound="1h"),

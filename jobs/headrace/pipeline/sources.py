@@ -5,10 +5,10 @@ Users write ``json``, ``csv`` and ``parquet``, and give what comes of them an ev
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, Unpack
 
 from headrace.entry_points import EntryPointGroup
 from headrace.errors import PipelineError
@@ -160,8 +160,25 @@ class Source(ABC):
 
     @property
     def is_watched(self) -> bool:
-        """Whether a watcher, which loads no pipeline, can look for what is new: ``schedule=on_files(...)``."""
+        """Whether a watcher, which loads no pipeline, can look for what is new: ``schedule=on_files(...)``. It makes
+        the source again from its ``watched_fields``, with a schema of one column, and opens it as a run does.
+        """
         return False
+
+    def watched_fields(self) -> dict[str, Any]:
+        """The fields that this kind of sources has beside those of all: text, numbers, booleans, None, and tuples and
+        dicts of them. Raises PipelineError where one is something else, which a watcher could not be told.
+        """
+        names = [one.name for one in fields(self) if one.init and one.name not in Source.__annotations__]  # type: ignore[arg-type]
+        own = {name: getattr(self, name) for name in names}
+        for name, value in own.items():
+            if not _is_json(value):
+                raise PipelineError(
+                    f"{self} says that it is watched, and its field {name} is {type(value).__name__}: a watcher makes "
+                    "the source again from text, numbers, booleans, None, and tuples and dicts of them. Keep such "
+                    'values in its fields, or write a schedule by times, such as "*/5 * * * *"'
+                )
+        return own
 
     @property
     def own_split(self) -> Read | None:
@@ -336,6 +353,14 @@ class FileSource(Source):
 
     def __str__(self) -> str:
         return f"{self.format} files under {self.path}"
+
+
+def _is_json(value: object) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_json, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_json(one) for key, one in value.items())
+    return value is None or type(value) in (str, int, float, bool)
 
 
 @keywords

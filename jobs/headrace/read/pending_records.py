@@ -9,10 +9,10 @@ from headrace.connections import Connection
 from headrace.model.expressions.data_types import DataType
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.systems.kafka import KafkaSource
+from headrace.read.pending_splits import count_unread
 from headrace.sources.connector import Offsets, OpenSource
 from headrace.sources.kafka.topic import TopicEnumerator, TopicReader
 from headrace.sources.landed.ranges import LandingPlace
-from headrace.sources.landing import landed_first
 from headrace_snapshots.store import ObjectStore
 
 
@@ -55,16 +55,5 @@ class TopicWatch:
         MissingConnectionError.
         """
         topic = TopicEnumerator(self._source, self._reached(self._source.connection))
-        _, landed = landed_first(self._source, OpenSource(topic, TopicReader(self._source)), self._place)
-        newest = self._place.newest(position.mark)
-        new = topic.count(Offsets("" if newest is None else newest.after))
-        if new or newest is None:
-            return new
-        is_unread = next(landed.enumerator.unread(position), None) is not None
-        is_broken_off = newest.is_landed and len(self._place.files_of(newest)) < len(newest.splits)
-        return int(is_unread or (is_broken_off and self._is_behind(newest.number, position)))
-
-    def _is_behind(self, number: int, position: Offsets) -> bool:
-        """Whether range ``number`` has files behind the position."""
-        known = self._place.file(position.mark)
-        return known is None or known.range < number or known.number < known.last
+        opened = OpenSource(topic, TopicReader(self._source))
+        return count_unread(self._source, opened, self._place, position, topic.count)

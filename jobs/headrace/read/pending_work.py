@@ -27,6 +27,7 @@ from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:  # which pipelines over files alone do without
     from headrace.read.pending_records import TopicWatch
+    from headrace.read.pending_splits import SplitWatch
 
 ENOUGH: Final = 1_000
 """So many files of an input are looked at at once: where that many are unread, more of them say nothing new."""
@@ -53,7 +54,8 @@ class UnreadFiles:
 class PendingWork:
     """What a run that continues from ``snapshot`` (None: there is none) would find to do.
 
-    ``records``: of topics about how many offsets were not read, by input. ``problem``: what stands against a run, and
+    ``records``: of topics about how many offsets were not read, by input; ``splits``: of sources of one's own how many
+    splits. ``problem``: what stands against a run, and
     what it would say where people look for it. Two that are equal are about the same work.
     """
 
@@ -62,6 +64,7 @@ class PendingWork:
     is_due: bool = False
     problem: str | None = None
     records: Mapping[str, int] = field(default_factory=dict)
+    splits: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object, for the event that announces it."""
@@ -72,6 +75,8 @@ class PendingWork:
         }
         if self.records:
             about["records"] = dict(self.records)
+        if self.splits:
+            about["splits"] = dict(self.splits)
         return about if self.problem is None else {**about, "problem": self.problem}
 
 
@@ -89,7 +94,7 @@ class WorkFinder:
     """Looks what there is to do for ``pipeline``, whose snapshots are in ``store``. For one thread.
 
     A look costs a listing of the log, and of each input one from where main has read on; a manifest only where main has
-    moved. ``topics`` are the inputs that are topics, by name.
+    moved. ``topics`` are the inputs that are topics, ``others`` those of sources of one's own, by name.
     """
 
     def __init__(
@@ -98,8 +103,10 @@ class WorkFinder:
         pipeline: str,
         inputs: Mapping[str, WatchedInput],
         topics: "Mapping[str, TopicWatch] | None" = None,
+        others: "Mapping[str, SplitWatch] | None" = None,
     ) -> None:
         self._topics = topics or {}
+        self._others = others or {}
         self._catalog = Catalog(store, pipeline)
         self._places = {name: (*open_source(store, one.path), one.suffixes) for name, one in inputs.items()}
         self._known: tuple[Manifest | None, PipelineProgress] = (None, PipelineProgress())
@@ -112,12 +119,13 @@ class WorkFinder:
             manifest, progress = self._at(snapshot)
             files = {name: new for name in self._places if (new := self._unread(name, manifest, progress))}
             at = progress.offsets
-            counts = {name: watch.unread(at.get(name, Offsets())) for name, watch in self._topics.items()}
+            records = _unread_of(self._topics, at)
+            splits = _unread_of(self._others, at)
         except (FixDataError, RestoreError) as error:
             return PendingWork(snapshot, problem=f"{error.code}: {error}")
         is_due = snapshot is not None and progress.is_due(now)
-        records = {name: count for name, count in counts.items() if count}
-        return PendingWork(snapshot, files, is_due, records=records) if files or records or is_due else None
+        work = PendingWork(snapshot, files, is_due, records=records, splits=splits)
+        return work if files or records or splits or is_due else None
 
     def _at(self, snapshot: str | None) -> tuple[Manifest | None, PipelineProgress]:
         known = self._known[0]
@@ -134,6 +142,11 @@ class WorkFinder:
             if files := without_copies(self._catalog, manifest, {name: page}).get(name):
                 return UnreadFiles(len(files), sum(file.size for file in files), files[-1].path)
         return None
+
+
+def _unread_of(watches: "Mapping[str, TopicWatch | SplitWatch]", offsets: Mapping[str, Offsets]) -> dict[str, int]:
+    counts = {name: watch.unread(offsets.get(name, Offsets())) for name, watch in watches.items()}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _in_pages(files: Iterator[SourceSplit]) -> Iterator[list[SourceSplit]]:

@@ -26,6 +26,7 @@ from headrace_snapshots.store.scheme import reached_by
 
 if TYPE_CHECKING:  # which watchers of files do without
     from headrace.read.pending_records import TopicWatch
+    from headrace.read.pending_splits import SplitWatch
 
 STATE_KEY: Final = "headrace_watcher"
 """Under which Airflow's state store of the asset says how the watcher is."""
@@ -41,7 +42,8 @@ def landed_name(root: Root, pipeline: str) -> str:
 class PendingWorkTrigger(BaseEventTrigger):
     """Fires when a run of ``pipeline`` would find something to do and none is queued or running. ``root`` is the name
     of its root, ``inputs`` are its inputs by name: a path and suffixes each; ``topics`` those that are topics of Kafka:
-    a topic and the name of its connection each, and how it is read.
+    a topic and the name of its connection each, and how it is read; ``sources`` those of sources of one's own: a class,
+    its arguments and the names of its connections each.
     """
 
     def __init__(
@@ -52,19 +54,21 @@ class PendingWorkTrigger(BaseEventTrigger):
         inputs: Mapping[str, list[Any]],
         poll_seconds: float,
         topics: Mapping[str, Sequence[str]] | None = None,
+        sources: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.root = root
         self.pipeline = pipeline
         self.inputs = dict(inputs)
         self.topics = {name: [*watched] for name, watched in (topics or {}).items()}
+        self.sources = {name: [*watched] for name, watched in (sources or {}).items()}
         self.poll_seconds = poll_seconds
         self._reached: tuple[Root, KeptVariables] | None = None
         self._finder: tuple[Root, StoreVariables, WorkFinder] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments, from which the triggerer makes it again."""
-        arguments = ("root", "pipeline", "inputs", "topics", "poll_seconds")
+        arguments = ("root", "pipeline", "inputs", "topics", "sources", "poll_seconds")
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in arguments}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -90,7 +94,8 @@ class PendingWorkTrigger(BaseEventTrigger):
             with reached_by(variables.over(os.environ)):
                 store = open_store(root.uri)
             topics = {} if not self.topics else self._watched_topics(store)
-            self._finder = root, variables, WorkFinder(store, self.pipeline, watched, topics)
+            others = {} if not self.sources else self._watched_sources(store)
+            self._finder = root, variables, WorkFinder(store, self.pipeline, watched, topics, others)
         return self._finder[2].find(instant(datetime.now(UTC)))
 
     def _watched_topics(self, store: ObjectStore) -> "dict[str, TopicWatch]":
@@ -98,6 +103,15 @@ class PendingWorkTrigger(BaseEventTrigger):
 
         watched = {name: WatchedTopic(*parts) for name, parts in self.topics.items()}
         return {name: TopicWatch(store, self.pipeline, name, one, reached) for name, one in watched.items()}
+
+    def _watched_sources(self, store: ObjectStore) -> "dict[str, SplitWatch]":
+        from headrace.read.pending_splits import SplitWatch, WatchedSource
+
+        watched = {
+            name: WatchedSource(source_type, arguments, tuple(connections))
+            for name, (source_type, arguments, connections) in self.sources.items()
+        }
+        return {name: SplitWatch(store, self.pipeline, name, one, reached) for name, one in watched.items()}
 
     def _runs(self) -> Runs:
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # not for who parses DAGs

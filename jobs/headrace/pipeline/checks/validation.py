@@ -24,7 +24,7 @@ from headrace.pipeline.checks.trigger_checks import check_finishing, check_own, 
 from headrace.pipeline.deployment.timetables import FileSchedule
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.loops.step import LoopError
-from headrace.pipeline.sources import OWN, FileSource
+from headrace.pipeline.sources import OWN, FileSource, Source
 
 if TYPE_CHECKING:
     from headrace.pipeline.aggregation import Stage
@@ -86,11 +86,8 @@ def _check_inputs(pipeline: "Pipeline") -> None:
     for given in pipeline.inputs:
         if isinstance(given.source, FileSource):
             _check_place(pipeline, given.source.path)
-        elif isinstance(pipeline.schedule, FileSchedule) and not given.source.is_watched:
-            raise PipelineError(
-                f"schedule=on_files(...) watches files and topics, and input {given.name} reads {given.source}: only a "
-                'run can ask that what is new. Write a schedule by times, such as "*/5 * * * *"'
-            )
+        elif isinstance(pipeline.schedule, FileSchedule):
+            _check_watched(given.name, given.source)
     names = [given.name for given in pipeline.inputs]
     for other in pipeline.union:
         if not other.name or names.count(other.name) > 1:
@@ -102,6 +99,15 @@ def _check_inputs(pipeline: "Pipeline") -> None:
             kind = type_of(pipeline.deduplicate.id, pipeline.schema)
             if kind in (None, DataType.FLOAT):
                 raise PipelineError(f"the id is {kind}, which does not compare exactly; cast it to string")
+
+
+def _check_watched(name: str, source: Source) -> None:
+    if not source.is_watched:
+        raise PipelineError(
+            f"schedule=on_files(...) watches files, topics and sources that say so, and input {name} reads {source}: "
+            'only a run can ask that what is new. Write a schedule by times, such as "*/5 * * * *"'
+        )
+    source.watched_fields()
 
 
 def _check_place(pipeline: "Pipeline", path: str) -> None:

@@ -38,6 +38,10 @@ class DailyTable(Source):
     def place(self) -> str:
         return f"{self.database}/{self.table}"
 
+    @property
+    def is_watched(self) -> bool:
+        return True
+
     def query(self, sql: str, *values: object) -> list[sqlite3.Row]:
         with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as database:
             database.row_factory = sqlite3.Row

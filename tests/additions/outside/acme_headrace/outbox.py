@@ -40,6 +40,10 @@ class Outbox(Source):
         return False
 
     @property
+    def is_watched(self) -> bool:
+        return True
+
+    @property
     def place(self) -> str:
         return self.database
 

@@ -1,0 +1,123 @@
+"""A watcher of a source of another distribution: the trigger that Airflow's triggerer runs."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.connections import MissingConnectionError
+from headrace.errors import PipelineError
+from headrace.pipeline.sources import Source
+from headrace.sources.landed.lander import Lander
+from headrace.sources.landing import Landing
+from headrace.testing.connectors import SourceWorld
+from headrace_snapshots.store import open_store
+from tests.distributions import installed
+from tests.sources.test_conformance import OUTSIDE, DailyWorld, OutboxWorld
+from tests.sources.test_watched_topic import Watched
+
+pytestmark = pytest.mark.airflow
+
+
+def counted(source: Source) -> hr.Pipeline:
+    return hr.Pipeline(
+        "said",
+        source.event_time("at", bound="1h"),
+        key="text",
+        what={"n": hr.count()},
+        where=hr.FixedWindows("1d"),
+        when=hr.on_update(),
+        schedule=hr.on_files("1s"),
+        executor="local",
+    )
+
+
+def record(number: int) -> dict[str, Any]:
+    return {"number": number, "text": "a", "at": datetime(2026, 5, 1, tzinfo=UTC)}
+
+
+@pytest.fixture(autouse=True)
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The distribution is installed, and its root is the environment's."""
+    installed((OUTSIDE / "pyproject.toml").read_text(), tmp_path / "site")
+    for folder in (OUTSIDE, tmp_path / "site"):
+        monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("HEADRACE_ROOT", (tmp_path / "root").as_uri())
+
+
+def splits_found(watched: Watched) -> dict[str, int]:
+    work = watched.trigger._find()
+    return {} if work is None else dict(work.splits)
+
+
+@pytest.mark.parametrize("world_of", [DailyWorld, OutboxWorld])
+def test_a_source_of_ones_own_is_watched(
+    world_of: Callable[[Path], SourceWorld], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of(tmp_path / "said.db")
+    pipeline = counted(world.source)
+    handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
+    watched = Watched(pipeline, monkeypatch)
+    assert splits_found(watched) == {}
+    world.append([record(1)])
+    announced = {"snapshot": None, "files": {}, "timer_is_due": False, "splits": {"source": 1}}
+    assert watched.event() == announced
+    handle.run()
+    assert splits_found(watched) == {}, "it is read"
+    world.append([record(2)])
+    assert splits_found(watched) == {"source": 1}
+    if not pipeline.source.is_durable:  # a lander is killed once it has claimed
+        with monkeypatch.context() as killed:
+            killed.setattr(Lander, "_complete", lambda *_: 0)
+            Landing(pipeline, open_store((tmp_path / "root").as_uri())).land({})
+        assert splits_found(watched) == {"source": 1}
+    handle.run()
+    assert splits_found(watched) == {}
+
+
+@dataclass(frozen=True)
+class ConnectedTable(Source):
+    """A source that names a connection, and has a tuple."""
+
+    tables: tuple[str, ...]
+    schema: Any
+    kind = "daily_table"
+
+    place = property(lambda self: "/".join(map(str, self.tables)))  # type: ignore[assignment]
+    is_watched = property(lambda _: True)  # type: ignore[assignment]
+    connections = property(lambda _: ("tables",))  # type: ignore[assignment]
+
+
+def test_a_watcher_knows_its_connections_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from headrace import connections
+    from headrace_airflow.roots.system_connections import reached
+
+    monkeypatch.setenv("AIRFLOW_CONN_TABLES", json.dumps({"conn_type": "postgres", "host": "db", "password": "hidden"}))
+    watched = Watched(counted(ConnectedTable(("a", "b"), {"text": str, "at": datetime})), monkeypatch)
+    assert json.loads(watched.kept)["sources"] == {
+        "source": [f"{__name__}:ConnectedTable", {"tables": ["a", "b"]}, ["tables"]]
+    }
+    with connections.knowing([reached("tables")]):
+        assert connections.connection("tables").password == "hidden"
+    with pytest.raises(MissingConnectionError):
+        connections.connection("tables")
+    assert "HEADRACE_CONN_TABLES" not in os.environ
+
+
+def test_a_watched_source_that_no_watcher_could_make_again_is_refused() -> None:
+    source = ConnectedTable((Path("a"),), {"text": str, "at": datetime})  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match=r"its field tables is tuple: a watcher makes the source again from text"):
+        counted(source)
+
+
+def test_a_triggerer_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(counted(ConnectedTable(("a",), {"text": str, "at": datetime})), monkeypatch)
+    monkeypatch.setenv("AIRFLOW_CONN_TABLES", json.dumps({"conn_type": "postgres", "host": "db"}))
+    watched.trigger.sources["source"][0] = "acme_gone.tables:Table"
+    assert watched.failure().startswith("config.unwatched_source: the triggerer cannot import acme_gone.tables:Table")
