@@ -64,6 +64,12 @@ OPENED: Mapping[str, list[BrokenFile]] = {
             "garbage in the footer", "bad.x", b"PAR1" + b"\xff" * 20 + b"\x14\0\0\0PAR1", "its Parquet footer is broken"
         ),
         BrokenFile(
+            "a footer of other rows than its row groups",
+            "bad.x",
+            parquet(table()).replace(b"\x16\x02\x19\x1c", b"\x16\x00\x19\x1c"),  # 0 for 1, before the row groups
+            "its footer says that it has 0 rows, and its row groups have 1",
+        ),
+        BrokenFile(
             "another type",
             "bad.x",
             parquet(table(n=pa.array([1.0]))),

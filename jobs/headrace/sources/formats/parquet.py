@@ -26,6 +26,7 @@ from headrace.model.time import parse
 from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
 from headrace.sources.formats.file_format import FileFormat
 from headrace.sources.formats.json_text import as_json
+from headrace.sources.formats.parquet_counts import bounds_of_groups, check_chunks, check_table
 from headrace.sources.formats.scan import NOT_UTF8, Scanned, misfit
 from headrace.sources.formats.spans import Span
 from headrace.sources.required_columns import Required
@@ -97,8 +98,8 @@ def _records(data: bytes, fields: SourceFields, required: Required, path: str, s
     stored = stored_columns(file.schema_arrow, fields, path)
     required.check([*places(file.schema_arrow, fields)], stored, path, "schema")
     try:
-        table, first = _rows(file, [fields[name].place for name in stored], span)
-    except (pa.ArrowException, OSError) as error:
+        table, first = _rows(data, file, [fields[name].place for name in stored], span, path)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UnreadableFileError(path, f"its pages are broken ({error})") from error
     rows = table.num_rows
     position = np.arange(first, first + rows)
@@ -124,18 +125,21 @@ def _records(data: bytes, fields: SourceFields, required: Required, path: str, s
     return Scanned(columns, unparsed, position, lambda chosen: as_json(columns, chosen))
 
 
-def _rows(file: pq.ParquetFile, columns: list[str], span: Span) -> tuple[pa.Table, int]:
-    """The rows of a ``span``, and the number of the first: whole row groups, if there are enough of them."""
-    total, count = file.metadata.num_rows, file.metadata.num_row_groups
-    bounds = np.cumsum([0, *(file.metadata.row_group(number).num_rows for number in range(count))])
-    begin, end = span.bounds(total)
-    if span.is_whole or count >= span.of:
+def _rows(data: bytes, file: pq.ParquetFile, columns: list[str], span: Span, path: str) -> tuple[pa.Table, int]:
+    """The rows of a ``span``, and the number of the first: whole row groups, if there are enough of them. Raises
+    UnreadableFileError for counts that disagree.
+    """
+    bounds = bounds_of_groups(file, path)
+    begin, end = span.bounds(int(bounds[-1]))
+    if span.is_whole or len(bounds) > span.of:
         middles = (bounds[:-1] + bounds[1:]) // 2
         groups = np.flatnonzero((begin <= middles) & (middles < end))
         begin, end = (int(bounds[groups[0]]), int(bounds[groups[-1] + 1])) if len(groups) else (0, 0)
     else:
         groups = np.flatnonzero((bounds[:-1] < end) & (begin < bounds[1:]))
     table = file.read_row_groups(groups.tolist(), columns=columns, use_threads=False, use_pandas_metadata=False)
+    check_chunks(data, file, groups.tolist(), columns, path)
+    check_table(table, int((bounds[groups + 1] - bounds[groups]).sum()), path)
     first = int(bounds[groups[0]]) if len(groups) else 0
     return table.slice(begin - first, end - begin), begin
 
@@ -147,7 +151,8 @@ def _open(data: bytes, path: str) -> pq.ParquetFile:
         raise UnreadableFileError(path, "its Parquet footer is longer than the file")
     try:
         # Timestamps of 96 bits, as Spark writes them: nanoseconds do not hold what is before 1678 or after 2261.
-        file = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+        stored = pa.BufferReader(data)
+        file = pq.ParquetFile(stored, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
         _ = file.schema_arrow
     except UnicodeDecodeError as error:
         raise UnreadableFileError(path, "a column of it has a name that is not UTF-8") from error
