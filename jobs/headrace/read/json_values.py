@@ -1,7 +1,9 @@
 """Values of rows, keys and aggregates in JSON: for the command line and for pages."""
 
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from typing import Any
 
 
 def as_json(value: object) -> str:
@@ -11,6 +13,15 @@ def as_json(value: object) -> str:
     if isinstance(value, bytes | date | Decimal):
         return constant_text(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def json_value(value: Any) -> Any:
+    """``value`` with what JSON has no form for as ``as_json`` spells it, also inside of it. Raises TypeError."""
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: json_value(item) for name, item in value.items()}
+    return value if value is None or isinstance(value, str | int | float) else as_json(value)
 
 
 def in_utc(value: datetime) -> datetime:

@@ -140,7 +140,7 @@ class OutputDiff:
     is_comparable: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value, but for times, bytes and decimals."""
+        """A JSON value."""
         return {
             "rows": self.rows.to_json(),
             "first": [row.to_json() for row in self.first],
@@ -166,9 +166,7 @@ class SnapshotDiff:
     output: OutputDiff
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value, but for times, bytes and decimals in rows, which ``headrace diff --format json`` writes as
-        ``headrace read`` does.
-        """
+        """A JSON value: what ``headrace diff --format json`` prints."""
         before, after = self.snapshots.before, self.snapshots.after
         return {
             "pipeline": self.pipeline,
@@ -201,7 +199,7 @@ class ReadersDiff:
     output: OutputDiff
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value, as far as that of a SnapshotDiff is one."""
+        """A JSON value."""
         return {
             "clocks": {name: pair.to_json() for name, pair in self.clocks.items()},
             "inputs": {name: difference.to_json() for name, difference in self.inputs.items()},

@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 
+from headrace.read.json_values import json_value
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.compaction import number_of, row_of, same_identity
 from headrace.read.views.database import identifier, quoted
@@ -69,9 +70,9 @@ class RowChange:
     after: Mapping[str, Any] | None
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value, but for times, bytes and decimals."""
-        before, after = (None if side is None else dict(side) for side in (self.before, self.after))
-        return {"kind": self.kind.value, "key": dict(self.key), "before": before, "after": after}
+        """A JSON value."""
+        sides = {"key": self.key, "before": self.before, "after": self.after}
+        return {"kind": self.kind.value, **json_value(sides)}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.decimals import SCALE
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType, in_words
 from headrace.read.diff.changes import changes_between, delivered_columns
+from headrace.read.json_values import json_value
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace.read.views.columns import ViewColumns
 from headrace.read.views.compaction import same_identity
@@ -98,8 +99,9 @@ class TableComparison:
         return not (self.only_ours or self.only_theirs or self.different or self.twice or self.unreadable)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value, but for times, dates, bytes and decimals in ``first``, which are Python's."""
-        return {**asdict(self), "is_equal": self.is_equal}
+        """A JSON value."""
+        value: dict[str, Any] = json_value({**asdict(self), "is_equal": self.is_equal})
+        return value
 
 
 def compare_with_table(

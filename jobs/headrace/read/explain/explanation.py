@@ -10,6 +10,7 @@ from headrace.model.triggers.words import ASKED
 from headrace.model.windows import Window
 from headrace.read.explain.waiting import TriggerCondition
 from headrace.read.explain.withheld import Withheld
+from headrace.read.json_values import json_value
 
 
 class WindowStatus(StrEnum):
@@ -102,7 +103,7 @@ class WindowExplained:
         return "the year 9999" if END_OF_CALENDAR < at < GLOBAL_WINDOW_END else render(at)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value, but for the values of aggregates."""
+        """A JSON value."""
         holding = self.holding
         own: dict[str, Any] = {
             "window_start": _time(self.window.start),
@@ -110,14 +111,14 @@ class WindowExplained:
             "status": self.status.value,
             "expires": _time(Instant(self.expiry + 1)),
             "panes": self.panes,
-            "last_panes": list(self.last_panes),
+            "last_panes": json_value(self.last_panes),
             "late": self.late,
         }
         if self.having is not None:
             own |= {"having": self.having, "withheld": None if self.withheld is None else self.withheld.to_json()}
         if holding is None:
             return own
-        held: dict[str, Any] = {"so_far": dict(holding.so_far), "new_elements": holding.new_elements}
+        held: dict[str, Any] = {"so_far": json_value(holding.so_far), "new_elements": holding.new_elements}
         held |= {} if holding.left is None else {"left": holding.left}
         return {**own, **held, "waits_for": holding.trigger.waits_for or ASKED, "trigger": holding.trigger.to_json()}
 
@@ -172,13 +173,13 @@ class Explanation:
             yield f"{records} of all keys could not be used (headrace read --view rejected)"
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value, but for values of keys and aggregates."""
+        """A JSON value: what ``headrace explain --format json`` prints."""
         return {
             "pipeline": self.pipeline,
             "snapshot": self.snapshot,
             "epoch": self.epoch,
             "stage": self.stage,
-            "key": dict(self.key),
+            "key": json_value(self.key),
             "watermark": render(self.watermark),
             "held_back_by": self.held_back_by,
             "held_since": None if self.held_since is None else render(self.held_since),

@@ -14,6 +14,7 @@ from headrace.model.expressions.expr import render
 from headrace.model.expressions.traversal import columns_of
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.program import columns as c
+from headrace.read.json_values import json_value
 from headrace.read.views.arrow_types import python_rows
 
 Columns = Mapping[str, pa.Array]
@@ -32,8 +33,8 @@ class Withheld:
         return f"having {self.condition} is {'NULL' if self.is_null else 'false'}{f' of {read}' if read else ''}"
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value, but for the values of columns."""
-        return {"condition": self.condition, "is_null": self.is_null, "values": dict(self.values)}
+        """A JSON value."""
+        return {"condition": self.condition, "is_null": self.is_null, "values": json_value(self.values)}
 
 
 def withheld(stage: CompiledStage, windows: pa.RecordBatch, so_far: Columns) -> list[Withheld | None]:

@@ -121,12 +121,17 @@ class LazyView:
         return True
 
     def to_json(self) -> list[dict[str, Any]]:
-        """All rows, in memory, as `headrace read --format json` prints them, but for times, dates, bytes and decimals,
-        which are Python's.
+        """All rows, in memory, as JSON values that `headrace read --format json` prints: times and dates in ISO 8601
+        (in UTC), bytes in base64, decimals as text. ``first`` gives Python's values.
         """
+        from headrace.read.json_values import json_value
         from headrace.read.views.arrow_types import zoneless_rows
 
-        return [row for batch in self.batches() for row in zoneless_rows(batch)]
+        return [
+            {name: json_value(value) for name, value in row.items()}
+            for batch in self.batches()
+            for row in zoneless_rows(batch)
+        ]
 
     def to_arrow(self) -> "pa.Table":
         """All rows, in memory, ordered as in ``batches``."""
