@@ -2,6 +2,16 @@
 
 import os
 import sys
+from typing import Final
+
+LONGEST_CELL: Final = 300
+LONGEST_MESSAGE: Final = 2_000
+"""Characters of a value in a table, and of a message, that people are shown."""
+
+
+def cut(text: str, longest: int) -> str:
+    """``text``, or its beginning and how long it is."""
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
 
 def visible(text: str) -> str:

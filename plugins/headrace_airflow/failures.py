@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
 from headrace.runs.reporting.results import RunError, redacted
+from headrace.terminal import visible
 from headrace_airflow.forms import FormError
 
 _log = logging.getLogger("airflow.task")
@@ -34,7 +35,7 @@ class TypedTaskError(AirflowException):
 
     def __init__(self, error: RunError) -> None:
         advice = _ADVICE.get(error.code) or _ADVICE.get(error.remedy, "")
-        super().__init__(f"{error.code}: {error.message}\n{advice}".rstrip())
+        super().__init__(visible(f"{error.code}: {error.message}\n{advice}".rstrip()))
         self.error = error
 
 
@@ -86,7 +87,7 @@ class headrace_errors:  # noqa: N801  # a context manager, called like a functio
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, HeadraceError):
             _log.info("::group::Details of the error")
-            _log.info(redacted("".join(format_exception(error))))
+            _log.info("%s", visible(redacted("".join(format_exception(error)))))
             _log.info("::endgroup::")
             raise TypedTaskError(RunError.of(error)) from None
         if isinstance(error, AirflowException):

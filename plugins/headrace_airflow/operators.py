@@ -23,6 +23,7 @@ from headrace.errors import FixConfigError, FixDataError, HeadraceError
 from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
 from headrace.pipeline.quality.limits import Severity
 from headrace.runs.reporting.results import Action, RunError, RunResult, read, redacted
+from headrace.terminal import visible
 from headrace_airflow.audits import BranchAudit, check_audits
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code
 from headrace_airflow.families.options import call, options_of
@@ -139,7 +140,7 @@ class HeadraceOperator(SparkSubmitOperator):
                 self.log.info("::endgroup::")
             raise TypedTaskError(error_of_exit_code(ended.exit_code, ended.said))
         for warning in result.warnings:
-            self.log.warning(warning)
+            self.log.warning("%s", visible(warning))
         return result
 
     def on_kill(self) -> None:
@@ -172,7 +173,7 @@ class HeadraceOperator(SparkSubmitOperator):
         """Run submit.py in a process of this task's own."""
         self._own = OwnProcess(local_memory())
         command = [sys.executable, str(SUBMIT), *arguments, "--end-with-input"]
-        return self._own.run(command, lambda line: self.log.info("%s", redacted(line)), self.env)
+        return self._own.run(command, lambda line: self.log.info("%s", visible(redacted(line))), self.env)
 
     def _on_spark(self, context: Context, where: str, run_id: str, arguments: list[str]) -> Ended:
         """Submit submit.py to Spark, and wait."""

@@ -156,3 +156,11 @@ def test_submit_leaves_a_result_of_an_error_nobody_expected(
     assert "Traceback" in told
     assert told.splitlines()[-1] == f"unexpected: {message}"
     assert "hunter2" not in told
+
+
+def test_what_a_task_raises_moves_no_cursor_of_a_terminal() -> None:
+    """Messages quote what users named, and files; logs are read in terminals, too."""
+    from headrace_airflow.failures import TypedTaskError
+
+    error = TypedTaskError(RunError("data.unreadable_file", "fix data", "file a\x1b[2K\rb.json\nis broken"))
+    assert str(error).startswith("data.unreadable_file: file a\\x1b[2K\\rb.json\nis broken")

@@ -5,10 +5,7 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
-from headrace.terminal import in_one_line
-
-LONGEST_CELL = 300
-"""Characters of a value that are shown."""
+from headrace.terminal import LONGEST_CELL, cut, in_one_line
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], caption: str) -> str:
@@ -27,7 +24,7 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     text = f"{value:%Y-%m-%d %H:%M:%S}Z" if isinstance(value, datetime) else str(value)
-    return _escaped(text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…")
+    return _escaped(cut(text, LONGEST_CELL))
 
 
 def _escaped(text: str) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 
+from headrace_airflow.decisions.proposals import Proposal
 from headrace_airflow.roots.root import Root
 from headrace_airflow.roots.store import reaching_store
 
@@ -20,8 +21,8 @@ class AskingOperator(ApprovalOperator):
         super().__init__(execution_timeout=None, **kwargs)  # how long a task may take says nothing of a person
         self.root = root
 
-    def proposal(self, context: Context) -> str | None:
-        """What the person is shown, as Markdown; None if nobody is to be asked."""
+    def proposal(self, context: Context) -> Proposal | None:
+        """What the person is shown; None if nobody is to be asked."""
         raise NotImplementedError
 
     def execute(self, context: Context) -> Any:
@@ -30,7 +31,7 @@ class AskingOperator(ApprovalOperator):
             shown = self.proposal(context)
         if shown is None:
             return None
-        for line in shown.splitlines():
+        for line in shown.lines:
             self.log.info("%s", line)
-        self.body = shown
+        self.body = shown.markdown
         return super().execute(context)

@@ -13,6 +13,7 @@ from airflow.sdk import BaseOperator, Context
 from headrace import application
 from headrace.pipeline.schedules import retention_dag_name
 from headrace.runs.reporting.results import redacted
+from headrace.terminal import visible
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code, headrace_errors
 from headrace_airflow.families.options import call, options_of
 from headrace_airflow.forms import FormError, check_names
@@ -103,7 +104,7 @@ class MaintainOperator(BaseOperator):
             outcome = Path(folder) / "outcome.json"
             options = [f"--root={self.root.uri}", f"--form={json.dumps(asdict(asked))}", f"--outcome={outcome}"]
             command = [sys.executable, str(PROGRAM), *options, *(rooted.reference for rooted in pipelines)]
-            ended = self._own.run(command, lambda line: self.log.info("%s", redacted(line)))
+            ended = self._own.run(command, lambda line: self.log.info("%s", visible(redacted(line))))
             if not ended.well:
                 raise TypedTaskError(error_of_exit_code(ended.exit_code, ended.said))
             return Maintained.of_json(outcome.read_text())

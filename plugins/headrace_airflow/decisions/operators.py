@@ -1,6 +1,6 @@
 """The tasks of decisions: they run in the worker, without Spark, and say all that they did in their logs."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import AssetAlias, BaseOperator, Context
@@ -9,6 +9,7 @@ from headrace.errors import HeadraceError
 from headrace_airflow.assets import Published
 from headrace_airflow.decisions.asking import AskingOperator
 from headrace_airflow.decisions.kinds import Decision, gives_up_delivered
+from headrace_airflow.decisions.proposals import ChangedRows, Proposal, Sentence
 from headrace_airflow.decisions.reasons import (
     NotRehearsedError,
     RehearsalOutdatedError,
@@ -34,6 +35,9 @@ REHEARSE: Final = "rehearse"
 
 REHEARSED: Final = "branch"
 """Under this key the task leaves the snapshot of the branch that it spoke of."""
+
+LINES: Final = "lines"
+"""Under this key it leaves what its log says."""
 
 _ROWS: Final = 20
 """Rows that change, as a person is shown them who is to approve."""
@@ -81,20 +85,21 @@ class RehearsalOperator(BaseOperator):
             output = form.get("output") or None
             # before it is read: whatever comes to the branch from here on, this run does not promote
             context["ti"].xcom_push(key=REHEARSED, value=handle.catalog.head().refs.get(form["branch"]))
-            lines = (
+            shown = (
                 rehearsed(handle, form["branch"], output=output, patch=form["patch"], anyway=gives_up_delivered(form))
                 if done is None
-                else [done_already(done)]
+                else Proposal.of([Sentence(done_already(done))])
             )
-        for line in lines:
+        for line in shown.lines:
             self.log.info("%s", line)
-        return "\n".join(lines)
+        context["ti"].xcom_push(key=LINES, value=[*shown.lines])
+        return shown.markdown
 
 
 class ApproveOperator(AskingOperator):
     """Waits for a person, unless the form says that nobody is to be asked, or what it asks about is done."""
 
-    def proposal(self, context: Context) -> str | None:
+    def proposal(self, context: Context) -> Proposal | None:
         """What the rehearsal has said."""
         form = context["params"]
         if not form["approve"]:
@@ -103,7 +108,9 @@ class ApproveOperator(AskingOperator):
         if (done := earlier_try(handle_of(self.root, form["pipeline"]).catalog, context)) is not None:
             self.log.info("%s", done_already(done))
             return None
-        return str(context["ti"].xcom_pull(task_ids=REHEARSE))
+        task = context["ti"]
+        lines = task.xcom_pull(task_ids=REHEARSE, key=LINES) or ()
+        return Proposal(str(task.xcom_pull(task_ids=REHEARSE)), tuple(lines))
 
 
 class PromoteOperator(BaseOperator):
@@ -181,9 +188,9 @@ def rehearsed(
     patch: bool,
     later: tuple[type[HeadraceError], ...] = (),
     anyway: bool = False,
-) -> list[str]:
-    """What readers would see change by a promotion of ``branch``, as Markdown. Raises why it would be refused; what is
-    put right ``later``, before the promotion, is only said. ``anyway``: also below what was delivered.
+) -> Proposal:
+    """What readers would see change by a promotion of ``branch``. Raises why it would be refused; what is put right
+    ``later``, before the promotion, is only said. ``anyway``: also below what was delivered.
     """
     if patch:
         patched = handle.promote(branch, output=output, patch=True, dry_run=True, limit=_ROWS)
@@ -191,17 +198,15 @@ def rehearsed(
     else:
         rehearsal = handle.promote(branch, output=output, dry_run=True, limit=_ROWS, give_up_delivered=anyway)
         outputs, refusals = {name: diff.output for name, diff in rehearsal.diffs.items()}, rehearsal.refusals
-    notes = []
     for refusal in refusals:
         if not isinstance(refusal, later):
             raise refusal
-        notes += ["", f"Before that the branch catches up, and this changes: {refusal}"]
-    tables: list[str] = []
+    parts: list[Sentence | ChangedRows] = []
     for name, changed in outputs.items():
-        tables += [f"Output {name}:", ""] if name else []
-        tables += [*changes_table(changed.rows.to_json(), [change.to_json() for change in changed.first])]
-        tables += [""] if name else []
-    return [*tables, *notes]
+        parts += [Sentence(f"Output {name}:")] if name else []
+        parts.append(ChangedRows(changed.rows.to_json(), [change.to_json() for change in changed.first]))
+    catching_up = [Sentence(f"Before that the branch catches up, and this changes: {why}") for why in refusals]
+    return Proposal.of([*parts, *catching_up])
 
 
 def finish(handle: "PipelineHandle", done: "Entry", branch: str, *, output: str | None = None, patch: bool) -> None:
@@ -257,21 +262,3 @@ def readers_see(catalog: "Catalog", published: str | None) -> dict[str, Any]:
         "counts": dict(manifest.counts),
         "watermark": manifest.progress.get("watermark"),
     }
-
-
-def changes_table(numbers: dict[str, int], first: list[dict[str, Any]]) -> Iterator[str]:
-    """What readers would see change, as a table in Markdown."""
-    yield "Readers would see " + ", ".join(f"{number:,} rows {kind}" for kind, number in numbers.items()) + "."
-    if not first:
-        return
-    yield ""
-    yield "| change | key and window | before | after |"
-    yield "|---|---|---|---|"
-    for change in first:
-        cells = (change["kind"], *(_cell(change[name]) for name in ("key", "before", "after")))
-        yield f"| {' | '.join(cells)} |"
-
-
-def _cell(values: dict[str, Any] | None) -> str:
-    text = "" if values is None else ", ".join(f"{name} = {value}" for name, value in values.items())
-    return text.replace("|", "\\|").replace("\n", " ")

@@ -13,6 +13,7 @@ from headrace.runs.reporting.results import RunResult
 from headrace_airflow.assets import Published
 from headrace_airflow.decisions.asking import AskingOperator
 from headrace_airflow.decisions.operators import REHEARSED, check_shown, finish, handle_of, readers_see, rehearsed
+from headrace_airflow.decisions.proposals import Proposal
 from headrace_airflow.decisions.reasons import APPROVE, decided, done_already, earlier_try
 from headrace_airflow.operators import HeadraceOperator, Summary, summary
 from headrace_airflow.roots.root import RootedPipeline
@@ -88,8 +89,8 @@ class BackfillApprovalOperator(AskingOperator):
         super().__init__(task_id=APPROVE, root=rooted.root, subject=subject, **kwargs)
         self.rooted = rooted
 
-    def proposal(self, context: Context) -> str | None:
-        """The rows that change, as Markdown; None if nobody is to be asked. Raises why it would be refused."""
+    def proposal(self, context: Context) -> Proposal | None:
+        """The rows that change; None if nobody is to be asked. Raises why it would be refused."""
         from headrace.runs.publishing.promotion import BranchBehindError
 
         form, branch = context["params"], backfill_branch(context)
@@ -103,7 +104,7 @@ class BackfillApprovalOperator(AskingOperator):
         output = form.get("output")
         # before it is read: what comes to the branch from here on is only what it has to catch up with
         context["ti"].xcom_push(key=REHEARSED, value=handle.catalog.head().refs.get(branch))
-        return "\n".join(rehearsed(handle, branch, output=output, patch=form["patch"], later=(BranchBehindError,)))
+        return rehearsed(handle, branch, output=output, patch=form["patch"], later=(BranchBehindError,))
 
 
 class CutOverOperator(HeadraceOperator):

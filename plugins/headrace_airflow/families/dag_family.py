@@ -20,6 +20,7 @@ from headrace_airflow.failures import RETRIES
 from headrace_airflow.families.code_tab import shows
 from headrace_airflow.families.form_of_dag import has_form
 from headrace_airflow.families.options import deadline, options_of, run_types, task_arguments, timetable
+from headrace_airflow.markdown import code, fenced
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_snapshots.store.scheme import shown
 
@@ -79,9 +80,9 @@ def new_dag(
 def _documented(rooted: RootedPipeline, family: str, about: str) -> str:
     """What the UI says of a DAG in Markdown: what it does; for that which processes, the pipeline in words, too."""
     pipeline = rooted.pipeline
-    root = f" Root `{rooted.root.name}`: `{shown(rooted.root.uri)}`." if rooted.root.name else ""
-    parts = [about, pipeline.description, f"Defined in `{rooted.file}`.{root}"]
+    root = f" Root {code(rooted.root.name)}: {code(shown(rooted.root.uri))}." if rooted.root.name else ""
+    parts = [about, pipeline.description, f"Defined in {code(str(rooted.file))}.{root}"]
     if family == "process":
-        words = "\n".join(CheckReport([checked(pipeline, root=rooted.root.name)]).lines())
-        parts.append(f"```text\n{words}\n```")
+        words = CheckReport([checked(pipeline, root=rooted.root.name)]).lines()
+        parts.append("\n".join(fenced([line for text in words for line in text.splitlines()])))
     return "\n\n".join(part for part in parts if part)

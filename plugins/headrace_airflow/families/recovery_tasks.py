@@ -13,6 +13,7 @@ from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, WHEN_APPRO
 from headrace_airflow.decisions.asking import AskingOperator
 from headrace_airflow.decisions.kinds import gives_up_delivered
 from headrace_airflow.decisions.operators import REHEARSE, handle_of
+from headrace_airflow.decisions.proposals import Proposal
 from headrace_airflow.decisions.reasons import (
     APPROVE,
     NotRehearsedError,
@@ -98,8 +99,8 @@ class ApproveRecoveryOperator(AskingOperator):
         super().__init__(task_id=APPROVE, root=rooted.root, subject=f"Recover {rooted.qualified}?", **kwargs)
         self.rooted = rooted
 
-    def proposal(self, context: Context) -> str | None:
-        """What the rehearsal has said, as a list in Markdown; None if nobody is to be asked."""
+    def proposal(self, context: Context) -> Proposal | None:
+        """What the rehearsal has said, as a list; None if nobody is to be asked."""
         when = context["params"]["when"]
         if when == NEVER:
             raise AirflowSkipException("the form says to do nothing: the log of the task before says what would happen")
@@ -109,7 +110,7 @@ class ApproveRecoveryOperator(AskingOperator):
         if (done := _done(handle_of(self.rooted.root, self.rooted.name).catalog, context)) is not None:
             self.log.info("%s", done_already(done))
             return None
-        return "\n".join(f"* {line}" for line in _rehearsed(context)["said"])
+        return Proposal.as_list(_rehearsed(context)["said"])
 
 
 class RecoverOperator(HeadraceOperator):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from click.exceptions import Exit
 
 from headrace.errors import HeadraceError
-from headrace.terminal import flush_output, in_one_line, visible
+from headrace.terminal import LONGEST_CELL, LONGEST_MESSAGE, cut, flush_output, in_one_line, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 
 WIDE = 10_000
 """Columns of a console that never wraps: an id that is broken in two cannot be copied or searched for."""
-
-LONGEST_CELL = 300
-LONGEST_MESSAGE = 2_000
-"""Characters of a value in a table, and of a message; JSON has all of them."""
 
 
 class Format(StrEnum):
@@ -147,11 +143,6 @@ def _print_error(error: HeadraceError) -> None:
     text = visible(cut(as_typed(str(error)), LONGEST_MESSAGE))
     message = Text.assemble(("error", "bold red"), " ", (text, "red"), " ", (f"({error.code})", "dim"))
     Console(stderr=True, highlight=False, soft_wrap=True).print(message)
-
-
-def cut(text: str, longest: int) -> str:
-    """``text``, or its beginning and how long it is."""
-    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
 
 def _stdout() -> "Console":

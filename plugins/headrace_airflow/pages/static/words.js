@@ -8,7 +8,7 @@ export function useWords(dagId) {
     const stop = new AbortController();
     fetch(new URL(`api/v2/dags/${dagId}/details`, document.baseURI), { signal: stop.signal })
       .then((answer) => (answer.ok ? answer.json() : null))
-      .then((details) => setWords(details?.doc_md?.match(/```text\n([^]*?)\n```/)?.[1] ?? null), () => stop.signal.aborted || setWords(null));
+      .then((details) => setWords(details?.doc_md?.match(/(`{3,})text\n([^]*?)\n\1(?!`)/)?.[2] ?? null), () => stop.signal.aborted || setWords(null));
     return () => stop.abort();
   }, [dagId]);
   return words;
