@@ -28,6 +28,8 @@ SINKS: "Final[EntryPointGroup[SinkKind]]" = EntryPointGroup(
 )
 CONNECTION_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_MOST_BYTES: Final = 63
+"""Of a name in PostgreSQL, which cuts longer ones without a word."""
 _TABLE = re.compile(r"([^.\x00]{1,63}\.)?[^.\x00]{1,63}")
 _ICEBERG_TABLE = re.compile(r"[A-Za-z0-9_-]{1,100}(\.[A-Za-z0-9_-]{1,100})+")
 _PARTITIONS: Final = ("year", "month", "day", "hour")
@@ -44,6 +46,11 @@ class Sink:
     name: str
     connection: str
 
+    def refuses_column(self, name: str) -> str | None:
+        """Why the target has no column of that ``name``; None if it has, or if that shows at a delivery."""
+        del name
+        return None
+
 
 @dataclass(frozen=True)
 class PostgresSink(Sink):
@@ -55,6 +62,12 @@ class PostgresSink(Sink):
 
     table: str
     changes: bool = False
+
+    def refuses_column(self, name: str) -> str | None:
+        size = len(name.encode())
+        if size <= _MOST_BYTES:
+            return None
+        return f"PostgreSQL cuts names at {_MOST_BYTES} bytes, and it has {size}"
 
 
 @dataclass(frozen=True)
@@ -126,8 +139,11 @@ def postgres(table: str, *, connection: str, changes: bool = False, name: str | 
     'reports.sales'
     """
     given = Arguments("postgres")
-    if not _TABLE.fullmatch(given.text("table", table, "reports.sales")):
-        raise given.wrong("table", table, "write a table, or schema.table, with names of at most 63 characters")
+    is_named = _TABLE.fullmatch(given.text("table", table, "reports.sales"))
+    if not is_named or any(len(part.encode()) > _MOST_BYTES for part in table.split(".")):
+        raise given.wrong(
+            "table", table, f"write a table, or schema.table, with names of at most {_MOST_BYTES} bytes in UTF-8"
+        )
     return PostgresSink(
         _sink_name(given, name, table),
         connection_name(given, connection),

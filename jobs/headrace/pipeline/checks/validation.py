@@ -68,11 +68,21 @@ def check(pipeline: "Pipeline") -> None:
             compared.check_column({**pipeline.key_types, **pipeline.value_types})
         except PipelineError as error:
             raise PipelineError(f"pipeline {pipeline.name}: {error}") from None
+    _check_sinks(pipeline)
     for above in pipeline.upstream:
         place = f"pipeline {pipeline.name}: output {above.output}"
         _check_edge(above.stage, stages[0], place, pipeline.allow_double_counting)
     for number, (upper, lower) in enumerate(pairwise(stages), start=1):
         _check_edge(upper, lower, f"pipeline {pipeline.name}: aggregation {number}", pipeline.allow_double_counting)
+
+
+def _check_sinks(pipeline: "Pipeline") -> None:
+    for sink in pipeline.sinks:
+        for name in (*pipeline.key_types, *pipeline.value_types):
+            if (why := sink.refuses_column(name)) is not None:
+                raise PipelineError(
+                    f"pipeline {pipeline.name}: sink {sink.name} has no column {name!r}: {why}; rename it"
+                )
 
 
 def _expect_type(what: str, expr: Expr, schema: Schema, wanted: DataType) -> None:

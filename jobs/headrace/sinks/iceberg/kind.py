@@ -74,7 +74,7 @@ def catalog_properties(connection: Connection) -> dict[str, str]:
     if connection.scheme in _POSTGRES:
         user = f"{quote(connection.user, safe='')}:{quote(connection.password, safe='')}@" if connection.user else ""
         place = f"{user}{connection.host}{port}/{connection.database}"
-        uri = f"postgresql+psycopg://{place}?connect_timeout={_CONNECT_SECONDS}"
+        uri = f"postgresql+psycopg://{place}?connect_timeout={_CONNECT_SECONDS}&client_encoding=utf8"
         return {"py-catalog-impl": _PATIENT_SQL, "uri": uri, **_PATIENCE, **options}
     if connection.scheme == "sqlite":
         return {"type": "sql", "uri": f"sqlite:////{connection.database}", **_PATIENCE, **options}

@@ -9,6 +9,7 @@ from psycopg import sql
 from headrace.read.diff.change_records import NUMBER, ChangeRecords
 from headrace.sinks.open_sink import Held, OpenChangeLog, SinkRefusedError
 from headrace.sinks.postgres.rows import column_type
+from headrace.sinks.postgres.session import writing
 from headrace.sinks.postgres.target import PostgresTarget
 
 
@@ -16,13 +17,13 @@ class PostgresChanges(PostgresTarget, OpenChangeLog):
     """A table of changes."""
 
     def append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
-        with self._connection.transaction():
+        with writing(self._connection):
             self._lock(before)
             if before is None:
                 self._create(records)
             else:
                 self._widen(before, after, records)
-            self._copy(self._table, records.batches(), records.columns)
+            self._copy(self._table, records.batches, records.columns)
             self._store(after)
             self._execute("update {deliveries} set number = %s where table_name = %s", (after.number, self._own_name))
 

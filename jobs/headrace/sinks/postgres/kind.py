@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SCHEMES: Final = ("postgresql", "postgres")
-_CONNECT_SECONDS: Final = 10
 _LEAST_VERSION: Final = 150_000
 
 
@@ -45,10 +44,18 @@ class Postgres(SinkKind):
     @contextmanager
     def read(self, table: str, columns: Sequence[str], connection: Connection) -> "Iterator[pa.RecordBatchReader]":
         require("postgres", f"the comparison with {table}")
+        from psycopg.errors import CharacterNotInRepertoire
+
         from headrace.sinks.postgres.reading import rows_as_text
 
-        with translated(connection), _connected(connection) as server, rows_as_text(server, table, columns) as rows:
-            yield rows
+        with translated(connection), _connected(connection) as server:
+            try:
+                with rows_as_text(server, table, columns) as rows:
+                    yield rows
+            except CharacterNotInRepertoire as error:  # of a database whose encoding is SQL_ASCII: any bytes
+                raise SinkRefusedError(
+                    f"table {table} of {connection} has a text that is not UTF-8, so it cannot be compared: {error}"
+                ) from None
 
 
 POSTGRES = Postgres()
@@ -57,31 +64,12 @@ POSTGRES = Postgres()
 @contextmanager
 def _connected(connection: Connection) -> "Iterator[psycopg.Connection]":
     """A connection, for as long as its server answers."""
+    from headrace.sinks.postgres.session import connect
     from headrace.sinks.postgres_watch import watched
 
-    connect = partial(_connect, connection)
-    with connect() as server, watched(lambda: [server], connect, str(connection)):
+    again = partial(connect, connection)
+    with again() as server, watched(lambda: [server], again, str(connection)):
         yield server
-
-
-def _connect(connection: Connection) -> "psycopg.Connection":
-    import psycopg
-
-    return psycopg.connect(
-        host=connection.host or None,
-        port=connection.port,
-        user=connection.user or None,
-        dbname=connection.database or None,
-        password=connection.password or None,
-        **{
-            "connect_timeout": _CONNECT_SECONDS,
-            "application_name": "headrace",
-            "keepalives_idle": 30,
-            "keepalives_interval": 10,
-            "keepalives_count": 3,
-            **connection.options,
-        },  # type: ignore[arg-type] # whatever libpq takes
-    )
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from psycopg import sql
 from pyarrow import csv
 
 from headrace.sinks.open_sink import check_columns
+from headrace.sinks.postgres.session import reading
 
 if TYPE_CHECKING:
     import psycopg
@@ -40,10 +41,7 @@ class _Text(io.RawIOBase):
 @contextmanager
 def rows_as_text(server: "psycopg.Connection", table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatchReader]:
     """``columns`` of a ``table`` as PostgreSQL writes them, times in UTC. Raises SinkRefusedError."""
-    with server.transaction():
-        # one version of all rows, and nothing is written
-        server.execute("set transaction isolation level repeatable read, read only")
-        server.execute("set local timezone to 'UTC'; set local datestyle to 'ISO'; set local extra_float_digits to 1")
+    with reading(server):
         of = sql.Identifier(*table.split(".", 1))
         described = server.execute(sql.SQL("select * from {} limit 0").format(of)).description or ()
         check_columns(table, columns, [column.name for column in described])

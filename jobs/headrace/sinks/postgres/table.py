@@ -7,6 +7,7 @@ from psycopg import sql
 from headrace.model.expressions.value_types import ValueType
 from headrace.read.diff.changes import Changes, ChangeSource
 from headrace.sinks.open_sink import Applied, Held, OpenSink
+from headrace.sinks.postgres.session import writing
 from headrace.sinks.postgres.target import PostgresTarget, names_of
 
 
@@ -14,7 +15,7 @@ class PostgresTable(PostgresTarget, OpenSink):
     """A table of rows."""
 
     def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
-        with self._connection.transaction():
+        with writing(self._connection):
             self._lock(before)
             is_full = changes.source is ChangeSource.ALL_ROWS
             applied = self._fill(changes, before, after) if is_full else self._change(changes)
@@ -25,13 +26,13 @@ class PostgresTable(PostgresTarget, OpenSink):
         """All rows again, in a table that has the columns."""
         if before is None:
             self._create(changes)
-            written = self._copy(self._table, changes.rows(), changes.columns)
+            written = self._copy(self._table, changes.rows, changes.columns)
             self._index_by(changes.identity)  # sorted once; in a table that others read, it would lock them out
             return Applied(0, written)
         removed = self._execute("delete from {table}").rowcount
         if before.columns != after.columns or (changes.identity and self._indexed() != {*changes.identity}):
             self._alter(before.columns, after.columns, changes)
-        written = self._copy(self._table, changes.rows(), changes.columns) if changes.columns else 0
+        written = self._copy(self._table, changes.rows, changes.columns) if changes.columns else 0
         return Applied(removed, written)
 
     def _create(self, changes: Changes) -> None:
@@ -59,10 +60,10 @@ class PostgresTable(PostgresTarget, OpenSink):
         staged = sql.Identifier("headrace_staged")
         self._stage(staged, changes.columns)
         self._check_columns(staged)
-        self._copy(staged, changes.removed(), {name: changes.columns[name] for name in changes.identity})
+        self._copy(staged, changes.removed, {name: changes.columns[name] for name in changes.identity})
         removed = self._delete(staged, changes.identity)
         self._execute("truncate {staged}", staged=staged)
-        written = self._copy(staged, changes.rows(), changes.columns)
+        written = self._copy(staged, changes.rows, changes.columns)
         others = [name for name in changes.columns if name not in changes.identity]
         # which unnamed rows meet is for the unique index to say, in which NULL is a value
         sets = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others)

@@ -7,15 +7,17 @@ the table holds changes nothing.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import sql
-from psycopg.errors import UndefinedTable
+from psycopg.errors import CharacterNotInRepertoire, UndefinedTable, UntranslatableCharacter
 
 from headrace.model.expressions.value_types import ValueType
-from headrace.sinks.open_sink import Held, OpenTarget, SinkMovedError, SinkRefusedError
+from headrace.sinks.open_sink import Held, OpenTarget, SinkMovedError, SinkRefusedError, UndeliverableError
+from headrace.sinks.postgres.encodings import ServerEncoding
 from headrace.sinks.postgres.rows import column_type, csv_of
+from headrace.sinks.postgres.session import writing
 
 if TYPE_CHECKING:
     import psycopg
@@ -39,9 +41,10 @@ class PostgresTarget(OpenTarget):
         self._index_name = f"headrace_{hashlib.sha256(own.encode()).hexdigest()[:16]}"
         self._deliveries = sql.Identifier(*self._schema, _DELIVERIES)
         self._own_name = own
+        self._encoding = ServerEncoding(connection)
 
     def held(self) -> Held | None:
-        with self._connection.transaction():
+        with writing(self._connection):
             try:
                 with self._connection.transaction():
                     return self._held()
@@ -113,16 +116,50 @@ class PostgresTarget(OpenTarget):
                 f"or drop the table and its row in {_DELIVERIES}, and the next delivery makes it again"
             )
 
-    def _copy(self, into: sql.Identifier, batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueType]) -> int:
+    def _copy(
+        self,
+        into: sql.Identifier,
+        batches: "Callable[[], Iterator[pa.RecordBatch]]",
+        columns: Mapping[str, ValueType],
+    ) -> int:
+        """Copy rows in, and count them. Raises UndeliverableError for a text that would not be what it is."""
         statement = sql.SQL("copy {} ({}) from stdin (format csv)").format(into, names_of(columns))
-        number = 0
-        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for rows, text in csv_of(batches, columns):
-                copy.write(text)
-                number += rows
+        number, characters = 0, set[str]()
+        try:
+            with self._connection.transaction(), self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+                for rows, text in csv_of(batches(), columns):
+                    copy.write(text)
+                    number += rows
+                    if not self._encoding.is_whole:
+                        characters.update(text.decode())
+        except (CharacterNotInRepertoire, UntranslatableCharacter):
+            self._check_texts(batches, columns)
+            raise
+        if not self._encoding.keeps("".join(sorted(characters))):
+            self._check_texts(batches, columns)
         return number
 
+    def _check_texts(
+        self, batches: "Callable[[], Iterator[pa.RecordBatch]]", columns: Mapping[str, ValueType]
+    ) -> None:
+        lost = self._encoding.first_lost(batches(), columns)
+        if lost is not None:
+            raise self._unheld(f"column {lost[0]!r}", lost[1])
+
+    def _unheld(self, what: str, text: str) -> UndeliverableError:
+        if "\x00" in text:
+            return UndeliverableError(
+                f"{what} has {text!r:.100}, and PostgreSQL holds no text with U+0000 (0x00). Nothing was delivered; take "
+                "that character out of the records"
+            )
+        return UndeliverableError(
+            f"{what} has {text!r:.100}, which {self._place} cannot hold: its encoding is {self._encoding.name}. Nothing "
+            "was delivered; name a database whose encoding is UTF8"
+        )
+
     def _declared(self, name: str, kind: ValueType) -> sql.Composable:
+        if not self._encoding.keeps(name):
+            raise self._unheld("the name of a column", name)
         return sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(column_type(name, kind)))
 
     def _execute(
