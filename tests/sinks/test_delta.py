@@ -1,5 +1,6 @@
 """What is about Delta alone; that a table holds what readers see says the kit."""
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -181,4 +182,34 @@ def test_of_two_first_deliveries_the_slower_tries_again(
     with pytest.raises(SinkMovedError, match="another one came between"):
         deployment.deliver(sales)
     assert deployment.deliver(sales).source is None
+    assert deployment.held(sales) == deployment.published(sales)
+
+
+@pytest.mark.s3
+def test_what_the_environment_says_of_another_store_does_not_count(
+    minio: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection says whose key it is, where, and how."""
+    world = DeltaWorld(f"tests/{secrets.token_hex(4)}", minio)
+    deployment = SinkDeployment(world, tmp_path)
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    with monkeypatch.context() as theirs:
+        for name, value in world.environment.items():
+            theirs.setenv(name, value)
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": "somebody",
+            "AWS_SECRET_ACCESS_KEY": "else",
+            "AWS_SESSION_TOKEN": "theirs",
+            "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+            "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1",
+            "AWS_REGION": "eu-north-9",
+            "AWS_SKIP_SIGNATURE": "true",
+            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true",
+            "AWS_S3_LOCKING_PROVIDER": "dynamodb",
+            "AWS_COPY_IF_NOT_EXISTS": "header: x: y",
+        }.items():
+            theirs.setenv(name, value)
+        deployment.deliver(sales)
     assert deployment.held(sales) == deployment.published(sales)

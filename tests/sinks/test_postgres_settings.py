@@ -174,7 +174,9 @@ def test_what_a_role_has_set_changes_no_value(
     try:
         deployment = SinkDeployment(warehouse.world, tmp_path)
         made = deployment.values(
-            kind, value=hr.col("value").max(), all=hr.col("value").collect() if kind is not DataType.BOOL else hr.count()
+            kind,
+            value=hr.col("value").max(),
+            all=hr.col("value").collect() if kind is not DataType.BOOL else hr.count(),
         )
         for name, values in enumerate((VALUES[kind], [*reversed(VALUES[kind])])):
             deployment.land_values(kind, [*values, None], str(name))

@@ -1,5 +1,6 @@
 """The kind of sink ``delta``: where a table is, how its store is reached, and what errors mean."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -82,7 +83,21 @@ def location(connection: Connection) -> tuple[str, dict[str, str]]:
     if options.get("aws_endpoint", "").startswith("http://"):
         options["aws_allow_http"] = "true"
     # commits are put if nobody was faster: no lock, no other table
-    return f"s3://{connection.host}/{folder}".rstrip("/"), {**_PATIENCE, "aws_conditional_put": "etag", **options}
+    own = {**_PATIENCE, "aws_conditional_put": "etag", **_instead_of_the_environment(connection, options)}
+    return f"s3://{connection.host}/{folder}".rstrip("/"), {**own, **options}
+
+
+def _instead_of_the_environment(connection: Connection, options: Mapping[str, str]) -> dict[str, str]:
+    """Options without which the client would take the environment's, which belong to another key or another store."""
+    own = {}
+    if connection.user:
+        own["aws_skip_signature"] = "false"
+        if "AWS_SESSION_TOKEN" in os.environ:
+            own["aws_session_token"] = ""
+    if (endpoint := options.get("aws_endpoint")) is not None:
+        own |= {name: endpoint for name in ("aws_endpoint_url", "aws_endpoint_url_s3")}
+        own["aws_virtual_hosted_style_request"] = "false"
+    return own
 
 
 @contextmanager

@@ -139,9 +139,7 @@ class PostgresTarget(OpenTarget):
             self._check_texts(batches, columns)
         return number
 
-    def _check_texts(
-        self, batches: "Callable[[], Iterator[pa.RecordBatch]]", columns: Mapping[str, ValueType]
-    ) -> None:
+    def _check_texts(self, batches: "Callable[[], Iterator[pa.RecordBatch]]", columns: Mapping[str, ValueType]) -> None:
         lost = self._encoding.first_lost(batches(), columns)
         if lost is not None:
             raise self._unheld(f"column {lost[0]!r}", lost[1])
