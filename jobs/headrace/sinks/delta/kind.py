@@ -95,7 +95,7 @@ def _instead_of_the_environment(connection: Connection, options: Mapping[str, st
         if "AWS_SESSION_TOKEN" in os.environ:
             own["aws_session_token"] = ""
     if (endpoint := options.get("aws_endpoint")) is not None:
-        own |= {name: endpoint for name in ("aws_endpoint_url", "aws_endpoint_url_s3")}
+        own |= dict.fromkeys(("aws_endpoint_url", "aws_endpoint_url_s3"), endpoint)
         own["aws_virtual_hosted_style_request"] = "false"
     return own
 

@@ -1,5 +1,5 @@
-"""Texts that a database cannot hold: those with U+0000, and of one that is not UTF-8 characters that its encoding lacks,
-or takes for others (EUC_JP has one wave for two).
+"""Texts that a database cannot hold: those with U+0000, and where it is not UTF-8 those with characters that its
+encoding lacks, or takes for others (EUC_JP has one wave for two).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -147,12 +147,12 @@ class PostgresTarget(OpenTarget):
     def _unheld(self, what: str, text: str) -> UndeliverableError:
         if "\x00" in text:
             return UndeliverableError(
-                f"{what} has {text!r:.100}, and PostgreSQL holds no text with U+0000 (0x00). Nothing was delivered; take "
-                "that character out of the records"
+                f"{what} has {text!r:.100}, and PostgreSQL holds no text with U+0000 (0x00). Nothing was delivered; "
+                "take that character out of the records"
             )
         return UndeliverableError(
-            f"{what} has {text!r:.100}, which {self._place} cannot hold: its encoding is {self._encoding.name}. Nothing "
-            "was delivered; name a database whose encoding is UTF8"
+            f"{what} has {text!r:.100}, which {self._place} cannot hold: its encoding is {self._encoding.name}. "
+            "Nothing was delivered; name a database whose encoding is UTF8"
         )
 
     def _declared(self, name: str, kind: ValueType) -> sql.Composable:
