@@ -141,7 +141,7 @@ def test_nothing_goes_below_what_was_handed_over_unless_it_is_given_up(
     (refusal,) = handle.promote("again", dry_run=True).refusals
     assert isinstance(refusal, DeliveredError)
     assert handle.promote("again", dry_run=True, give_up_delivered=True).refusals == ()
-    with pytest.raises(RefusedError, match="--give-up-delivered"):
+    with pytest.raises(DeliveredError, match="--give-up-delivered"):
         handle.promote("again")
     handle.promote("again", give_up_delivered=True)
     assert refs(deployment) == {}

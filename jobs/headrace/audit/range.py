@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.expectations import ExpectationView
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import news_since, output_names, parked_in
@@ -67,9 +68,11 @@ def going_on(catalog: Catalog, branch: str, outputs: Iterable[str]) -> list[str]
 
 
 def last_published(catalog: Catalog, head: str, published: str | None) -> str | None:
-    """The newest snapshot in the line of ``head`` that readers of ``published`` have seen; None: nothing of it."""
+    """The newest snapshot in the line of ``head`` that readers of ``published`` have seen; None: nothing of it. None
+    also if it has expired: nobody can tell any more what came after it, and all that is left counts as unseen.
+    """
     common = None if published is None else catalog.common_ancestor(published, head)
-    return None if common is None else common.snapshot_id
+    return None if common is None or isinstance(common.problem, MissingSnapshotError) else common.snapshot_id
 
 
 @dataclass(frozen=True)

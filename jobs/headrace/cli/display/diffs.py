@@ -110,7 +110,9 @@ def _sides(row: "RowChange") -> list[Mapping[str, Any]]:
 
 
 def _named(name: "SnapshotName | None") -> str:
-    return "none" if name is None else f"{name.snapshot} (epoch {name.epoch}, {name.branch})"
+    if name is None:
+        return "none"
+    return f"{name.snapshot} (epoch {name.epoch}, {name.branch or 'not kept'})"
 
 
 def _counts(name: str, rows: "RowCounts") -> tuple[str, int, int, int, int, int, int]:

@@ -23,14 +23,16 @@ from headrace.read.diff.differences import (
     logs_between,
     watermarks_between,
 )
-from headrace.read.diff.row_changes import ComparedTable, RecordFold, RowCounts, columns_of
+from headrace.read.diff.row_changes import ComparedTable, RecordFold, RowCounts, shared_columns
 from headrace.read.snapshots.progress import StoredProgress, inputs_read
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.database import database, working_folder
 from headrace.read.views.local_files import brought
 from headrace.read.views.parquet_sql import NamedFile
+from headrace_snapshots.ancestry import Link
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.filelog import FileLog
+from headrace_snapshots.format.files import InputFile, LoggedFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.table_names import IDS, INPUTS, UNNAMED
 
@@ -52,7 +54,7 @@ def diff(catalog: Catalog, before: Manifest | None, after: Manifest | None, *, l
         return SnapshotDiff(
             pipeline=catalog.pipeline,
             snapshots=Pair(*(None if side is None else SnapshotName.of(side) for side in (before, after))),
-            ancestor=None if ancestor is None else SnapshotName.of(ancestor),
+            ancestor=None if ancestor is None else SnapshotName.of_link(ancestor),
             definition=Pair(*(None if side is None else side.fingerprint for side in (before, after))),
             code=code_that_differs(before, after),
             clocks=clocks_between(*progress),
@@ -61,7 +63,7 @@ def diff(catalog: Catalog, before: Manifest | None, after: Manifest | None, *, l
                 tables.stage(number, *watermarks) for number, watermarks in enumerate(watermarks_between(*progress))
             ),
             ids=tables.ids(),
-            logs=logs_between(before, after, ancestor),
+            logs=logs_between(before, after, lambda log: _files_since(catalog, log, ancestor)),
             output=tables.output(limit),
         )
 
@@ -78,21 +80,25 @@ def diff_for_readers(catalog: Catalog, before: Manifest | None, after: Manifest 
         )
 
 
-def _ancestor(catalog: Catalog, before: Manifest | None, after: Manifest | None) -> Manifest | None:
+def _ancestor(catalog: Catalog, before: Manifest | None, after: Manifest | None) -> Link | None:
+    """The newest snapshot that is, or came before, both, also one that has expired: its epoch is all that is needed."""
     if before is None or after is None:
         return None
-    link = catalog.common_ancestor(before.snapshot_id, after.snapshot_id)
-    if link is not None and link.problem is not None:
-        raise link.problem
-    return None if link is None else link.manifest
+    return catalog.common_ancestor(before.snapshot_id, after.snapshot_id)
 
 
-def _inputs_since(catalog: Catalog, manifest: Manifest | None, ancestor: Manifest | None) -> list[InputFile]:
+def _files_since(catalog: Catalog, log: FileLog, ancestor: Link | None) -> Iterator[LoggedFile]:
+    """The files that came to ``log`` after ``ancestor``."""
+    for record in catalog.files(log, None if ancestor is None else ancestor.epoch):
+        yield from record.files
+
+
+def _inputs_since(catalog: Catalog, manifest: Manifest | None, ancestor: Link | None) -> list[InputFile]:
     """The files that were read up to ``manifest`` and not by ``ancestor``."""
     if manifest is None:
         return []
-    records = catalog.files(manifest.logs[INPUTS], None if ancestor is None else ancestor.epoch)
-    return [file for record in records for file in record.files if isinstance(file, InputFile)]
+    files = _files_since(catalog, manifest.logs[INPUTS], ancestor)
+    return [file for file in files if isinstance(file, InputFile)]
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,7 @@ class _Tables:
     def _state(self, table: str, gone: str) -> tuple[RowCounts, bool]:
         """How many rows of ``table`` became what, and whether both sides have the same columns, which that takes."""
         before, after = self._paths(self.before, table), self._paths(self.after, table)
-        left, right = (columns_of(self.connection, files) for files in (before, after))
+        left, right = (shared_columns(files) for files in (before, after))
         fold = _fold_of_state([*(left or right)], gone)
         if left and right and left != right:
             number = fold.number(self.connection, before)

@@ -1,6 +1,6 @@
 """What two snapshots of a pipeline do not have in common, as values: for people and, by ``to_json``, for machines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from typing import Any, Generic, TypeVar
@@ -9,7 +9,9 @@ from headrace.model.time import NEVER, Instant, render
 from headrace.read.diff.row_changes import RowChange, RowCounts
 from headrace.read.snapshots.progress import InputRead, StoredProgress
 from headrace.read.views.columns import LOG_OF_VIEW
-from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.ancestry import Link
+from headrace_snapshots.format.filelog import FileLog
+from headrace_snapshots.format.files import DataFile, InputFile, LoggedFile
 from headrace_snapshots.format.manifest import Manifest
 
 T = TypeVar("T")
@@ -34,17 +36,22 @@ class Pair(Generic[T]):
 
 @dataclass(frozen=True)
 class SnapshotName:
-    """Which snapshot it is."""
+    """Which snapshot it is. ``branch`` and ``created_at``: None if it has expired, or its manifest is broken."""
 
     snapshot: str
     epoch: int
-    branch: str
-    created_at: str
+    branch: str | None = None
+    created_at: str | None = None
 
     @classmethod
     def of(cls, manifest: Manifest) -> "SnapshotName":
         """Names the snapshot of ``manifest``."""
         return cls(manifest.snapshot_id, manifest.epoch, manifest.branch, manifest.created_at)
+
+    @classmethod
+    def of_link(cls, link: Link) -> "SnapshotName":
+        """Names the snapshot of ``link``, as far as its manifest is left."""
+        return cls(link.snapshot_id, link.epoch) if link.manifest is None else cls.of(link.manifest)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -104,7 +111,7 @@ class StageDiff:
 
 @dataclass(frozen=True)
 class LogDiff:
-    """Rows of all files of a log, and how many of them came after the common ancestor."""
+    """Rows of all files of a log, and how many of them are in files that only one has."""
 
     rows: Pair[int]
     only_before: int
@@ -269,18 +276,33 @@ def inputs_between(
     return inputs
 
 
-def logs_between(before: Manifest | None, after: Manifest | None, ancestor: Manifest | None) -> dict[str, LogDiff]:
-    """What each has of panes, late records and dead letters. Logs only grow, so all share those of the ancestor."""
+def logs_between(
+    before: Manifest | None, after: Manifest | None, files_since: Callable[[FileLog], Iterable[LoggedFile]]
+) -> dict[str, LogDiff]:
+    """What each has of panes, late records and dead letters. ``files_since``: the files of a log that the common
+    ancestor, which both continue from, has not.
+    """
 
-    def rows(manifest: Manifest | None, name: str) -> int | None:
-        log = None if manifest is None else manifest.logs.get(name)
-        return None if log is None else log.rows
+    def log_of(manifest: Manifest | None, name: str) -> FileLog:
+        return (None if manifest is None else manifest.logs.get(name)) or FileLog.empty()
 
-    logs = {}
-    for view, name in LOG_OF_VIEW.items():
-        pair, shared = Pair(rows(before, name), rows(after, name)), rows(ancestor, name) or 0
-        logs[str(view)] = LogDiff(pair, max(0, (pair.before or 0) - shared), max(0, (pair.after or 0) - shared))
-    return logs
+    def rows_of(manifest: Manifest | None, name: str) -> int | None:
+        return None if manifest is None or name not in manifest.logs else manifest.logs[name].rows
+
+    def rows_apart(name: str) -> tuple[int, int]:
+        ours, theirs = (
+            {file.path: file.rows for file in files_since(log_of(side, name)) if isinstance(file, DataFile)}
+            for side in (before, after)
+        )
+        return (
+            sum(rows for path, rows in ours.items() if path not in theirs),
+            sum(rows for path, rows in theirs.items() if path not in ours),
+        )
+
+    return {
+        str(view): LogDiff(Pair(rows_of(before, name), rows_of(after, name)), *rows_apart(name))
+        for view, name in LOG_OF_VIEW.items()
+    }
 
 
 def _is_same(one: InputFile, other: InputFile) -> bool:

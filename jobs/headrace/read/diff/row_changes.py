@@ -10,12 +10,14 @@ from enum import StrEnum
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from headrace.read.json_values import json_value
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.compaction import number_of, row_of, same_identity
 from headrace.read.views.database import identifier, quoted
-from headrace.read.views.parquet_sql import NamedFile, parquet, rows_of
+from headrace.read.views.parquet_sql import NamedFile, rows_of
 
 _THERE, _KIND, _BEFORE, _AFTER, _IN_BEFORE, _IN_AFTER, _GONE = (
     f"_headrace_{name}" for name in ("there", "kind", "before", "after", "in_before", "in_after", "gone")
@@ -210,12 +212,13 @@ class ComparedTable:
         return " union all ".join(selects)
 
 
-def columns_of(connection: duckdb.DuckDBPyConnection, files: Sequence[NamedFile]) -> dict[str, str]:
-    """Names and types of the columns of ``files``; none without files."""
-    if not files:
-        return {}
-    relation = connection.sql(f"select * from {parquet([file.path for file in files[:1]])} limit 0")
-    return dict(zip(relation.columns, map(str, relation.types), strict=True))
+def shared_columns(files: Sequence[NamedFile]) -> dict[str, pa.DataType]:
+    """Names and types of the columns that all ``files`` have; none without files. Layers that were written before the
+    last aggregate was dropped have more than newer ones.
+    """
+    schemas = [{field.name: field.type for field in pq.read_schema(file.path)} for file in files]
+    first, *others = schemas or [{}]
+    return {name: kind for name, kind in first.items() if all(other.get(name) == kind for other in others)}
 
 
 def _unlike(columns: Sequence[str]) -> str:

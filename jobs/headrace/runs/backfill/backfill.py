@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from headrace.audit.range import last_published
 from headrace.model.windows import Window
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.roots import check_root
@@ -133,9 +132,10 @@ def _begin(catalog: Catalog, landing: Landing, branch: str, point: ForkPoint, sp
         catalog.fork(branch, point.snapshot)
         return point.snapshot
     head = now.refs.get(branch)
-    after = None if head is None else last_published(catalog, head, catalog.published_by_all(now.refs))
-    begun_at, wanted_at = (-1 if at is None else catalog.manifest(at).epoch for at in (after, point.snapshot))
-    if span is not None and begun_at > wanted_at:
+    seen = catalog.published_by_all(now.refs)
+    common = None if head is None or seen is None else catalog.common_ancestor(seen, head)
+    after, begun_at = (None, -1) if common is None else (common.snapshot_id, common.epoch)
+    if span is not None and begun_at > (-1 if point.manifest is None else point.manifest.epoch):
         raise RunOptionsError(
             f"branch {branch} of {catalog.pipeline} has begun with snapshot {after} (epoch {begun_at}), which has some "
             f"of the range already; {point}. Name another branch, or `headrace drop {catalog.pipeline} {branch}`"

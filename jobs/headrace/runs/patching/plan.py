@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from headrace.audit.range import last_published
 from headrace.audit.store import AuditOutcome, read_audit
 from headrace.errors import FixConfigError, RetryError
 from headrace.model.accumulation import Accumulation
@@ -18,7 +17,7 @@ from headrace.read.snapshots.last_stage import LastStage
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.publishing.promotion import REFUSALS as OF_PROMOTIONS
 from headrace.runs.publishing.promotion import PatchedSinceError, Planned, check_caught_up
-from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.catalog import Catalog, Head, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.manifest import Manifest, Patch
 from headrace_snapshots.format.output_view import called_before, outputs_of, parked_in, seen_by, upstream_of
@@ -105,10 +104,9 @@ class PlannedPatch:
         return Patch(self.main.epoch + 1, self.planned.branch, self.branch.snapshot_id, self.output)
 
     @cached_property
-    def base(self) -> Manifest | None:
-        """The newest snapshot that is of main and of the branch; None if they began apart."""
-        common = last_published(self.catalog, self.branch.snapshot_id, self.main.snapshot_id)
-        return None if common is None else self.catalog.manifest(common)
+    def base(self) -> Link | None:
+        """The newest snapshot of both main and the branch, also one that has expired; None if they began apart."""
+        return self.catalog.common_ancestor(self.main.snapshot_id, self.branch.snapshot_id)
 
     @cached_property
     def stage(self) -> LastStage:
@@ -162,10 +160,10 @@ class PlannedPatch:
 
     @property
     def _known(self) -> Instant:
-        """Windows that begin later have only elements that were read after the fork."""
-        if self.base is None or not self.stage.is_first:
+        """Windows that begin later have only elements that were read after the fork, as far as that can be told."""
+        if self.base is None or self.base.manifest is None or not self.stage.is_first:
             return MAX_INSTANT
-        newest = StoredProgress.of(self.base).newest
+        newest = StoredProgress.of(self.base.manifest).newest
         return MIN_INSTANT if newest is None else newest
 
     @cached_property

@@ -31,7 +31,7 @@ from headrace.model.time import MAX_INSTANT, instant, render
 from headrace.pipeline.sources import SOURCES
 from headrace.read.snapshots.progress import ListingPosition, StoredProgress
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
-from headrace.runs.publishing.delivered import check_begins_with
+from headrace.runs.publishing.delivered import DeliveredError, check_begins_with, check_has
 from headrace.runs.publishing.planned_publish import AuditMissingError
 from headrace.runs.publishing.publish import output_results, published_result
 from headrace.runs.publishing.read_files import files_main_read, files_read, lacking
@@ -99,6 +99,7 @@ REFUSALS = (
     ForkGivenUpError,
     PatchedSinceError,
     BranchBehindError,
+    DeliveredError,
 )
 """The reasons against a promotion, as opposed to errors of the check itself."""
 
@@ -113,7 +114,7 @@ def promote(
 ) -> RunResult:
     """Make ``branch`` main and published, if the audit of all that it has and readers have not succeeded, and it has
     taken in all that main has. ``message`` says in the log who decided it, and why. ``give_up_delivered``: also if it
-    lacks what was handed over to sinks that cannot take back; else RefusedError.
+    lacks what was handed over to sinks that cannot take back; else DeliveredError.
 
     ``epochs`` and ``rows`` of the result are those that become visible. When the branch was promoted already nothing
     happens, and the result is the first one's again, for a caller that died before it could tell.
@@ -126,7 +127,7 @@ def promote(
     done = None if branch in now.generations else _promoted_before(catalog, now, branch)
     if done is None:
         planned = Planned.of(catalog, now, branch)
-        for check in planned.checks():
+        for check in planned.checks(now, give_up_delivered=give_up_delivered):
             check()
     else:
         seen = published_of(done.refs_before)
@@ -231,13 +232,17 @@ class Planned:
         """The audit of the output without a name."""
         return self.audits.get("")
 
-    def checks(self) -> Iterator[Callable[[], None]]:
-        """What each may raise one of REFUSALS, the first that is to be said first."""
+    def checks(self, now: Head, *, give_up_delivered: bool) -> Iterator[Callable[[], None]]:
+        """What each may raise one of REFUSALS, the first that is to be said first. ``give_up_delivered``: what sinks
+        have got at ``now`` that cannot take back is not against it.
+        """
         yield self._check_whole
         yield self.check_audit
         yield from self.stays()
         if self.main is not None:
             yield partial(check_caught_up, self.catalog, self.head, self.main, self.branch)
+        if not give_up_delivered:
+            yield partial(check_has, self.catalog, now, self.branch, self.head)
 
     def stays(self) -> Iterator[Callable[[], None]]:
         """Checks whose outcome stays, whatever the branch still computes."""
@@ -356,15 +361,15 @@ def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: 
     that can still be told: a main whose newest snapshots are broken is what a backfill replaces.
     """
     main = next(catalog.readable(old_main), None)
-    begun = last_published(catalog, manifest.snapshot_id, old_main)
+    begun = catalog.common_ancestor(old_main, manifest.snapshot_id)
     if main is None or main.patch is None or begun is None:  # who begins with nothing computes what was patched
         return
-    epoch = catalog.link(begun).epoch
-    if main.patch.epoch > epoch:
+    if main.patch.epoch > begun.epoch:
         raise PatchedSinceError(
-            f"branch {branch} of {catalog.pipeline} continues from snapshot {begun} (epoch {epoch}), and main was "
-            f"patched in epoch {main.patch.epoch}, by branch {main.patch.branch}: readers would lose the patch. "
-            "Promote it with --patch, which keeps what was patched; or backfill from the beginning, with a new branch"
+            f"branch {branch} of {catalog.pipeline} continues from snapshot {begun.snapshot_id} (epoch {begun.epoch}), "
+            f"and main was patched in epoch {main.patch.epoch}, by branch {main.patch.branch}: readers would lose the "
+            "patch. Promote it with --patch, which keeps what was patched; or backfill from the beginning, with a new "
+            "branch"
         )
 
 

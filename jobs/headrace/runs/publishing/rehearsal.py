@@ -5,10 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
-from headrace.runs.publishing.delivered import DeliveredError, check_has
 from headrace.runs.publishing.promotion import REFUSALS, Planned
 from headrace.runs.reporting.results import RunError
-from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, output_names
 from headrace_snapshots.output_catalog import seen_catalog
@@ -71,12 +70,7 @@ def rehearse(catalog: Catalog, branch: str, *, limit: int = 20, give_up_delivere
     """
     head = catalog.head()
     planned = Planned.of(catalog, head, branch)
-    refusals = _refusals(planned)
-    if not give_up_delivered:
-        try:
-            check_has(catalog, head, branch, planned.head)
-        except DeliveredError as error:
-            refusals = (*refusals, error)
+    refusals = _refusals(planned, head, give_up_delivered=give_up_delivered)
     return Rehearsal(branch, differences(planned, output_names(planned.head), limit), refusals)
 
 
@@ -84,8 +78,9 @@ def rehearse_for_readers(catalog: Catalog, branch: str, *, limit: int = 20) -> R
     """``rehearse``, as far as readers see it."""
     from headrace.read.diff.comparison import diff_for_readers
 
-    planned = Planned.of(catalog, catalog.head(), branch)
-    refusals = _refusals(planned)
+    head = catalog.head()
+    planned = Planned.of(catalog, head, branch)
+    refusals = _refusals(planned, head, give_up_delivered=False)
     sides = _sides(planned, output_names(planned.head))
     return ReadersRehearsal({name: diff_for_readers(*side, limit=limit).output for name, side in sides}, refusals)
 
@@ -97,9 +92,9 @@ def differences(planned: Planned, outputs: Iterable[str], limit: int) -> "dict[s
     return {output: diff(*sides, limit=limit) for output, sides in _sides(planned, outputs)}
 
 
-def _refusals(planned: Planned) -> tuple[HeadraceError, ...]:
+def _refusals(planned: Planned, now: Head, *, give_up_delivered: bool) -> tuple[HeadraceError, ...]:
     refusals = []
-    for check in planned.checks():
+    for check in planned.checks(now, give_up_delivered=give_up_delivered):
         try:
             check()
         except REFUSALS as error:
