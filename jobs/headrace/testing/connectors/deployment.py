@@ -18,7 +18,7 @@ from headrace.model.triggers.composites import on_update
 from headrace.model.windows import FixedWindows, GlobalWindows, WindowFn
 from headrace.pipeline import sources
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.views.arrow_types import schema_of
+from headrace.read.views.arrow_types import schema_of, zoneless_rows
 from headrace.runs.client.deployment import open as open_root
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.delivering.deliver import Delivery
@@ -115,7 +115,7 @@ class SinkDeployment:
     def published(self, pipeline: Pipeline) -> Rows:
         """What readers see of the pipeline."""
         names = _columns(pipeline)
-        return _in_order(self.handle(pipeline).current(columns=names).to_json())
+        return _in_order(zoneless_rows(self.handle(pipeline).current(columns=names).to_arrow()))
 
 
 def order(user: str, minute: int, price: int = 1) -> dict[str, Any]:
