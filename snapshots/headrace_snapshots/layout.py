@@ -57,8 +57,8 @@ _BELOW: Mapping[ObjectKind, str] = {
     ObjectKind.MARKS: rf"/{_NUMBER}-{SNAPSHOT}\.json",
     ObjectKind.DELIVERIES: rf"/({_OUTPUT}/)?[A-Za-z0-9_.-]{{1,100}}\.json",
     ObjectKind.LANDED: (
-        rf"/(?P<input>{_INPUT})/(_ranges/(?P<claim>{_NUMBER})\.json|(?P<range>{_NUMBER})-(?P<number>\d{{5}})-"
-        rf"(?P<last>\d{{5}})-[A-Za-z0-9_-]{{1,{_LONGEST_LABEL}}}\.parquet"
+        rf"/(?P<input>{_INPUT})/(_ranges/((?P<claim>{_NUMBER})\.json|(?P<seal>{_NUMBER})\.seal\.json)"
+        rf"|(?P<range>{_NUMBER})-(?P<number>\d{{5}})-(?P<last>\d{{5}})-[A-Za-z0-9_-]{{1,{_LONGEST_LABEL}}}\.parquet"
         rf"|_written/(?P<of>{_NUMBER})-(?P<attempt>{SNAPSHOT})/[0-9-]+\.parquet)"
     ),
     ObjectKind.READERS: rf"/{_OUTPUT}-[0-9a-f]{{16}}\.json",
@@ -175,6 +175,11 @@ def range_path(pipeline: str, input_name: str, number: int) -> str:
     return f"{ranges_folder(pipeline, input_name)}{number:020d}.json"
 
 
+def seal_path(pipeline: str, input_name: str, number: int) -> str:
+    """Where the seal of range ``number`` of an input is; it sorts behind its claim, and before the next one."""
+    return f"{ranges_folder(pipeline, input_name)}{number:020d}.seal.json"
+
+
 def ranges_folder(pipeline: str, input_name: str) -> str:
     """Where the ranges of an input are, with a slash at its end."""
     return f"{landed_folder(pipeline, input_name)}_ranges/"
@@ -219,6 +224,12 @@ def claimed_range(pipeline: str, path: str) -> int | None:
     """The number of the range that is claimed at ``path``; None if none is."""
     match = _landed(pipeline, path)
     return None if match is None or match["claim"] is None else int(match["claim"])
+
+
+def sealed_range(pipeline: str, path: str) -> int | None:
+    """The number of the range whose seal is at ``path``; None if that is none."""
+    match = _landed(pipeline, path)
+    return None if match is None or match["seal"] is None else int(match["seal"])
 
 
 def _landed(pipeline: str, path: str) -> re.Match[str] | None:

@@ -41,14 +41,17 @@ from headrace.sources.kafka.errors import (
 from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns
 from headrace.sources.kafka.topic import KAFKA
 from headrace.sources.kafka.topic import MOST_BYTES as SPLIT_BYTES
+from headrace.sources.landed.damage import LandedDamagedError
 from headrace.sources.landing import Landing
 from headrace.sources.required_columns import Required
 from headrace.testing.connectors import SourceConformance, SourceWorld
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.store.memory import MemoryStore
 from scripts.kafka import PASSWORD, USER, Kafka
 from tests.kafka_broker import RunningBroker
+from tests.sources import test_landed_damage as damage
 from tests.sources.kafka_topics import Message, Topics
 
 COLUMNS: Mapping[str, Any] = {"number": int, "text": hr.field("said.text", str), "at": datetime}
@@ -454,6 +457,8 @@ def test_what_a_lander_that_was_killed_had_claimed_and_is_gone(
     topics.send(name, as_json(3, 4, 5))
     Landing(pipeline(), open_store(root.as_uri())).land({})
     (landed,) = {*root.rglob("*.parquet")} - before
+    seal = max(root.rglob("*.seal.json"))
+    seal.unlink()
     landed.unlink()  # as if it had been killed between the claim and this
     if how == "deleted":
         topics.delete_before(name, 0, 4)
@@ -467,6 +472,44 @@ def test_what_a_lander_that_was_killed_had_claimed_and_is_gone(
     (row,) = handle().current(at="main").to_json()
     assert row["numbers"] == numbers
     assert handle().fsck().damage == ()
+
+
+def test_what_is_damaged_of_a_landed_topic_is_said_and_lands_again(topics: Topics, name: str, tmp_path: Path) -> None:
+    topics.make(name, 2)
+    uri = (tmp_path / "root").as_uri()
+    handle = hr.open(uri, create=True)[
+        hr.Pipeline(
+            "counting",
+            source(name).event_time("at", bound="1h"),
+            key="n",
+            what={"sum": hr.col("n").sum()},
+            where=hr.FixedWindows("1d"),
+            when=hr.on_update(),
+            executor="local",
+        )
+    ]
+    for number in (1, 10, 100):
+        for partition in range(2):
+            topics.send(name, as_json(number), partition)
+        handle.run()
+    store, landed = open_store(uri), "counting/landed/source/"
+
+    def total() -> int:
+        return sum(row["sum"] for row in handle.read("current", at="main").to_json())
+
+    damage.older(store, "file", 2)
+    with pytest.raises(LandedDamagedError, match="has another content than when it was landed"):
+        handle.backfill(promote=True)
+    damage.broken(store, "claim", 2)
+    damage.broken(store, "seal", 2)
+    with pytest.raises(BrokenObjectError, match="fsck counting"):
+        handle.run()
+    assert len(handle.fsck(deep=True).damage) == 1
+    damage.follow(handle, store, landed)
+    assert total() == 22
+    handle.run()
+    assert total() == 222
+    assert handle.fsck(deep=True).damage == ()
 
 
 @pytest.mark.parametrize("land", ["always", "never"])
@@ -687,7 +730,7 @@ def test_a_run_lands_as_much_at_once_as_an_epoch_takes(
     landed = tmp_path / "numbers" / "landed" / "source"
 
     def claimed() -> int:
-        return sum(len(json.loads(one.read_text())["content"]["splits"]) for one in landed.glob("_ranges/*.json"))
+        return sum(len(json.loads(one.read_text())["content"]["splits"]) for one in landed.glob("_ranges/*[0-9].json"))
 
     ahead: list[int] = []
 

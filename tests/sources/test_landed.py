@@ -77,9 +77,13 @@ def test_what_was_landed_expires_with_the_snapshots_that_would_read_it(
         outbox.append(records(first, 8))
         snapshots.append(str(handle.run().snapshot))
     assert handle.expire(keep_last=2).swept.objects == 0
-    assert len(landed(store)) == 8
-    assert handle.expire(keep_last=2).swept.kinds["landed"].objects == 6
-    assert [name.partition("-")[0] for name in landed(store)] == [f"{3:020d}", f"_ranges/{3:020d}.json"]
+    assert len(landed(store)) == 12
+    assert handle.expire(keep_last=2).swept.kinds["landed"].objects == 9
+    assert [name.partition("-")[0] for name in landed(store)] == [
+        f"{3:020d}",
+        f"_ranges/{3:020d}.json",
+        f"_ranges/{3:020d}.seal.json",
+    ]
     assert handle.fsck().damage == ()
     before = counts(handle)
     handle.recover(snapshots[2])
@@ -100,7 +104,7 @@ def test_a_branch_that_has_read_nothing_holds_what_was_landed(
     Catalog(store, "counting").fork("empty", None)  # as a backfill begins
     for _ in range(2):
         handle.expire(keep_last=1)
-    assert len(landed(store)) == 4
+    assert len(landed(store)) == 6
 
 
 def test_landed_files_that_nobody_has_read_are_missed(
@@ -140,7 +144,11 @@ def test_what_has_expired_is_missed_and_never_left_out_in_silence(
     Landing(counting(outbox.source, executor="local"), store).land({})  # by a run that was killed then
     for _ in range(2):
         handle.expire(keep_last=1)
-    assert [name.partition("-")[0] for name in landed(store)] == [f"{1:020d}", f"_ranges/{1:020d}.json"]
+    assert [name.partition("-")[0] for name in landed(store)] == [
+        f"{1:020d}",
+        f"_ranges/{1:020d}.json",
+        f"_ranges/{1:020d}.seal.json",
+    ]
     with pytest.raises(InputGoneError, match="1 files are gone"):  # as many are there, and they are others
         handle.backfill(promote=True)
     assert sum(counts(handle).values()) == 8

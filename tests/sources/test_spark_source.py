@@ -279,7 +279,10 @@ def test_landed_files_expire_and_so_does_what_a_lander_left(
     for _ in range(2):
         handle.expire(keep_last=2)
     left = landed(root)
-    assert [path for path in left if path.startswith("_ranges")] == [f"_ranges/{3:020d}.json"]
+    assert [path for path in left if path.startswith("_ranges")] == [
+        f"_ranges/{3:020d}.json",
+        f"_ranges/{3:020d}.seal.json",
+    ]
     assert len([path for path in left if path.startswith("_written")]) == 1
     assert handle.fsck().damage == ()
     spark_world.append(records(12, 3))
@@ -301,7 +304,8 @@ def test_what_is_lost_of_a_range_is_missed(told: type[Told], root: str, spark_wo
     assert problem.path == f"counting/landed/source/_ranges/{1:020d}.json"
     with pytest.raises(SplitGoneError, match="is gone"):
         handle.run()
-    store.delete(f"counting/landed/source/_ranges/{1:020d}.json")
+    for name in ("json", "seal.json"):
+        store.delete(f"counting/landed/source/_ranges/{1:020d}.{name}")
     with pytest.raises(SplitGoneError, match=rf"_ranges/{1:020d}.json, which was planned to be read, is gone"):
         handle.run()
     assert counted(handle) == 3

@@ -14,7 +14,8 @@ from headrace.pipeline.deployment.regular_runs import Retention
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.damage import ways_out
 from headrace.runs.following.reading import let_go
-from headrace.runs.landed import check_landed, live_landed
+from headrace.runs.landed import live_landed
+from headrace.runs.landed_checks import check_landed
 from headrace.runs.reporting.results import ResultDamagedError, RunResult, from_json
 from headrace_snapshots import fsck
 from headrace_snapshots.catalog import Catalog
@@ -120,7 +121,7 @@ def check(catalog: Catalog, *, deep: bool = False, repair: bool = False) -> Fsck
         deep=deep,
         repair=repair,
         copies=_cached,
-        beside=(_audits, _histories, _results, check_landed),
+        beside=(_audits, _histories, _results, partial(check_landed, deep=deep, repair=repair)),
         witnesses=_witnesses,
     )
 

@@ -44,10 +44,10 @@ class SplitGoneError(FixDataError):
 
     code = "data.split_gone"
 
-    def __init__(self, path: str, how: str) -> None:
-        super().__init__(
-            f"{path}, which was planned to be read, {how}. Put it back as it was; or continue from a snapshot before it"
-        )
+    def __init__(
+        self, path: str, how: str, way_on: str = "Put it back as it was; or continue from a snapshot before it"
+    ) -> None:
+        super().__init__(f"{path}, which was planned to be read, {how}. {way_on}")
 
 
 @dataclass(frozen=True)

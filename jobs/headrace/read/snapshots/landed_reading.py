@@ -70,6 +70,23 @@ class LandedReading:
             readers = tuple(reader for reader in readers if reader.came <= last)
         return min((reader.files.get(where) or _BEGINNING for reader in readers), default=_BEGINNING)
 
+    def furthest(self, where: str) -> LandedFile | None:
+        """The last file that a snapshot has read; None if none has read any."""
+        return max((file for reader in self.readers if (file := reader.files.get(where)) is not None), default=None)
+
+
+def before_range(catalog: Catalog, where: str, number: int) -> str | None:
+    """The newest snapshot of main that has read nothing of range ``number`` of the input with that folder; None where
+    it has begun with it. Raises BrokenObjectError.
+    """
+    main = catalog.head().refs.get(MAIN)
+    for link in catalog.lineage(main) if main is not None else ():
+        if link.manifest is not None:
+            file = _reader(catalog.pipeline, link.manifest).files.get(where)
+            if file is None or file.range < number:
+                return link.snapshot_id
+    return None
+
 
 def _reader(pipeline: str, manifest: Manifest) -> _Reader:
     marks = StoredProgress.of(manifest).marks

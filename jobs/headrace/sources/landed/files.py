@@ -13,11 +13,22 @@ from headrace.sources.connector import (
     SplitEnumerator,
     SplitGoneError,
 )
-from headrace.sources.file_planning import content, gone, is_unchanged, listed_again, taken_in
-from headrace.sources.landed.ranges import LandedRange, LandingPlace, unread_files
+from headrace.sources.file_planning import (
+    ChangedFileError,
+    VanishedFileError,
+    content,
+    gone,
+    is_unchanged,
+    listed_again,
+    taken_in,
+)
+from headrace.sources.landed.damage import LandedDamagedError, way_on
+from headrace.sources.landed.ranges import LandedRange, LandingPlace, RangeSeal, SealedFile, unread_files
 from headrace_snapshots.store import ObjectNotFoundError
 
 if TYPE_CHECKING:  # with Arrow, which planning does without
+    import pyarrow as pa
+
     from headrace.sources.formats.scan import Scanned
     from headrace.sources.formats.spans import Span
     from headrace.sources.required_columns import Required
@@ -61,14 +72,11 @@ class LandedEnumerator(SplitEnumerator):
         return self.place.newest_at(position.mark)
 
     def watermarks(self, split: SourceSplit) -> Mapping[str, Instant]:
-        """What the source knows of what a file is of. Raises SplitGoneError where nobody can tell that any more."""
+        """What the source knows of what a file is of. Raises SplitGoneError, BrokenObjectError where that is lost."""
         file = self.place.file(split.path)
         assert file is not None, "only such were landed"
         if file.range not in self._ranges:
-            try:
-                self._ranges[file.range] = self.place.claimed(file.range)
-            except ObjectNotFoundError as error:
-                raise SplitGoneError(split.path, "has lost the note of what it is of") from error
+            self._ranges[file.range] = self.place.claimed(file.range)
         return self.source.watermarks(self._ranges[file.range].splits[file.number])
 
     def explain(self) -> str:
@@ -86,17 +94,41 @@ class LandedReader(SourceReader):
 
     place: LandingPlace
     source: FetchingReader
+    _seals: dict[int, RangeSeal | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def read(self, split: SourceSplit, span: "Span", required: "Required") -> "Scanned":
-        """The records of a file. Raises VanishedFileError, ChangedFileError, UnreadableFileError."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        """The records of a file. Raises SplitGoneError, LandedDamagedError."""
+        return self.source.scanned(as_fetched(self._content(split), split.path), required, split.path)
 
-        from headrace.sources.formats.errors import UnreadableFileError
-
-        data = content(self.place.store, split)
+    def _content(self, split: SourceSplit) -> bytes:
+        """What a file has, held against the seal of its range, or where that has none, to what was read before."""
+        sealed = self._sealed(split)
         try:
-            fetched = pq.read_table(pa.BufferReader(data), use_threads=False)
-        except (pa.ArrowException, OSError) as error:
-            raise UnreadableFileError(split.path, f"it is not a whole file of landed records ({error})") from error
-        return self.source.scanned(fetched, required, split.path)
+            data = content(self.place.store, split) if sealed is None else self.place.store.read(split.path)
+        except (VanishedFileError, ObjectNotFoundError) as error:
+            raise SplitGoneError(split.path, "is gone", way_on(split.path)) from error
+        except ChangedFileError as error:
+            raise LandedDamagedError(split.path, "has changed since it was read") from error
+        if sealed is not None and SealedFile.of(data) != sealed:
+            raise LandedDamagedError(split.path, "has another content than when it was landed")
+        return data
+
+    def _sealed(self, split: SourceSplit) -> SealedFile | None:
+        file = self.place.file(split.path)
+        if file is None:
+            return None
+        if file.range not in self._seals:
+            self._seals[file.range] = self.place.seal(file.range)
+        seal = self._seals[file.range]
+        return None if seal is None or not seal.files else seal.files[file.number]
+
+
+def as_fetched(data: bytes, path: str) -> "pa.Table":
+    """What was fetched, from the content of the file at ``path``. Raises LandedDamagedError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(pa.BufferReader(data), use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise LandedDamagedError(path, f"is not a whole file of them ({error})") from error

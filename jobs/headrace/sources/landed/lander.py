@@ -3,15 +3,24 @@
 import io
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from headrace.sources.connector import FetchingReader, Offsets, SourceSplit, SplitEnumerator, WritingReader
-from headrace.sources.landed.ranges import LandedRange, LandingPlace
+from headrace.sources.connector import (
+    FetchingReader,
+    Offsets,
+    SourceSplit,
+    SplitEnumerator,
+    SplitGoneError,
+    WritingReader,
+)
+from headrace.sources.landed.damage import LandedDamagedError, way_on
+from headrace.sources.landed.files import as_fetched
+from headrace.sources.landed.ranges import LandedRange, LandingPlace, RangeSeal, SealedFile
 from headrace_snapshots.store import ObjectExistsError, UnknownOutcomeError
 
 if TYPE_CHECKING:  # with Arrow, which a run with nothing to land does without
@@ -86,7 +95,7 @@ class Lander:
         newest = self.place.newest(after)
         put = 0
         if newest is not None:
-            put = self._complete(newest) if newest.is_landed else self._land_claimed(after)
+            put = self._complete(newest) if newest.is_landed or self.reader is None else self._land_claimed(after)
         room, is_over = _Room(most), False
         while not is_over:
             position = Offsets("" if newest is None else newest.after)
@@ -101,8 +110,9 @@ class Lander:
                 wanted = self._wanted(0 if newest is None else newest.number + 1, batch, position.mark)
                 if not wanted.splits:
                     continue
+                self._check_is_free(wanted)
                 newest = self._claim(wanted)
-                put += self._complete(newest)
+                put += self._complete(newest, is_new=newest is wanted)
                 room.take(newest.splits)
                 if newest != wanted:  # another one's, who may have seen more, or less
                     is_over = False
@@ -138,37 +148,71 @@ class Lander:
             return self.place.claimed(wanted.number)
         return wanted
 
+    def _check_is_free(self, wanted: LandedRange) -> None:
+        """Raises SplitGoneError where there are files of a range that nobody has claimed: its claim is gone, and files
+        of another one would be mixed with them.
+        """
+        if wanted.is_landed and self.place.files_of(wanted) and wanted.number not in self.place.claims(""):
+            path = self.place.claim_path(wanted.number)
+            raise SplitGoneError(path, "is gone, and files of it are there", way_on(path))
+
     def _land_claimed(self, after: str) -> int:
         """Put the files of ranges that were claimed alone, while the source was read where it is, from the one on that
         was read last.
         """
-        if self.reader is None:
-            return 0
         return sum(self._complete(self.place.claimed(number)) for number in self.place.claims(after))
 
-    def _complete(self, claimed: LandedRange) -> int:
-        """Put those files of a range that are not there."""
+    def _complete(self, claimed: LandedRange, *, is_new: bool = False) -> int:
+        """Put those files of a range that are not there, and seal it; how many were put. ``is_new``: none is there."""
+        seal = None if is_new else self.place.seal(claimed.number)
         if self.reader is None:
+            if seal is None:
+                self.place.put_seal(RangeSeal(claimed))
             return 0
-        there = self.place.files_of(claimed)
+        sealed = None if seal is None or not seal.files else seal.files
+        there = set() if is_new else self.place.files_of(claimed)
         missing = [number for number in range(len(claimed.splits)) if self.place.path(claimed, number) not in there]
-        if not missing:
-            return 0
-        with (
-            self.reader.connected() as reader,
-            ThreadPoolExecutor(_WRITERS, thread_name_prefix="landing") as pool,
-        ):
-            for _ in pool.map(partial(self._put, reader, claimed), missing):
-                pass
+        files = dict(enumerate(sealed or ()))
+        if missing:
+            with (
+                self.reader.connected() as reader,
+                ThreadPoolExecutor(_WRITERS, thread_name_prefix="landing") as pool,
+            ):
+                put = pool.map(partial(self._put, reader, claimed, files), missing)
+                files |= dict(zip(missing, put, strict=True))
+        if sealed is None:
+            with suppress(LandedDamagedError):  # what is no whole file is held against nothing; reading it says so
+                before = {*range(len(claimed.splits))} - {*files}
+                files |= {number: self._put_before(claimed, number) for number in before}
+                self.place.put_seal(RangeSeal(claimed, tuple(files[number] for number in range(len(claimed.splits)))))
         return len(missing)
 
-    def _put(self, reader: FetchingReader, claimed: LandedRange, number: int) -> None:
+    def _put_before(self, claimed: LandedRange, number: int) -> SealedFile:
+        """What a file is that another lander has put. Raises LandedDamagedError."""
+        path = self.place.path(claimed, number)
+        data = self.place.store.read(path)
+        as_fetched(data, path)
+        return SealedFile.of(data)
+
+    def _put(
+        self, reader: FetchingReader, claimed: LandedRange, sealed: Mapping[int, SealedFile], number: int
+    ) -> SealedFile:
+        """Put a file, which is the same as the ``sealed`` one of that number, if there is one; what it is."""
         path, data = self.place.path(claimed, number), encoded(reader.fetch(claimed.splits[number]))
-        with suppress(ObjectExistsError):  # another lander was faster, with the same records
-            try:
-                self.place.store.create(path, data)
-            except UnknownOutcomeError:
-                self.place.store.create(path, data)
+        file = SealedFile.of(data)
+        if sealed.get(number, file) != file:
+            raise LandedDamagedError(path, "is gone, and the source gives other bytes in its place")
+        try:
+            self._create(path, data)
+        except ObjectExistsError:  # another lander was faster, with the same records
+            return self._put_before(claimed, number)
+        return file
+
+    def _create(self, path: str, data: bytes) -> None:
+        try:
+            self.place.store.create(path, data)
+        except UnknownOutcomeError:
+            self.place.store.create(path, data)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
-"""The ranges of an input: which records of its source are in which files."""
+"""The ranges of an input: which records of its source are in which files, and what these files are held against."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from headrace.model.time import Instant
 from headrace.sources.connector import SourceSplit, SplitGoneError
-from headrace_snapshots.format.codec import Fields, decode, encode
+from headrace.sources.landed.damage import way_on
+from headrace_snapshots.format.codec import BrokenObjectError, Fields, MalformedError, checksum, decode, encode
 from headrace_snapshots.layout import (
     LandedFile,
     claimed_range,
@@ -16,11 +17,14 @@ from headrace_snapshots.layout import (
     landed_path,
     range_path,
     ranges_folder,
+    seal_path,
+    sealed_range,
     written_folder,
 )
-from headrace_snapshots.store import ObjectInfo, ObjectStore
+from headrace_snapshots.store import ObjectExistsError, ObjectInfo, ObjectNotFoundError, ObjectStore
 
-_KIND = "landed_range"
+_CLAIM: Final = "landed_range"
+_SEAL: Final = "landed_seal"
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,44 @@ class LandedRange:
 
 
 @dataclass(frozen=True)
+class SealedFile:
+    """A landed file as it was when its range was whole: ``size`` in bytes, and hex SHA-256 of the content."""
+
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, data: bytes) -> Self:
+        """What ``data`` is."""
+        return cls(len(data), checksum(data))
+
+
+@dataclass(frozen=True)
+class RangeSeal:
+    """What is noted of a range once it is whole: ``range`` as it was claimed, and its ``files``, in order; none where
+    there are no files but those that the claim itself names.
+    """
+
+    range: LandedRange
+    files: tuple[SealedFile, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; the inverse of ``from_json``."""
+        files = [{"size": file.size, "sha256": file.sha256} for file in self.files]
+        return {"range": self.range.to_json(), "files": files}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Raises MalformedError."""
+        fields = Fields(value, "seal")
+        claimed = LandedRange.from_json(fields.fields("range").value)
+        files = fields.items("files", lambda file: SealedFile(file.integer("size"), file.text("sha256")))
+        if len(files) not in (0, len(claimed.splits)):
+            raise MalformedError(f"it has {len(files)} files for {len(claimed.splits)} splits")
+        return cls(claimed, files)
+
+
+@dataclass(frozen=True)
 class LandingPlace:
     """Where the records of an ``input`` of a ``pipeline`` are landed."""
 
@@ -62,34 +104,130 @@ class LandingPlace:
 
     def claim(self, claimed: LandedRange) -> None:
         """Claim a range. Raises ObjectExistsError if somebody has, and UnknownOutcomeError."""
-        self.store.create(range_path(self.pipeline, self.input, claimed.number), encode(_KIND, claimed.to_json()))
+        self.store.create(self.claim_path(claimed.number), self.encoded_claim(claimed))
+
+    def encoded_claim(self, claimed: LandedRange) -> bytes:
+        """The object that claims a range. It says whose it is, and that a seal comes once the range is whole."""
+        return encode(_CLAIM, claimed.to_json() | {"of": self.folder, "sealed": True})
 
     def claimed(self, number: int) -> LandedRange:
-        """The range of that number. Raises ObjectNotFoundError, BrokenObjectError, NewerFormatError."""
-        path = range_path(self.pipeline, self.input, number)
-        return decode(_KIND, self.store.read(path), f"{self.store.uri}/{path}", LandedRange.from_json)
+        """The range of that number, as its claim says, or where that is broken or gone, its seal.
+
+        Raises SplitGoneError, BrokenObjectError, NewerFormatError.
+        """
+        path = self.claim_path(number)
+        try:
+            return self.claim_alone(number)[0]
+        except (ObjectNotFoundError, BrokenObjectError) as error:
+            if (seal := self.seal(number)) is not None:
+                return seal.range
+            if isinstance(error, ObjectNotFoundError):
+                raise SplitGoneError(path, "is gone", way_on(path)) from error
+            raise BrokenObjectError(f"{error}. {way_on(path)}") from error
+
+    def claim_alone(self, number: int) -> tuple[LandedRange, bool]:
+        """What the claim of that number says, and whether it promises a seal.
+
+        Raises ObjectNotFoundError, BrokenObjectError, NewerFormatError.
+        """
+        path = self.claim_path(number)
+
+        def parsed(value: Any) -> tuple[LandedRange, bool]:
+            claimed, fields = LandedRange.from_json(value), Fields(value, "range")
+            self._check_is_here(fields, claimed, number)
+            return claimed, fields.value.get("sealed") is True
+
+        return decode(_CLAIM, self.store.read(path), f"{self.store.uri}/{path}", parsed)
+
+    def seal(self, number: int) -> RangeSeal | None:
+        """The seal of a range; None where there is none that can be read: then its files are held against nothing."""
+        path = seal_path(self.pipeline, self.input, number)
+
+        def parsed(value: Any) -> RangeSeal:
+            seal = RangeSeal.from_json(value)
+            self._check_is_here(Fields(value, "seal"), seal.range, number)
+            return seal
+
+        try:
+            return decode(_SEAL, self.store.read(path), f"{self.store.uri}/{path}", parsed)
+        except (ObjectNotFoundError, BrokenObjectError):  # fsck says so, and makes another
+            return None
+
+    def encoded_seal(self, seal: RangeSeal) -> bytes:
+        """The object that is the seal of a range."""
+        return encode(_SEAL, seal.to_json() | {"of": self.folder})
+
+    def put_seal(self, seal: RangeSeal) -> None:
+        """Store the seal of a range, which of two that do so is the same. One without files gives way to one with."""
+        path, data = seal_path(self.pipeline, self.input, seal.range.number), self.encoded_seal(seal)
+        try:
+            self.store.create(path, data)
+        except ObjectExistsError:
+            there = self.seal(seal.range.number)
+            if there is None or len(there.files) < len(seal.files):
+                self.store.write(path, data)
+
+    def _check_is_here(self, fields: Fields, claimed: LandedRange, number: int) -> None:
+        """Raises MalformedError for what was written elsewhere; claims of 0.1.2 do not say of which input they are."""
+        if claimed.number != number:
+            raise MalformedError(f"it is of range {claimed.number}, not {number}")
+        if fields.value.get("of", self.folder) != self.folder:
+            raise MalformedError(f"it is of {fields.text('of')}, not {self.folder}")
+
+    def claim_path(self, number: int) -> str:
+        """Where range ``number`` is claimed."""
+        return range_path(self.pipeline, self.input, number)
 
     def newest(self, after: str) -> LandedRange | None:
-        """The range that was claimed last; looked for from the one on that has the file ``after``."""
-        last = max(self.claims(after), default=None)
-        return None if last is None else self.claimed(last)
+        """The range that was claimed last; looked for from the one on that has the file ``after``, of which is known
+        that it is landed. Raises SplitGoneError where that is not so any more, and what ``claimed`` raises.
+        """
+        return self.continued(self.claims(after), after)
 
-    def claims(self, after: str) -> Iterator[int]:
-        """The numbers of all ranges that were claimed, from the one on that has the file ``after``."""
-        for info in self._claims(after):
-            if (number := claimed_range(self.pipeline, info.path)) is not None:
-                yield number
+    def continued(self, numbers: Sequence[int], after: str) -> LandedRange | None:
+        """The last of the ranges with these ``numbers``, which all that is landed after the file ``after`` has."""
+        newest = self.claimed(numbers[-1]) if numbers else None
+        known = self.file(after)
+        if known is None or not after.startswith(self.folder):
+            return newest
+        path = self.claim_path(known.range)
+        is_read = known.number == known.last and known.range + 1 in numbers
+        if known.range not in numbers:
+            if is_read:  # it has expired
+                return newest
+            raise SplitGoneError(path, "is gone", way_on(path))
+        try:
+            read = newest if newest is not None and newest.number == known.range else self.claimed(known.range)
+        except BrokenObjectError:
+            if is_read:  # fsck says so; nothing of it is needed here
+                return newest
+            raise
+        if known.number >= len(read.splits) or self.path(read, known.number) != after:
+            raise SplitGoneError(path, f"is another range than the one with {after}, which was read", way_on(path))
+        return newest
+
+    def claims(self, after: str) -> list[int]:
+        """The numbers of all ranges that were claimed, in order, from the one on that has the file ``after``."""
+        known = self.file(after)
+        first = 0 if known is None else known.range
+        numbers = {self._number(info.path) for info in self._claims(after)}
+        return sorted(number for number in numbers if number is not None and number >= first)
 
     def newest_at(self, after: str) -> Instant | None:
         """When the newest range was claimed; looked for from the one on that has the file ``after``. None if there is
         none, or the store does not say.
         """
-        times = [info.modified for info in self._claims(after)]
+        times = [info.modified for info in self._claims(after) if self._number(info.path) is not None]
         return None if not times or times[-1] is None else Instant(times[-1])
+
+    def _number(self, path: str) -> int | None:
+        """The range whose claim or seal is at ``path``."""
+        claimed = claimed_range(self.pipeline, path)
+        return sealed_range(self.pipeline, path) if claimed is None else claimed
 
     def _claims(self, after: str) -> Iterator[ObjectInfo]:
         known = self.file(after)
-        start = "" if known is None or known.range == 0 else range_path(self.pipeline, self.input, known.range - 1)
+        start = "" if known is None or known.range == 0 else self.claim_path(known.range - 1)
         yield from self.store.list(ranges_folder(self.pipeline, self.input), start)
 
     def claims_behind(self, known: LandedFile | None) -> list[int]:
@@ -97,7 +235,7 @@ class LandingPlace:
         there are. Raises SplitGoneError where claims of them are gone.
         """
         if known is None:
-            numbers = [*self.claims("")]
+            numbers = self.claims("")
             begin = min(numbers, default=0)
         else:
             begin = known.range + (known.number == known.last)
@@ -105,7 +243,8 @@ class LandingPlace:
             numbers = [number for number in self.claims(after) if number >= begin]
         for expected, number in enumerate(numbers, begin):
             if number != expected:
-                raise SplitGoneError(range_path(self.pipeline, self.input, expected), "is gone")
+                path = self.claim_path(expected)
+                raise SplitGoneError(path, "is gone", way_on(path))
         return numbers
 
     def path(self, claimed: LandedRange, number: int) -> str:
@@ -157,7 +296,8 @@ def unread_files(place: LandingPlace, after: str) -> Iterator[ObjectInfo]:
         elif is_newest and is_next:
             return
         elif expected is not None:
-            raise SplitGoneError(f"{place.folder}{begin.range:020d}-{begin.number:05d}-...", "is gone")
+            path = f"{place.folder}{begin.range:020d}-{begin.number:05d}-..."
+            raise SplitGoneError(path, "is gone", way_on(path))
 
 
 def _next(file: LandedFile) -> LandedFile:

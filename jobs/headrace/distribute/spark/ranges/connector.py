@@ -24,6 +24,7 @@ from headrace.sources.connector import (
     SplitGoneError,
     WritingReader,
 )
+from headrace.sources.landed.damage import way_on
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 if TYPE_CHECKING:  # pyspark, and Arrow
@@ -103,16 +104,16 @@ class WrittenReader(WritingReader):
 
     def read(self, split: SourceSplit, span: "Span", required: "Required") -> "Scanned":
         """The rows of a file. Raises SplitGoneError, LandedColumnsError."""
-        from headrace.distribute.spark.ranges.digests import digest_of
         from headrace.distribute.spark.ranges.errors import LandedColumnsError
         from headrace.sources.formats.errors import FileColumnsError
+        from headrace.sources.landed.digests import digest_of
 
         try:
             data = self.store.read(split.path)
         except ObjectNotFoundError as error:
-            raise SplitGoneError(split.path, "is gone") from error
+            raise SplitGoneError(split.path, "is gone", way_on(split.path)) from error
         if digest_of(data) != split.etag:
-            raise SplitGoneError(split.path, "has changed")
+            raise SplitGoneError(split.path, "has changed", way_on(split.path))
         try:
             return FORMATS["parquet"].read(data, self.source.fields, required, split.path, span)
         except FileColumnsError as error:
