@@ -25,6 +25,7 @@ from headrace.model.expressions.fields import SourceField, SourceFields, in_obje
 from headrace.model.expressions.identity import constant_to_json
 from headrace.model.expressions.value_types import ListType
 from headrace.sources.formats.fields import typed
+from headrace.sources.formats.json_files import check_json_lines
 from headrace.sources.formats.json_values import (
     DEEPEST,
     FROM_TEXT,
@@ -60,6 +61,10 @@ class JsonLines(TextFormat):
         """``lines`` as records, which say what of the ``required`` columns none of them has."""
         records = _records(lines, fields)
         return replace(records, lacks=_lacking(records, {name: fields[name] for name in required.columns}, lines))
+
+    def check_lines(self, lines: TextLines, first: TextLines, path: str) -> None:
+        """Raise UnreadableFileError for JSON that is not a record on each line."""
+        check_json_lines(lines, first, path)
 
     def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
         """An object on each line, or the text of the line."""

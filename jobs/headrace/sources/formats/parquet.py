@@ -23,6 +23,7 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.fields import ColumnType, SourceField, SourceFields, in_objects
 from headrace.model.expressions.value_types import ListType, in_words
 from headrace.model.time import parse
+from headrace.sources.formats.compression import what_is
 from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
 from headrace.sources.formats.file_format import FileFormat
 from headrace.sources.formats.json_text import as_json
@@ -146,7 +147,8 @@ def _rows(data: bytes, file: pq.ParquetFile, columns: list[str], span: Span, pat
 
 def _open(data: bytes, path: str) -> pq.ParquetFile:
     if len(data) < 12 or data[-4:] != _MAGIC:
-        raise UnreadableFileError(path, "it has no Parquet footer")
+        other = what_is(data)
+        raise UnreadableFileError(path, f"it has no Parquet footer{'' if other is None else f': it is {other}'}")
     if struct.unpack("<I", data[-8:-4])[0] + 8 > len(data) - 4:
         raise UnreadableFileError(path, "its Parquet footer is longer than the file")
     try:

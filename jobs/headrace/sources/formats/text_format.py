@@ -1,29 +1,24 @@
 """Formats of text, whose records are lines: decompressed and cut here, so that one bad line never fails a block."""
 
-import zlib
 from abc import abstractmethod
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 from headrace.model.expressions.fields import SourceFields
+from headrace.sources.formats.compression import is_packed_by_name, unpacked
 from headrace.sources.formats.errors import LargeFileError, UnreadableFileError
 from headrace.sources.formats.file_format import FileFormat
 from headrace.sources.formats.lines import TextLines, cut, first_line
 from headrace.sources.formats.scan import Scanned, nothing
-from headrace.sources.formats.spans import Span
+from headrace.sources.formats.spans import WHOLE_FILE, Span
 from headrace.sources.required_columns import Required
-
-_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
-"""Compressions of text files, by how the name ends."""
 
 MOST_BYTES = 2**31 - 16
 """How much text is cut into lines as one piece: offsets of Arrow's strings have 32 bits."""
 
 
 class TextFormat(FileFormat):
-    """A format whose records are lines of UTF-8, compressed if the name of the file says so. The header, if files have
-    one, is the first line that is not blank.
+    """A format whose records are lines of UTF-8, compressed or not, whatever the file is called. The header, if files
+    have one, is the first line that is not blank.
     """
 
     @abstractmethod
@@ -36,23 +31,33 @@ class TextFormat(FileFormat):
 
     def read(self, data: bytes, fields: SourceFields, required: Required, path: str, span: Span) -> Scanned:
         """The records in the lines of ``span``. Raises LargeFileError for more text than MOST_BYTES, too."""
-        text = _decompressed(data, path)
+        text = unpacked(data, path)
+        if text is not data and not span.is_whole:  # its name did not say so: the first piece has all of it
+            if span.first:
+                return nothing(fields)
+            span = WHOLE_FILE
         begin, end = span.lines(text)
         if end - begin > MOST_BYTES:
             raise LargeFileError(path, end - begin)
         lines = cut(text, span)
+        self.check_lines(lines, first_line(text), path)
         if not self.has_header:
             return self.read_lines(lines, None, fields, required, path) if len(lines) else nothing(fields)
         first = lines if span.first == 0 and len(lines) else first_line(text)
         return self.read_lines(lines, _line(first), fields, required, path) if len(first) else nothing(fields)
 
+    def check_lines(self, lines: TextLines, first: TextLines, path: str) -> None:
+        """Raise UnreadableFileError if ``lines`` of a file, whose ``first`` line that is not blank is given too, are
+        not records of this format, each at most one.
+        """
+
     def is_divisible(self, path: str) -> bool:
-        """Whether the file is not compressed."""
-        return _codec(path) is None
+        """Whether its name does not say that it is compressed."""
+        return not is_packed_by_name(path)
 
     def header(self, data: bytes, path: str) -> bytes:
         """The first line that is not blank. Raises UnreadableFileError."""
-        lines = first_line(_decompressed(data, path))
+        lines = first_line(unpacked(data, path))
         if not len(lines):
             raise UnreadableFileError(path, "it has no header")
         return _line(lines)
@@ -65,18 +70,3 @@ class TextFormat(FileFormat):
 def _line(lines: TextLines) -> bytes:
     line: bytes = lines.text[0].as_py()
     return line
-
-
-def _decompressed(data: bytes, path: str) -> bytes:
-    codec = _codec(path)
-    if codec is None:
-        return data
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
-            return bytes(stream.read())
-    except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
-        raise UnreadableFileError(path, f"it is not a whole {codec} file ({error})") from error
-
-
-def _codec(path: str) -> str | None:
-    return next((name for suffix, name in _COMPRESSED.items() if path.endswith(suffix)), None)
