@@ -3,8 +3,9 @@
 All of them are for a source with the columns ``SCHEMA``, whose event time is ``time`` and whose key is ``user``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from headrace.model.expressions.data_types import DataType
@@ -23,14 +24,19 @@ T_MICROS = 1_357_016_400_000_000
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a file: ``reason`` is why it is a dead letter. If it is None the record is accepted, with ``values``
-    among its columns (an event time in microseconds as ``time``).
+    """One line of a file, with the line breaks in its quotes: ``reason`` is why it is a dead letter. If it is None the
+    record is accepted, with ``values`` among its columns (an event time in microseconds as ``time``).
     """
 
     name: str
     text: bytes
     reason: str | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def positions(lines: Sequence[Line], first: int = 0) -> list[int]:
+    """The numbers of the lines where ``lines`` begin, one below the other from number ``first`` on."""
+    return [*accumulate((1 + len(line.text.splitlines()[1:]) for line in lines[:-1]), initial=first)]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from headrace.model.expressions.functions import coalesce, concat
 from headrace.pipeline.sources import OnUnreadable
 from headrace.sources.file_planning import VanishedFileError
 from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
-from tests.corpus import SCHEMA, T_MICROS, BrokenFile, Line, T, csv_lines, json_lines
+from tests.corpus import SCHEMA, T_MICROS, BrokenFile, Line, T, csv_lines, json_lines, positions
 from tests.corpus.files import OPENED, TORN, not_utf8, parquet, table
 from tests.sources.landed import Landed, pipeline
 
@@ -101,7 +101,7 @@ CORPUS = {JSON: ("", json_lines.LINES), CSV: (csv_lines.HEADER + "\n", csv_lines
 def test_dead_letters_are_stored_as_the_corpus_says(landed: Landed, kind: str) -> None:
     header, lines = CORPUS[kind]
     landed.write("a.x", header.encode() + b"".join(line.text + b"\n" for line in lines))
-    dead = [(number, line) for number, line in enumerate(lines, bool(header)) if line.reason]
+    dead = [(at, line) for at, line in zip(positions(lines, bool(header)), lines, strict=True) if line.reason]
     assert landed.rejected(pipeline(kind)) == [
         {
             "input": "source",

@@ -21,7 +21,7 @@ from headrace.sources.formats.lines import cut
 from headrace.sources.formats.reader import read_file
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.required_columns import Required
-from tests.corpus import SCHEMA, BrokenFile, Line, csv_lines, files, json_lines
+from tests.corpus import SCHEMA, BrokenFile, Line, csv_lines, files, json_lines, positions
 from tests.reference.strategies import examples
 
 REQUIRED = Required({"event time": col("time"), "key user": col("user")})
@@ -59,9 +59,9 @@ def check(found: Scanned, row: int, line: Line) -> None:
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
 def test_lines_of_one_file(kind: str, ending: bytes) -> None:
     head, lines = LINES[kind]
-    content = (head + b"\n".join(line.text.removesuffix(b"\r") for line in lines)).replace(b"\n", ending)
+    content = head.replace(b"\n", ending) + ending.join(line.text.removesuffix(b"\r") for line in lines)
     found = read(content, kind)
-    assert found.position.tolist() == [number + bool(head) for number in range(len(lines))]
+    assert found.position.tolist() == positions(lines, bool(head))
     for row, line in enumerate(lines):
         check(found, row, line)
     assert found.raw(found.position[:0]).to_pylist() == []
@@ -77,6 +77,16 @@ def test_a_line_alone_is_judged_as_among_others(kind: str) -> None:
                 read(line.text, kind)
         else:
             check(read(head + line.text, kind), 0, line)
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n", b"\r\n", b"\n\n"])
+@pytest.mark.parametrize("line", csv_lines.UNCLOSED, ids=lambda line: line.name)
+def test_a_quote_that_is_never_closed_makes_one_dead_letter(line: Line, ending: bytes) -> None:
+    head, lines = LINES["csv"]
+    found = read(head + b"".join(line.text + b"\n" for line in lines) + line.text + ending, "csv")
+    assert len(found) == len(lines) + 1
+    check(found, len(lines), line)
+    assert found.raw(np.array([len(lines)])).to_pylist() == [line.text]
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=40))
@@ -136,7 +146,7 @@ def test_a_time_beyond_the_calendar_can_be_shown() -> None:
 @pytest.mark.parametrize(
     ("line", "fields"),
     [
-        ('x"y,"z', ['x"y', "z"]),
+        ('x"y,z"', ['x"y', 'z"']),
         ('"x" y,"z"', ['"x" y', "z"]),
         ('"a,b"c,d', ['"a,b"c', "d"]),
         ('"a""b"c,d', ['"a"b"c', "d"]),

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -113,7 +114,8 @@ def none_in_blocks() -> Iterator[None]:
     """Every line is looked at alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_lines._Reading, "_may_be_whole", lambda reading: np.zeros(len(reading.lines), np.bool_))
-        patch.setattr(csv_lines, "_are_plain", lambda lines, quoted: np.zeros(len(lines), np.bool_))
+        judge = csv_lines._QuotedLines.of
+        patch.setattr(csv_lines._QuotedLines, "of", lambda lines: replace(judge(lines), is_plain=lines.is_utf8 & False))
         yield
 
 
@@ -139,6 +141,11 @@ def test_a_line_of_json_is_read_alone_as_in_a_block(lines: list[str], names: set
     assert_one_way("", [line for line in lines if line.strip(" \t")], "{}", schema, "json")
 
 
+def is_closed(line: str) -> bool:
+    """Whether no quote goes on into the next line."""
+    return not csv_lines.QUOTES.are_open_behind(line.encode("utf-8", "surrogatepass"))
+
+
 FIELDS = st.one_of(
     TEXTS.map(lambda text: text.replace(",", "")),
     TEXTS.map(lambda text: '"' + text.replace('"', '""') + '"'),
@@ -154,7 +161,7 @@ FIELDS = st.one_of(
 )
 def test_a_line_of_csv_is_read_alone_as_in_a_block(names: list[str], lines: list[str]) -> None:
     head, schema = ",".join(names), {name: SCHEMA[name] for name in names}
-    lines = [line for line in lines if line.strip(" \t") and line != head]
+    lines = [line for line in lines if line.strip(" \t") and line != head and is_closed(line)]
     assert_one_way(f"{head}\n", lines, "x" + "," * (len(names) - 1), schema, "csv")
 
 

@@ -1,4 +1,6 @@
-"""CSV: a record is one line with as many fields as the header has (docs/judging.md)."""
+"""CSV: a record is a line with as many fields as the header has, which goes on behind line breaks in quotes
+(docs/judging.md).
+"""
 
 import codecs
 import csv
@@ -21,9 +23,12 @@ from headrace.model.expressions.identity import constant_to_json
 from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
 from headrace.sources.formats.fields import typed
 from headrace.sources.formats.lines import TextLines
+from headrace.sources.formats.quotes import Quotes
 from headrace.sources.formats.scan import NOT_UTF8, Scanned, nothing
 from headrace.sources.formats.text_format import TextFormat
 from headrace.sources.required_columns import Required
+
+QUOTES: Final = Quotes()
 
 HEADER_BYTES = 1024 * 1024
 """How long a header may be."""
@@ -31,6 +36,13 @@ HEADER_BYTES = 1024 * 1024
 _FIELD = r'(?:"(?:[^"]|"")*"|[^",][^,]*|)'
 _PLAIN = f"^{_FIELD}(?:,{_FIELD})*$"
 """Lines whose quotes, if they begin a field, enclose it: others are read one by one."""
+
+_BLANKS_BEHIND = r'(?:"(?:[^"]|"")*"[ \t]*|[^",][^,]*|)'
+_ENCLOSING = f"^{_BLANKS_BEHIND}(?:,{_BLANKS_BEHIND})*$"
+"""The same, with blanks behind quotes."""
+
+_ODD, _OPEN = "a quote is not closed on its line", "a quote is not closed before the file ends"
+_LOOSE = "quotes with a line break in them do not enclose their field"
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,7 @@ class CsvLines(TextFormat):
     """CSV with a header, which names the columns."""
 
     name, suffix, has_header = "CSV", ".csv", True
+    quotes = QUOTES
 
     def read_lines(
         self, lines: TextLines, header: bytes | None, fields: SourceFields, required: Required, path: str
@@ -74,6 +87,8 @@ CSV: Final = CsvLines()
 def _header(line: bytes, fields: SourceFields, path: str) -> Header:
     if len(line) > HEADER_BYTES:
         raise UnreadableFileError(path, f"its header does not end within {HEADER_BYTES} bytes")
+    if QUOTES.are_open_behind(line):
+        raise UnreadableFileError(path, "a quote in its header is not closed")
     try:
         names = next(csv.reader([line.decode()]))
     except UnicodeDecodeError as error:
@@ -92,16 +107,15 @@ def _records(lines: TextLines, header: Header, fields: SourceFields) -> Scanned:
     lines = lines.where(pc.not_equal(lines.text, header.line).to_numpy(zero_copy_only=False))
     if not len(lines):
         return nothing(fields)
-    reading = _Reading(lines, header)
     unparsed = pc.if_else(pa.array(lines.is_utf8), pa.scalar(None, pa.string()), NOT_UTF8)
-    quotes = pc.count_substring(lines.text, b'"').to_numpy(zero_copy_only=False)
-    open_quote = lines.is_utf8 & (quotes % 2 != 0)
-    if open_quote.any():
-        unparsed = pc.if_else(pa.array(open_quote), "a quote is not closed on its line", unparsed)
-    rows = np.flatnonzero(lines.is_utf8 & ~open_quote)
-    is_plain = _are_plain(lines, quotes > 0)[rows]
-    reading.parse(rows[is_plain])
-    reading.parse_alone(rows[~is_plain])
+    quotes = _QuotedLines.of(lines)
+    for reason, rows in quotes.misread.items():
+        if rows.any():
+            unparsed = pc.if_else(pa.array(rows), reason, unparsed)
+    reading = _Reading(lines, header)
+    is_read = truths(unparsed.is_null())
+    reading.parse(np.flatnonzero(is_read & quotes.is_plain))
+    reading.parse_alone(np.flatnonzero(is_read & ~quotes.is_plain))
     fits = reading.has_fields()
     misfits = unparsed.is_null().to_numpy(zero_copy_only=False) & ~fits
     if misfits.any():
@@ -111,17 +125,36 @@ def _records(lines: TextLines, header: Header, fields: SourceFields) -> Scanned:
     return Scanned(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
 
-def _are_plain(lines: TextLines, quoted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which lines the parser of blocks reads as the rules say: the ``quoted`` are looked at; and if a block begins with
-    a byte order mark, the parser leaves that out.
+@dataclass(frozen=True)
+class _QuotedLines:
+    """Which lines that are text the parser of blocks reads as the rules say (``is_plain``), by their quotes; and which
+    are ``misread``, by reason.
     """
-    is_plain = ~truths(pc.starts_with(lines.text, codecs.BOM_UTF8))
-    looked = quoted & lines.is_utf8 & is_plain
-    if looked.any():
-        is_plain[looked] = truths(
-            pc.match_substring_regex(lines.text.filter(pa.array(looked)).cast(pa.string()), _PLAIN)
-        )
-    return is_plain
+
+    is_plain: NDArray[np.bool_]
+    misread: dict[str, NDArray[np.bool_]]
+
+    @classmethod
+    def of(cls, lines: TextLines) -> "_QuotedLines":
+        is_plain = ~truths(pc.starts_with(lines.text, codecs.BOM_UTF8))  # which the parser leaves out before a block
+        quotes = pc.count_substring(lines.text, b'"').to_numpy(zero_copy_only=False)
+        quoted = (quotes > 0) & lines.is_utf8
+        is_open, is_loose = np.zeros(len(lines), np.bool_), np.zeros(len(lines), np.bool_)
+        if quoted.any():
+            is_plain &= ~quoted | _match(lines, quoted, _PLAIN)
+            is_loose = _match(lines, quoted & ~is_plain, r"[\r\n]")
+            is_loose &= ~_match(lines, is_loose, _ENCLOSING)
+            is_open[-1] = quoted[-1] and QUOTES.are_open_behind(lines.text[-1].as_py())  # behind others none is
+        return cls(is_plain, {_LOOSE: is_loose, _ODD: quoted & (quotes % 2 != 0), _OPEN: is_open})
+
+
+def _match(lines: TextLines, rows: NDArray[np.bool_], pattern: str) -> NDArray[np.bool_]:
+    """Which of ``rows``, which are text, match ``pattern``."""
+    matching = rows.copy()
+    if rows.any():
+        text = lines.text if rows.all() else lines.text.filter(pa.array(rows))
+        matching[rows] = truths(pc.match_substring_regex(text.cast(pa.string()), pattern))
+    return matching
 
 
 class _Reading:

@@ -1,4 +1,6 @@
-"""The lines of a text file, cut before anybody parses them: so one bad line never fails a block."""
+"""The lines of a text file, cut before anybody parses them: so one bad line never fails a block. Where quotes can hold
+line breaks a line goes on behind them, and is numbered like the one where it begins.
+"""
 
 import codecs
 from dataclasses import dataclass
@@ -9,9 +11,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.grouping import Ints
-from headrace.sources.formats.spans import WHOLE_FILE, Span
+from headrace.sources.formats.quotes import Quotes
+from headrace.sources.formats.spans import Span
 
 _NEWLINE, _RETURN = 10, 13
+_A_HEADER = 4096
+"""How many bytes mostly hold the first line."""
 
 
 @dataclass(frozen=True)
@@ -31,34 +36,42 @@ class TextLines:
         """The lines that ``chosen`` says."""
         return TextLines(self.text.filter(pa.array(chosen)), self.position[chosen], self.is_utf8[chosen])
 
+    def first(self, count: int) -> "TextLines":
+        """So many of them from the beginning, or all."""
+        return TextLines(self.text[:count], self.position[:count], self.is_utf8[:count])
 
-def cut(data: bytes, span: Span = WHOLE_FILE) -> TextLines:
-    """The lines of the ``span`` of ``data``, which end with a newline, a carriage return, or both. A byte order mark is
-    no part of the first one; a line of nothing but blanks and tabs is none.
+
+def bounds(text: bytes, span: Span, quotes: Quotes | None) -> tuple[int, int]:
+    """Where the lines of ``span`` begin and end in ``text``."""
+    return span.lines(text) if quotes is None else quotes.bounds(text, span)
+
+
+def cut(text: bytes, piece: tuple[int, int] | None = None, quotes: Quotes | None = None) -> TextLines:
+    """The lines of a ``piece`` of ``text``, or of all of it, which end with a newline, a carriage return, or both, that
+    is not in ``quotes``. A byte order mark is no part of the first one; a line of nothing but blanks and tabs is none.
     """
-    data = data.removeprefix(codecs.BOM_UTF8)
-    if span.is_whole:
-        return _cut(data, 0)
-    begin, end = span.lines(data)
-    return _cut(data[begin:end], _breaks(data[:begin]))
+    if piece is None:
+        return _cut(text.removeprefix(codecs.BOM_UTF8), 0, quotes)
+    begin, end = piece
+    return _cut(text[begin:end], _breaks(text, begin), quotes)
 
 
-def first_line(data: bytes) -> TextLines:
-    """The first line of ``data`` that is not blank, or none."""
-    end = 0
-    while end < len(data):
-        end = data.find(b"\n", end) + 1 or len(data)
-        if len(lines := cut(data[:end])):
-            return lines
-    return cut(b"")
+def first_line(text: bytes, quotes: Quotes | None = None) -> TextLines:
+    """The first line of ``text`` that is not blank, or none."""
+    size = _A_HEADER
+    while size < len(text) and len(cut(text[:size], quotes=quotes)) < 2:
+        size *= 4
+    return cut(text[:size], quotes=quotes).first(1)
 
 
-def _breaks(data: bytes) -> int:
-    """How many lines ``data`` has, which ends after one."""
-    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+def _breaks(text: bytes, end: int) -> int:
+    """How many lines ``text`` has before ``end``, where one ends."""
+    returns = text.count(b"\r", 0, end)
+    both = text.count(b"\r\n", 0, end) if returns else 0
+    return text.count(b"\n", 0, end) + returns - both
 
 
-def _cut(data: bytes, first: int) -> TextLines:
+def _cut(data: bytes, first: int, quotes: Quotes | None) -> TextLines:
     """The lines of ``data``, of which the first has number ``first`` in its file."""
     octets = np.frombuffer(data, np.uint8)
     is_break = octets == _NEWLINE
@@ -70,12 +83,16 @@ def _cut(data: bytes, first: int) -> TextLines:
     ends = np.flatnonzero(is_break)
     if len(octets) and (not len(ends) or ends[-1] != len(octets) - 1):
         ends = np.append(ends, len(octets))
+    position = np.arange(first, first + len(ends), dtype=np.int64)
+    if quotes is not None and quotes.quote in data:
+        is_end = ~quotes.open_at(octets, ends)
+        is_end[-1:] = True
+        ends, position = ends[is_end], position[np.append(True, is_end[:-1])]
     starts = np.append(0, ends[:-1] + 1)[: len(ends)]
     offsets = np.append(starts, len(octets)).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     whole = pa.Array.from_buffers(pa.string(), len(starts), buffers)  # bytes, whatever they are, until they are checked
     text = pc.ascii_rtrim(whole, "\r\n")
-    position = np.arange(first, first + len(starts), dtype=np.int64)
     is_utf8 = _are_utf8(data, starts)
     filled = _is_filled(text)
     if not filled.all():

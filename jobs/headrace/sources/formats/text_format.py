@@ -1,13 +1,16 @@
 """Formats of text, whose records are lines: decompressed and cut here, so that one bad line never fails a block."""
 
+import codecs
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from headrace.model.expressions.fields import SourceFields
 from headrace.sources.formats.compression import is_packed_by_name, unpacked
 from headrace.sources.formats.errors import LargeFileError, UnreadableFileError
 from headrace.sources.formats.file_format import FileFormat
-from headrace.sources.formats.lines import TextLines, cut, first_line
+from headrace.sources.formats.lines import TextLines, bounds, cut, first_line
+from headrace.sources.formats.quotes import Quotes
 from headrace.sources.formats.scan import Scanned, nothing
 from headrace.sources.formats.spans import WHOLE_FILE, Span
 from headrace.sources.required_columns import Required
@@ -20,6 +23,9 @@ class TextFormat(FileFormat):
     """A format whose records are lines of UTF-8, compressed or not, whatever the file is called. The header, if files
     have one, is the first line that is not blank.
     """
+
+    quotes: ClassVar[Quotes | None] = None
+    """In which a line break ends no line; None: each line break ends one."""
 
     @abstractmethod
     def read_lines(
@@ -36,14 +42,15 @@ class TextFormat(FileFormat):
             if span.first:
                 return nothing(fields)
             span = WHOLE_FILE
-        begin, end = span.lines(text)
+        text = text.removeprefix(codecs.BOM_UTF8)
+        begin, end = bounds(text, span, self.quotes)
         if end - begin > MOST_BYTES:
             raise LargeFileError(path, end - begin)
-        lines = cut(text, span)
-        self.check_lines(lines, first_line(text), path)
+        lines = cut(text, (begin, end), self.quotes)
+        first = lines.first(1) if span.first == 0 and len(lines) else first_line(text, self.quotes)
+        self.check_lines(lines, first, path)
         if not self.has_header:
             return self.read_lines(lines, None, fields, required, path) if len(lines) else nothing(fields)
-        first = lines if span.first == 0 and len(lines) else first_line(text)
         return self.read_lines(lines, _line(first), fields, required, path) if len(first) else nothing(fields)
 
     def check_lines(self, lines: TextLines, first: TextLines, path: str) -> None:
@@ -57,7 +64,7 @@ class TextFormat(FileFormat):
 
     def header(self, data: bytes, path: str) -> bytes:
         """The first line that is not blank. Raises UnreadableFileError."""
-        lines = first_line(unpacked(data, path))
+        lines = first_line(unpacked(data, path), self.quotes)
         if not len(lines):
             raise UnreadableFileError(path, "it has no header")
         return _line(lines)

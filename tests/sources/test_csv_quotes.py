@@ -1,0 +1,141 @@
+"""Records of CSV end where Python's ``csv`` says, whatever is in quotes, and wherever a file is cut into shares."""
+
+import bz2
+import csv
+import gzip
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import FileSource, field
+from headrace.model.expressions.data_types import DataType
+from headrace.sources.formats import quotes
+from headrace.sources.formats.errors import UnreadableFileError
+from headrace.sources.formats.reader import read_file
+from headrace.sources.formats.scan import Scanned
+from headrace.sources.formats.spans import WHOLE_FILE, Span
+from headrace.sources.required_columns import Required
+from tests.reference.strategies import examples
+
+SOURCE = FileSource("landing", "csv", {"a": DataType.STRING, "b": DataType.STRING, "c": DataType.STRING})
+FIELDS = "not 3 fields, as the header has"
+REASONS = {
+    FIELDS,
+    "a quote is not closed on its line",
+    "a quote is not closed before the file ends",
+    "quotes with a line break in them do not enclose their field",
+}
+ENCLOSED = r'(?:"(?:[^"]|"")*"|[^",]*)(?:,(?:"(?:[^"]|"")*"|[^",]*))*'
+"""A record whose quotes enclose fields: of these Python and Headrace make the same."""
+
+LETTERS = ['"', '"', ",", ",", "\n", "\r\n", "\r", "x", " ", "\0", "\ufeff", "\u00e9", '""', ',"', '",', '"\n', "a,b,c"]
+ENDINGS = ["\n", "\r\n", "\r", "\n\n"]
+ANYTHING = st.lists(st.sampled_from(LETTERS), max_size=40).map("".join)
+"""Some text, with all that means something to a reader of CSV."""
+
+VALUES = st.lists(st.sampled_from(LETTERS), max_size=6).map("".join)
+QUOTED = VALUES.map(lambda value: '"' + value.replace('"', '""') + '"')
+PLAIN = st.lists(st.sampled_from(["x", " ", "\0", "\u00e9", "7"]), max_size=4).map("".join)
+RECORDS = st.lists(st.one_of(QUOTED, PLAIN), min_size=3, max_size=3).map(",".join)
+WHOLE = st.lists(st.tuples(RECORDS, st.sampled_from(ENDINGS)), max_size=8).map(
+    lambda lines: "".join(line + ending for line, ending in lines)
+)
+"""Text as RFC 4180 writes it, with any line breaks."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What Python's ``csv`` makes of a record: its text, the number of its line in the file, and its fields."""
+
+    text: str
+    line: int
+    fields: list[str]
+
+
+def records_of(text: str) -> list[Record]:
+    """The records of ``text``, which its header, repeats of it and blank lines are not."""
+    lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+    reader, records, begin = csv.reader(lines), [], 0
+    for fields in reader:
+        records.append(Record("".join(lines[begin : reader.line_num]).rstrip("\r\n"), begin, fields))
+        begin = reader.line_num
+    return [record for record in records if record.text.strip(" \t\r") and record.text != records[0].text]
+
+
+def rows(read: Sequence[Scanned]) -> list[tuple[object, ...]]:
+    """The records with all that is known of them."""
+    return [
+        row
+        for part in read
+        for row in zip(
+            part.position.tolist(),
+            part.unparsed.to_pylist(),
+            part.raw(np.arange(len(part))).to_pylist(),
+            *(values.to_pylist() for values in part.columns.values()),
+            strict=True,
+        )
+    ]
+
+
+def read(data: bytes, span: Span = WHOLE_FILE, path: str = "x.csv") -> Scanned:
+    return read_file(data, SOURCE, Required(), path, span)
+
+
+@pytest.mark.parametrize("window", [3, quotes._WINDOW])
+@given(text=st.one_of(ANYTHING, WHOLE), header=st.sampled_from(["a,b,c\n", '"a",b,"c"\r\n']))
+@examples(300)
+def test_records_begin_and_end_where_python_says(text: str, header: str, window: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quotes, "_WINDOW", window)
+        found = read((header + text).encode())
+    expected = records_of(header + text)
+    assert found.position.tolist() == [record.line for record in expected]
+    texts = [record.text.encode() for record in expected]
+    assert found.raw(np.arange(len(found))).to_pylist() == texts
+    columns = zip(*(column.to_pylist() for column in found.columns.values()), strict=True)
+    for record, reason, values in zip(expected, found.unparsed.to_pylist(), columns, strict=True):
+        if re.fullmatch(ENCLOSED, record.text) and not record.text.startswith("\ufeff"):
+            fits = len(record.fields) == 3
+            assert reason == (None if fits else FIELDS)
+            assert list(values) == ([field or None for field in record.fields] if fits else [None] * 3)
+        elif reason is None:  # what quotes do not enclose is one line, as it is
+            assert not re.search(r"[\r\n]", re.sub(r'"(?:[^"]|"")*"[ \t]*(?=,|$)', "", record.text))
+            assert record.text.count('"') % 2 == 0
+        else:
+            assert reason in REASONS
+
+
+@pytest.mark.parametrize("window", [3, quotes._WINDOW])
+@given(text=st.one_of(ANYTHING, WHOLE), of=st.integers(2, 9), joined=st.integers(1, 3))
+@examples(300)
+def test_shares_begin_outside_quotes(text: str, of: int, joined: int, window: int) -> None:
+    data = ("a,b,c\n" + text).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quotes, "_WINDOW", window)
+        pieces = [read(data, Span(first, min(first + joined, of), of)) for first in range(0, of, joined)]
+    assert rows(pieces) == rows([read(data)])
+
+
+@pytest.mark.parametrize(("ending", "packed"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_compressed_files_have_the_same_records(ending: str, packed: Callable[[bytes], bytes]) -> None:
+    data = b'\xef\xbb\xbf"a",b,c\r\n' + b'1,"x\r\n9,9,9\r\n",2\r\n\r\n3,4,5\r' * 3
+    assert rows([read(packed(data), path=f"x.csv{ending}")]) == rows([read(data)])
+    assert read(data).columns["b"].to_pylist() == ["x\r\n9,9,9\r\n", "4"] * 3
+
+
+def test_a_header_holds_line_breaks() -> None:
+    data = b'\n"a\nb",c\n1,2\n"a\nb",c\n3,4\n'
+    source = FileSource("landing", "csv", {"x": field("a\nb", str), "c": DataType.STRING})
+    found = read_file(data, source, Required(), "x")
+    assert (found.columns["x"].to_pylist(), found.position.tolist()) == (["1", "3"], [3, 6])
+
+
+def test_a_header_whose_quote_is_never_closed_is_none() -> None:
+    for lines in (1, 100_000):
+        with pytest.raises(UnreadableFileError, match=r"a quote in its header is not closed|does not end within"):
+            read(b'a,"b,c\n' + b"1,2,3\n4,5,6\n" * lines)
