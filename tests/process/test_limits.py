@@ -176,6 +176,19 @@ def test_late_drops_have_a_limit_of_their_own_instead_of_the_general_warning(dep
         deployed.run(pipeline)
 
 
+def test_a_run_of_which_most_records_are_dead_letters_warns(deployed: Deployed) -> None:
+    pipeline = clicks(None)
+    deployed.land("1.json", good=2, bad=2)
+    assert deployed.run(pipeline).warnings == ()
+    deployed.land("2.json", good=2, bad=3)
+    result = deployed.run(pipeline)
+    assert [warning.partition(",")[0] for warning in result.warnings] == ["3 of 5 records are dead letters"]
+    assert from_json(to_json(result)).warnings == result.warnings  # what a page shows of it
+    limited = clicks(hr.Limits(rejected=hr.limit(warn="90%")))
+    deployed.land("3.json", good=1, bad=3)
+    assert deployed.run(limited).warnings == ()
+
+
 def test_a_limit_that_a_person_raises_counts_in_the_next_run(deployed: Deployed) -> None:
     deployed.land("1.json", good=1, bad=1)
     with pytest.raises(LimitExceededError):

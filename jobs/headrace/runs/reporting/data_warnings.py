@@ -1,4 +1,6 @@
-"""Warnings about the data of a run, given when it ends: dates far ahead, missing columns, many late records."""
+"""Warnings about the data of a run, given when it ends: dates far ahead, missing columns, many dead letters or late
+records.
+"""
 
 from collections.abc import Iterator
 
@@ -10,16 +12,25 @@ from headrace.sources.progress import Ahead, Lacking
 LATE_SHARE = 0.01
 """A run warns if more late drops than this share of its records were counted, and the pipeline has no limit of them."""
 
+DEAD_LETTER_SHARE = 0.5
+"""A run warns if more dead letters than this share of its records were counted, and the pipeline has no limit of them:
+then it is the source that is described wrongly, or a producer that changed.
+"""
+
 
 def noticed(tally: Tally, limits: Limits | None = None) -> Iterator[str]:
     """Warnings about the epochs of a run; lateness comes last."""
     yield from map(_ahead, tally.ahead.values())
     yield from map(_lacking, tally.lacking.values())
-    if limits is not None and limits.late is not None:
-        return
     rows = tally.counts
-    records, late = rows.get("records", 0), rows.get("late_dropped", 0)
-    if late > LATE_SHARE * records:
+    records, late, dead = (rows.get(name, 0) for name in ("records", "late_dropped", "rejected"))
+    if (limits is None or limits.rejected is None) and dead > DEAD_LETTER_SHARE * records:
+        yield (
+            f"{dead:,} of {records:,} records are dead letters, and what was published lacks them. Look at why "
+            "(headrace read --view rejected): correct the source or the files, and let them land again (headrace "
+            'replay-rejected). limits=hr.Limits(rejected="1%") holds such a run back'
+        )
+    if (limits is None or limits.late is None) and late > LATE_SHARE * records:
         yield (
             f"{late:,} late drops of {records:,} records, more than {LATE_SHARE:.0%}. Look at how late the data is "
             "(headrace plot), and give the watermark a larger bound or the windows more allowed lateness; what was "
