@@ -2,6 +2,7 @@
 
 import math
 import re
+import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,14 +12,16 @@ from functools import reduce
 from itertools import compress, product
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import IntegerOverflowError, ValueOverflowError
+from headrace.errors import OPERANDS, IntegerOverflowError, ValueOverflowError
 from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.expressions.evaluation import evaluate as evaluate_columns
+from headrace.kernel.expressions.overflowing import column_apart
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Binary, Expr, Function, Literal, col, lit, render
 from headrace.model.expressions.functions import coalesce, concat, greatest, if_else, least
@@ -150,9 +153,27 @@ def _columns(records: list[dict[str, Any]]) -> dict[str, pa.Array]:
     return {name: arrow([record[name] for record in records], SCHEMA[name]) for name in names}
 
 
+def assert_overflows_as_the_reference(expr: Expr, records: list[dict[str, Any]], wanted: list[Any]) -> None:
+    """All records at once: NULL, and why, where one is an error to the reference; of the others its values."""
+    try:
+        values, overflows = column_apart(expr, _columns(records), SCHEMA, len(records))
+    except ValueOverflowError:  # constants alone
+        assert all(isinstance(value, ValueOverflowError) for value in wanted)
+        return
+    for row, (value, want) in enumerate(zip(python(values), wanted, strict=True)):
+        why = [(overflow.why, overflow.error) for overflow in overflows if overflow.rows[row]]
+        if isinstance(want, ValueOverflowError):
+            assert (why[0], value) == ((str(want).removesuffix(OPERANDS), type(want)), None)
+        else:
+            assert not why
+            assert alike(value, want)
+
+
 def assert_as_the_reference(expr: Expr, records: list[dict[str, Any]]) -> None:
     """Where a record is an error to the reference, it is one; the others give the same values, in one column."""
     wanted = [_values(expr, record) for record in records]
+    if records:
+        assert_overflows_as_the_reference(expr, records, wanted)
     is_good = [not isinstance(value, ValueOverflowError) for value in wanted]
     good = list(compress(records, is_good))
     bad = [each for each, good_one in zip(zip(records, wanted, strict=True), is_good, strict=True) if not good_one]
@@ -337,3 +358,37 @@ def test_users_triggers_are_called_with_whole_columns_and_their_fields_are_colum
     heard = Call("on_element", (col("called"), *window, Literal(False), col("n"), col("elements")), Doubling())
     state = Function("field", (heard, Literal("s0")))
     assert evaluate_columns(state, rows).to_pylist() == [8, None, 3]
+
+
+EDGES = (
+    0,
+    1,
+    -1,
+    2,
+    3,
+    2**31,
+    2**32 + 1,
+    2**62,
+    2**63 - 1,
+    2**63 - 2,
+    -(2**63),
+    -(2**63) + 1,
+    3037000499,
+    3037000500,
+    6074001000,
+)
+
+
+@pytest.mark.parametrize("op", ["+", "-", "*"])
+def test_each_row_in_which_integers_overflow_is_found(op: str) -> None:
+    pairs = [*product((*EDGES, None), repeat=2)]
+    records = [{"int0": left, "int1": right} for left, right in pairs]
+    assert_as_the_reference(Binary(op, N, M), records)
+
+
+def test_a_million_rows_that_overflow_take_no_time_each() -> None:
+    rows = {"int0": pa.array(np.full(1_000_000, 2**40)), "int1": pa.array(np.arange(1_000_000) + 2**30)}
+    before = time.perf_counter()
+    values, (overflow,) = column_apart(N * M + 1, rows, SCHEMA, 1_000_000)
+    assert (values.null_count, overflow.rows.sum()) == (1_000_000, 1_000_000)
+    assert time.perf_counter() - before < 5

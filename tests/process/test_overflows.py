@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace import col
+from headrace import col, testing
 from headrace.errors import DecimalOverflowError, HeadraceError, IntegerOverflowError
 from headrace.runs.client.deployment import open as open_root
 from headrace.runs.options import RunOptions
@@ -103,3 +103,78 @@ def test_so_is_a_correction(tmp_path: Path) -> None:
     land(tmp_path, "b.jsonl", [sale("ann", 7, hour=10), sale("zoe", 2)])
     run(made, tmp_path, "third")
     assert totals(tmp_path) == {"eve": 1, "ann": 7, "zoe": 2}
+
+
+READ = {"id": int, "t": int, "x": int}
+BAD = {"id": 2, "t": 180, "x": 10**18}
+GOOD = [{"id": 1, "t": 60, "x": 1}, {"id": 3, "t": 120, "x": 3}]
+MANY = (col("x") * 100).cast(datetime)
+
+
+def one(
+    time: hr.Expr = col("t").cast(datetime),  # noqa: B008
+    split: hr.Expr | None = None,
+    union: hr.FileSource | None = None,
+    source: hr.FileSource | None = None,
+    **parts: Any,
+) -> hr.Pipeline:
+    read = (source or hr.json("landing/in", READ)).event_time(time, bound="1h", split=split)
+    more = [] if union is None else [union.event_time("t2", bound="1h").named("more")]
+    parts = {"key": "id", "what": {"n": hr.count(), "most": col("x").max()}, **parts}
+    return hr.Pipeline("p", read, union=more, where=hr.FixedWindows("1h"), when=hr.on_update(), **parts)
+
+
+JUDGED: dict[str, tuple[Callable[[], hr.Pipeline], str]] = {
+    "event time": (lambda: one(MANY), "event time: (x * 100) leaves 64 bits"),
+    "key": (lambda: one(key={"k": col("x") * 100}), "key k: (x * 100) leaves 64 bits"),
+    "split": (lambda: one(split=(col("x") * 100).cast(str)), "split: (x * 100) leaves 64 bits"),
+    "id": (lambda: one(deduplicate=hr.Deduplicate(col("x") * 100, "1h")), "id: (x * 100) leaves 64 bits"),
+    "a part of it": (
+        lambda: one(key={"k": hr.if_else(col("x") > 5, col("x") * 100, 0)}),
+        "key k: (x * 100) leaves 64 bits",
+    ),
+}
+
+
+@pytest.mark.parametrize("executor", ["local", "reference"])
+@pytest.mark.parametrize("kind", JUDGED)
+def test_a_record_that_overflows_before_it_counts_is_a_dead_letter(kind: str, executor: Any) -> None:
+    make, reason = JUDGED[kind]
+    result = testing.run(make(), [testing.rows(GOOD[0], BAD, GOOD[1]), testing.end()], executor=executor)
+    assert [(row["position"], row["reason"]) for row in result.rejected] == [(1, reason)]
+    assert sum(row["n"] for row in result.current) == 2
+
+
+@pytest.mark.parametrize("executor", ["local", "reference"])
+def test_what_is_filtered_may_overflow_where_it_would_be_aggregated(executor: Any) -> None:
+    made = one(filter=col("x") < 10**10, what={"most": (col("x") * 1_000_000).max()})
+    result = testing.run(made, [testing.rows(GOOD[0], BAD, GOOD[1]), testing.end()], executor=executor)
+    assert sorted(row["most"] for row in result.current) == [1_000_000, 3_000_000]
+    assert not result.rejected
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"what": {"most": (col("x") * 1_000_000).max()}}, r"what is aggregated of it \(key id=2, event time .*\)"),
+        ({"filter": col("x") * 1_000_000 > 0}, r"its filter \(key id=2, event time .*\)"),
+    ],
+)
+def test_what_counts_and_overflows_names_file_record_and_key(tmp_path: Path, parts: dict[str, Any], said: str) -> None:
+    folder = tmp_path / "landing" / "in"
+    folder.mkdir(parents=True)
+    (folder / "1.json").write_text("".join(json.dumps(row) + "\n" for row in (GOOD[0], BAD)))
+    wanted = rf"landing/in/1\.json, position 1: {said}: \(x \* 1000000\) leaves 64 bits; cast its operands"
+    with pytest.raises(IntegerOverflowError, match=wanted):
+        process(one(**parts), tmp_path.as_uri(), RunOptions("first", executor="local"))
+
+
+def test_spark_judges_alike(tmp_path: Path) -> None:
+    folder = tmp_path / "landing" / "in"
+    folder.mkdir(parents=True)
+    (folder / "1.json").write_text("".join(json.dumps(row) + "\n" for row in (GOOD[0], BAD, GOOD[1])))
+    made = one(MANY, key={"k": col("x") + 1}, filter=col("x") < 10**10, what={"most": (col("x") * 10**6).max()})
+    process(made, tmp_path.as_uri(), RunOptions("first", executor="spark", publish=True))
+    handle = open_root(tmp_path.as_uri())["p"]
+    assert sorted(row["most"] for row in handle.current().to_json()) == [1_000_000, 3_000_000]
+    assert [row["reason"] for row in handle.rejected().to_json()] == ["event time: (x * 100) leaves 64 bits"]

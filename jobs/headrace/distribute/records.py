@@ -286,11 +286,11 @@ def _judged(
     apart: Apart,
 ) -> JudgedRecords:
     if file.records is not None:
-        return judged(pipeline, stages, input_, file.records, processing_time, apart=apart)
+        return judged(pipeline, stages, input_, file.records, processing_time, path=file.path, apart=apart)
     unreadable = Scanned(
         columns={name: pa.nulls(1, arrow_type(kind)) for name, kind in input_.source.columns.items()},
         unparsed=pa.array([f"file: {file.unreadable}"]),
         position=np.zeros(1, np.int64),
         raw=lambda _: pa.nulls(1, pa.binary()),
     )
-    return judged(pipeline, stages, input_, unreadable, processing_time, apart=apart)
+    return judged(pipeline, stages, input_, unreadable, processing_time, path=file.path, apart=apart)

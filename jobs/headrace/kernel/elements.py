@@ -6,20 +6,22 @@ A judged row has ``_reject`` (why it takes no part, NULL if it does), ``_event_t
 and triggers. Rows stand in their order of arrival.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.expressions.evaluation import column
+from headrace.errors import OPERANDS
+from headrace.kernel.expressions.overflowing import Overflow, RowOverflowsError, column_apart
 from headrace.kernel.lists import holders
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import own_arrow_type
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.value_types import ListType
+from headrace.model.time import Instant, render
 from headrace.pipeline.loops.step import StepTerm
 from headrace.program import columns as c
 
@@ -35,24 +37,38 @@ def judge(stage: CompiledStage, rows: Columns, rejects: pa.Array | None = None) 
     A row whose key is NULL is rejected.
     """
     rows = with_size(stage, rows)
-    return {**decide(stage, rows, rejects), **inputs_of(stage, rows)}
+    try:
+        decided = decide(stage, rows, rejects)
+        return {**decided, **inputs_of(stage, rows, decided)}
+    except RowOverflowsError as overflows:
+        raise overflows.error from None
 
 
 def decide(stage: CompiledStage, rows: Columns, rejects: pa.Array | None = None) -> dict[str, pa.Array]:
     """Which ``rows`` (``with_size``) take part, with their keys: what ``judge`` gives but for ``inputs_of``."""
     aggregation, typed, length = stage.stage.aggregation, _types(stage), len(rows[c.EVENT_TIME])
-    keys = {name: column(expr, rows, typed, length) for name, expr in aggregation.key.items()}
-    record_keys = {name: keys[name] for name in stage.record_keys}
-    judged = {c.REJECT: _null_key(record_keys, rejects, length), c.EVENT_TIME: rows[c.EVENT_TIME]}
-    judged[c.ADMITTED] = _admitted(aggregation.filter, rows, typed, length)
+    apart = {name: column_apart(expr, rows, typed, length) for name, expr in aggregation.key.items()}
+    keys = {name: values for name, (values, _) in apart.items()}
+    reject = pa.nulls(length, pa.string()) if rejects is None else rejects
+    for name in stage.record_keys:
+        reject = rejecting(reject, f"key {name}", apart[name][1])
+        reject = _null_key(name, keys[name], reject)
+    judged = {c.REJECT: reject, c.EVENT_TIME: rows[c.EVENT_TIME]}
+    admitted, overflows = _admitted(aggregation.filter, rows, typed, length)
+    _check_overflows("its filter", overflows, reject.is_null(), {**judged, **keys})
+    judged[c.ADMITTED] = admitted
     for term in stage.stage.terms:
-        judged[c.REJECT] = _wrong_term(term, keys[term.name], judged)
+        values, of_term = apart[term.name]
+        judged[c.REJECT] = rejecting(judged[c.REJECT], "value of the edge", of_term, among=admitted)
+        judged[c.REJECT] = _wrong_term(term, values, judged)
     return {**judged, **keys}
 
 
-def inputs_of(stage: CompiledStage, rows: Columns) -> dict[str, pa.Array]:
+def inputs_of(stage: CompiledStage, rows: Columns, decided: Columns) -> dict[str, pa.Array]:
     """What aggregates, triggers and users' own objects read of ``rows`` (``with_size``), and whether each of them
-    withdraws another one.
+    withdraws another one. Of rows that take no part, as ``decide`` has ``decided``, it may be NULL.
+
+    Raises RowOverflowsError for the first row that takes part and has a value that its type does not hold.
     """
     typed, length = _types(stage), len(rows[c.EVENT_TIME])
     judged: dict[str, pa.Array] = {}
@@ -60,7 +76,30 @@ def inputs_of(stage: CompiledStage, rows: Columns) -> dict[str, pa.Array]:
         judged[c.SIGN] = rows[c.SIGN] if c.SIGN in rows else pa.repeat(pa.scalar(1, pa.int64()), length)
     if stage.reads_records:
         judged[c.RECORD] = _records(stage, rows)
-    return {**judged, **{name: column(expr, rows, typed, length) for name, expr in stage.inputs}}
+    for name, expr in stage.inputs:
+        judged[name], overflows = column_apart(expr, rows, typed, length)
+        _check_overflows("what is aggregated of it", overflows, pa.array(takes_part(decided)), decided)
+    return judged
+
+
+def rejecting(reason: pa.Array, what: str, overflows: Iterable[Overflow], among: pa.Array | None = None) -> pa.Array:
+    """``reason``, or where there is none yet and an expression overflows (in rows ``among`` these), which one does."""
+    for overflow in overflows:
+        wrong = pc.and_(pa.array(overflow.rows), reason.is_null())
+        wrong = wrong if among is None else pc.and_(wrong, among)
+        reason = pc.if_else(wrong, pa.scalar(f"{what}: {overflow.why}"), reason)
+    return reason
+
+
+def _check_overflows(what: str, overflows: Iterable[Overflow], counting: pa.Array, judged: Columns) -> None:
+    for overflow in overflows:
+        row = overflow.among(counting.to_numpy(zero_copy_only=False))
+        if row is not None:
+            keys = {name: values[row].as_py() for name, values in judged.items() if not name.startswith("_")}
+            key = ", ".join(f"{name}={value!r}" for name, value in keys.items())
+            at = judged[c.EVENT_TIME][row].as_py()
+            where = f"{what} (key {key or 'none'}{'' if at is None else f', event time {render(Instant(at))}'})"
+            raise RowOverflowsError(row, overflow.error(f"{where}: {overflow.why}{OPERANDS}"))
 
 
 def with_size(stage: CompiledStage, rows: Columns) -> Columns:
@@ -74,19 +113,20 @@ def _types(stage: CompiledStage) -> Schema:
     return {**stage.stage.schema, c.SIZE: DataType.INT}
 
 
-def _admitted(condition: Expr | None, rows: Columns, schema: Schema, length: int) -> pa.Array:
+def _admitted(
+    condition: Expr | None, rows: Columns, schema: Schema, length: int
+) -> tuple[pa.Array, tuple[Overflow, ...]]:
     if condition is None:
-        return pa.repeat(pa.scalar(True), length)
-    return column(condition, rows, schema, length).fill_null(False)
+        return pa.repeat(pa.scalar(True), length), ()
+    values, overflows = column_apart(condition, rows, schema, length)
+    return values.fill_null(False), overflows
 
 
-def _null_key(keys: Columns, rejects: pa.Array | None, length: int) -> pa.Array:
-    """Why a row takes no part: the first column of its key that is NULL, unless something was wrong before."""
-    reason = pa.nulls(length, pa.string()) if rejects is None else rejects
-    for name, values in keys.items():
-        if values.null_count:
-            reason = pc.if_else(pc.and_(values.is_null(), reason.is_null()), f"key is null: {name}", reason)
-    return reason
+def _null_key(name: str, values: pa.Array, reason: pa.Array) -> pa.Array:
+    """``reason``, or where there is none yet, that the part ``name`` of a key is NULL."""
+    if not values.null_count:
+        return reason
+    return pc.if_else(pc.and_(values.is_null(), reason.is_null()), f"key is null: {name}", reason)
 
 
 def _wrong_term(term: StepTerm, values: pa.Array, judged: Columns) -> pa.Array:

@@ -100,7 +100,7 @@ def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: P
             if _are_decimal(known):
                 return fitting(_total(known), "a sum", "")
             total = sum(value * times for value, times in known)
-            return total if isinstance(total, float) else whole(total, "a sum", "")
+            return total if isinstance(total, float) else whole(total, "a sum")
         case Combiner.MEAN:
             return _mean(known)
         case Combiner.VARIANCE:

@@ -13,7 +13,13 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from headrace.errors import OPERANDS, DateOverflowError, DecimalOverflowError, IntegerOverflowError
+from headrace.errors import (
+    OPERANDS,
+    DateOverflowError,
+    DecimalOverflowError,
+    IntegerOverflowError,
+    ValueOverflowError,
+)
 from headrace.model.calendar import local_time, truncated
 from headrace.model.expressions import decimals
 from headrace.model.expressions.data_types import DataType, Schema
@@ -25,6 +31,19 @@ from headrace.model.expressions.typing import type_of
 from headrace.model.time import Instant, instant, is_finite
 
 Record = Mapping[str, Any]
+
+
+class OverflowsInRecordError(Exception):
+    """What is read of one record leaves its type, which makes it a dead letter (12.4): ``what`` it is, and ``why``."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(what, why)
+        self.what, self.why = what, why
+
+
+class _TooManyDaysError(Exception):
+    """So many days are more microseconds than 64 bits hold."""
+
 
 _INTEGER = re.compile(r"([+-]?)0*(\d{1,19})", re.ASCII)
 _FLOAT = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
@@ -57,6 +76,8 @@ def evaluate(expr: Expr, record: Record, schema: Schema) -> Any:  # noqa: PLR091
                 result = _FUNCTIONS[name](*values)
             except OverflowError:
                 raise DateOverflowError(f"{render(expr)} leaves the years 1 to 9999") from None
+            except _TooManyDaysError:
+                raise IntegerOverflowError(f"{render(expr)} leaves 64 bits{OPERANDS}") from None
             if result is None:
                 return None
             match type_of(expr, schema):  # if(c, 1, 2.5) is a float whichever branch is taken
@@ -68,10 +89,18 @@ def evaluate(expr: Expr, record: Record, schema: Schema) -> Any:  # noqa: PLR091
     raise TypeError(type(expr).__name__)
 
 
-def whole(value: int, what: str, ways_out: str = OPERANDS) -> int:
-    """``value`` if it fits 64 bits. Raises IntegerOverflowError naming ``what`` and the ``ways_out``."""
-    if not -(2**63) <= value < 2**63:
-        raise IntegerOverflowError(f"{what} is {value}, which leaves 64 bits{ways_out}")
+def evaluate_of(what: str, expr: Expr, record: Record, schema: Schema) -> Any:
+    """``evaluate``. Raises OverflowsInRecordError, saying ``what`` the value is."""
+    try:
+        return evaluate(expr, record, schema)
+    except ValueOverflowError as error:
+        raise OverflowsInRecordError(what, str(error).removesuffix(OPERANDS)) from None
+
+
+def whole(value: int, what: str) -> int:
+    """``value`` if it fits 64 bits. Raises IntegerOverflowError naming ``what``."""
+    if not fits(value):
+        raise IntegerOverflowError(f"{what} is {value}, which leaves 64 bits")
     return value
 
 
@@ -90,7 +119,14 @@ def billionths(value: Decimal | int) -> int:
 
 
 def _whole(expr: Expr, value: Any) -> Any:
-    return whole(value, render(expr)) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(value, int) and not isinstance(value, bool) and not fits(value):
+        raise IntegerOverflowError(f"{render(expr)} leaves 64 bits{OPERANDS}")
+    return value
+
+
+def fits(value: int) -> bool:
+    """Whether 64 bits hold ``value``."""
+    return -(2**63) <= value < 2**63
 
 
 def _logic(op: str, left: bool | None, right: bool | None) -> bool | None:
@@ -222,7 +258,9 @@ def _part(name: str) -> Callable[[Instant | date, str], int | None]:
 def _plus_days(moment: date | Instant, days: int) -> date | int:
     if isinstance(moment, date):
         return moment + timedelta(days)
-    return moment + whole(days * _DAY, f"what {days} days are in microseconds")
+    if not fits(days * _DAY):
+        raise _TooManyDaysError
+    return moment + days * _DAY
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {

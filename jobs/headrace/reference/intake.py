@@ -4,15 +4,17 @@ Every accepted record moves the watermark of its split, also if it is filtered, 
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from headrace.errors import ValueOverflowError
 from headrace.model.changelog import SIGN, RecordSign
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Source
 from headrace.reference.elements import DropCause, DroppedElement, Element
-from headrace.reference.evaluate import Record, evaluate
+from headrace.reference.evaluate import OverflowsInRecordError, Record, evaluate, evaluate_of
 from headrace.reference.source_clock import SourceClock
 from headrace.reference.stages import Entrance
 
@@ -20,7 +22,8 @@ from headrace.reference.stages import Entrance
 @dataclass(frozen=True)
 class Rejected:
     """A record without an event time, a sign, a key, or an id; ``column`` is ``event_time``, ``SIGN``, the name of the
-    key that is NULL, or ``id``. Of an edge that no loop can go over, it is why.
+    key that is NULL, or ``id``. Of an edge that no loop can go over, it is why. Where a value leaves its type,
+    ``column`` says which it is, and ``overflow`` how.
 
     Behind the first aggregation (``stage`` 0) it is what a pane became, and so it is there if it is ``of`` another
     output; its retraction is rejected as well.
@@ -30,6 +33,7 @@ class Rejected:
     column: str
     stage: int = 0
     of: str = ""
+    overflow: str = ""
 
     @property
     def is_pane(self) -> bool:
@@ -98,15 +102,26 @@ class Intake:
         self._ids = {known: at for known, at in self._ids.items() if not self._is_beyond_the_horizon(at)}
 
     def _take(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Mapping[str, Taken]) -> None:
+        try:
+            record = reader.record(raw)
+            reader.clock.check(raw)
+            self._check_id(record)
+        except OverflowsInRecordError as error:
+            for taken in into.values():
+                taken.rejected.append(Rejected(raw, error.what, overflow=error.why))
+            return
         if reader.clock.is_control(raw):
             self._observe(reader, raw, processing_time, into)
             return
-        timestamp = reader.clock.timestamp(raw, processing_time)
-        record, sign = reader.record(raw), reader.sign(raw)
+        timestamp, sign = reader.clock.timestamp(raw, processing_time), reader.sign(raw)
         wrong = "event_time" if timestamp is None else None if sign in {1, -1} else SIGN
         taking: list[str] = []
         for output, entrance in self._entrances.items():
-            missing = wrong or self._missing(record, entrance)
+            try:
+                missing = wrong or self._missing(record, entrance)
+            except OverflowsInRecordError as error:
+                into[output].rejected.append(Rejected(raw, error.what, overflow=error.why))
+                continue
             if missing is None:
                 taking.append(output)
             else:
@@ -127,6 +142,11 @@ class Intake:
         if not reader.clock.observe(raw, processing_time):
             for taken in into.values():
                 taken.ahead.append(raw)
+
+    def _check_id(self, record: Record) -> None:
+        deduplicate = self._pipeline.deduplicate
+        if deduplicate is not None:
+            evaluate_of("id", deduplicate.id, record, self._pipeline.schema)
 
     def _missing(self, record: Record, entrance: Entrance) -> str | None:
         deduplicate = self._pipeline.deduplicate
@@ -163,7 +183,8 @@ class _Reader:
 
     def record(self, raw: Record) -> Record:
         """``raw`` with the columns of the pipeline."""
-        return {name: evaluate(expr, raw, self.clock.schema) for name, expr in self.columns.items()}
+        columns = self.columns.items()
+        return {name: evaluate_of(f"column {name}", expr, raw, self.clock.schema) for name, expr in columns}
 
     def sign(self, raw: Record) -> object:
         """1 if ``raw`` adds a row, -1 if it withdraws one, anything else if it is wrong (14.1). A record that was read
@@ -173,4 +194,6 @@ class _Reader:
         if changelog is None or SIGN in raw:
             return raw.get(SIGN, 1)
         assert isinstance(changelog, RecordSign)  # an envelope is read as changes first
-        return evaluate(changelog.sign_of(self.source.schema), raw, self.source.as_read.columns)
+        with suppress(ValueOverflowError):  # which is neither
+            return evaluate(changelog.sign_of(self.source.schema), raw, self.source.as_read.columns)
+        return None

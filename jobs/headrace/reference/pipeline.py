@@ -16,7 +16,7 @@ from headrace.pipeline.sources import OWN
 from headrace.pipeline.upstream import Upstream, upstream_first
 from headrace.reference.chain import Chain
 from headrace.reference.elements import DroppedElement, Element
-from headrace.reference.evaluate import Record, evaluate
+from headrace.reference.evaluate import OverflowsInRecordError, Record, evaluate_of
 from headrace.reference.intake import Intake, Rejected, Taken
 from headrace.reference.loop import LoopedChain, LoopRun
 from headrace.reference.stages import Entrance, pane_record
@@ -131,8 +131,13 @@ class _OutputRun:
     def _take_pane(self, upstream: Upstream, pane: Pane, taken: Taken) -> None:
         own = pane_record(upstream.stage, pane)
         columns = upstream.expressions(self._stages[0].schema)
-        record = {name: evaluate(expr, own, upstream.stage.pane_schema) for name, expr in columns.items()}
-        missing = self._entrances[0].missing(record)
+        schema, record = upstream.stage.pane_schema, dict(own)
+        try:
+            record = {name: evaluate_of(f"column {name}", expr, own, schema) for name, expr in columns.items()}
+            missing = self._entrances[0].missing(record)
+        except OverflowsInRecordError as error:
+            taken.rejected.append(Rejected(record, error.what, of=upstream.output, overflow=error.why))
+            return
         if missing is not None:
             taken.rejected.append(Rejected(record, missing, of=upstream.output))
         elif self._entrances[0].admits(record):
@@ -166,7 +171,11 @@ class _OutputRun:
         """A pane of the aggregation before ``stage`` as an element of it."""
         record = pane_record(self._stages[stage - 1], pane)
         entrance = self._entrances[stage]
-        missing = entrance.missing(record)
+        try:
+            missing = entrance.missing(record)
+        except OverflowsInRecordError as error:
+            self._rejected.append(Rejected(record, error.what, stage, overflow=error.why))
+            return None
         if missing is not None:
             self._rejected.append(Rejected(record, missing, stage))
             return None

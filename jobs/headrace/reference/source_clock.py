@@ -7,7 +7,7 @@ from headrace.model.expressions.data_types import Schema
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Punctuated, Split, SplitFacts, SplitStrategy, heard
 from headrace.pipeline.event_time import EventTime
-from headrace.reference.evaluate import Record, evaluate
+from headrace.reference.evaluate import Record, evaluate, evaluate_of
 
 
 class SourceClock:
@@ -26,6 +26,16 @@ class SourceClock:
     def percentile(self, q: float) -> Instant:
         """The watermark of the fastest ``q`` % of the input, never below the watermark."""
         return max(self.watermark, self.percentiles[q])
+
+    def check(self, record: Record) -> None:
+        """Raise OverflowsInRecordError if something of ``record`` that clocks look at leaves its type."""
+        event_time = self._event_time
+        read = {"event time": event_time.expr, "split": event_time.split}
+        if isinstance(event_time.watermark, Punctuated) and event_time.expr is not None:
+            read = {"asserted watermark": event_time.watermark.asserted, **read}
+        for what, expr in read.items():
+            if expr is not None:
+                evaluate_of(what, expr, record, self.schema)
 
     def timestamp(self, record: Record, processing_time: Instant) -> Instant | None:
         """The event time of ``record``, read at ``processing_time``; None if it has none."""

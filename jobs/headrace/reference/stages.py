@@ -13,7 +13,7 @@ from headrace.model.windows import Window
 from headrace.pipeline.aggregation import Stage
 from headrace.reference.contents import extract_with, read
 from headrace.reference.elements import Element, Key
-from headrace.reference.evaluate import Record, evaluate
+from headrace.reference.evaluate import Record, evaluate, evaluate_of
 from headrace.reference.operator import Grouping
 
 
@@ -32,15 +32,19 @@ class Entrance:
         return Grouping(a.where, stage.when, a.how, extract, stage.schema, stage.key_types, compute, having)
 
     def missing(self, record: Record) -> str | None:
-        """The first key column that is NULL. What the step of a loop reads of an edge is no part of its key."""
+        """The first key column that is NULL. What the step of a loop reads of an edge is no part of its key.
+
+        Raises OverflowsInRecordError.
+        """
         of_edge = {term.name for term in self.stage.terms}
         keys = [(name, expr) for name, expr in self.stage.aggregation.key.items() if name not in of_edge]
-        return next((name for name, expr in keys if evaluate(expr, record, self.stage.schema) is None), None)
+        values = ((name, evaluate_of(f"key {name}", expr, record, self.stage.schema)) for name, expr in keys)
+        return next((name for name, value in values if value is None), None)
 
     def unfit(self, record: Record) -> str | None:
-        """Why no loop can go over the edge ``record`` (13.7)."""
+        """Why no loop can go over the edge ``record`` (13.7). Raises OverflowsInRecordError."""
         for term in self.stage.terms:
-            value = evaluate(term.expr, record, self.stage.schema)
+            value = evaluate_of("value of the edge", term.expr, record, self.stage.schema)
             if value is None:
                 return term.of_null
             if value * term.sign < 0 if term.sign else False:

@@ -7,7 +7,7 @@ Records too far ahead of the clock are left out (semantics 12.14): one that is w
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.expressions.overflowing import column_apart
 from headrace.kernel.types import TIMESTAMP
 from headrace.model.expressions.traversal import columns_of
 from headrace.model.time import MAX_INSTANT, Instant
@@ -40,7 +40,8 @@ def newest_handed_on(given: Input, records: Scanned, processing_time: Instant) -
         return processing_time
     if any(source.types.get(name) != source.columns[name] for name in columns_of(event_time.expr)):
         return event_time.latest(processing_time)
-    times = column(event_time.expr, records.columns, source.types, len(records)).cast(TIMESTAMP).cast(pa.int64())
+    times, _ = column_apart(event_time.expr, records.columns, source.types, len(records))
+    times = times.cast(TIMESTAMP).cast(pa.int64())
     return newest_of(given, times.filter(parses), processing_time)
 
 

@@ -5,7 +5,7 @@ and ``_mark`` (what it says of which split), and ``_id`` where duplicates are to
 reason counts.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import HeadraceError, PipelineError, ValueOverflowError
-from headrace.kernel.elements import Columns, decide, inputs_of, with_size
-from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.elements import Columns, decide, inputs_of, rejecting, with_size
+from headrace.kernel.expressions.overflowing import Overflow, RowOverflowsError, column_apart
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import TIMESTAMP
 from headrace.model.expressions.data_types import Schema
@@ -94,19 +94,30 @@ def judged(
     records: Scanned,
     processing_time: Instant,
     *,
+    path: str = "",
     apart: Apart = NOT_APART,
 ) -> JudgedRecords:
-    """``records`` of the input ``given``, judged for the first ``stages`` of chains. ``processing_time`` is that of the
-    epoch, the event time of records that have none of their own (``Ingestion``). ``apart``: whose errors are kept.
+    """``records`` of the file at ``path`` of the input ``given``, judged for the first ``stages`` of chains.
+    ``processing_time`` is that of the epoch, the event time of records that have none of their own (``Ingestion``).
+    ``apart``: whose errors are kept.
     """
     own, length = given.source.columns, len(records)
     parses = records.unparsed.is_null()
-    stamps = _stamps(given.event_time, records, own, processing_time)
-    rows = _in_form(pipeline, given, records, parses, length)
-    rejects = _reasons(pipeline, given, records, rows, stamps)
+    unfit = records.unparsed
+
+    def fitting(what: str, expr: Expr, rows: Mapping[str, pa.Array], schema: Schema) -> pa.Array:
+        """``expr`` of each record, NULL if it does not parse, or overflows, which makes it ``unfit``."""
+        nonlocal unfit
+        values, overflows = _of(expr, rows, schema, parses, length)
+        unfit = rejecting(unfit, what, overflows)
+        return values
+
+    rows = _in_form(pipeline, given, records, fitting)
+    stamps = _stamps(given.event_time, records, own, processing_time, fitting)
     if pipeline.deduplicate is not None:
-        stamps[c.ID] = _of(pipeline.deduplicate.id, rows, pipeline.schema, parses, length)
-    control = _is_control(given.event_time, parses, stamps)
+        stamps[c.ID] = fitting("id", pipeline.deduplicate.id, rows, pipeline.schema)
+    control = _is_control(given.event_time, unfit.is_null(), stamps)
+    rejects = _reasons(given, records, unfit, stamps, control)
 
     elements: Columns = {**rows, c.EVENT_TIME: stamps[c.EVENT_TIME]}
     if pipeline.withdraws_records:
@@ -129,11 +140,13 @@ def judged(
             elements = with_size(stage, elements)
             columns = decided_for(stage, elements)
             if number not in apart.parked:
-                columns = {**columns, **inputs_of(stage, elements)}
+                columns = {**columns, **inputs_of(stage, elements, columns)}
+        except RowOverflowsError as overflows:
+            errors[number] = _located(overflows, path, records)
         except ISOLATED as error:
-            if not apart.isolates:
-                raise
             errors[number] = error
+        if number in errors and not apart.isolates:
+            raise errors[number]
         chains.append(columns)
     return JudgedRecords.of(chains, errors)
 
@@ -147,51 +160,67 @@ def mark_of(event_time: EventTime) -> Expr | None:
     return None if mark is expr else mark
 
 
-def _of(expr: Expr, rows: Mapping[str, pa.Array], schema: Schema, parses: pa.Array, length: int) -> pa.Array:
-    """``expr`` of each record, NULL if it does not parse."""
-    values = column(expr, rows, schema, length)
+Fitting = Callable[[str, Expr, Mapping[str, pa.Array], Schema], pa.Array]
+"""Gives an expression of each record; what it is called, and the columns that it is over, with their types."""
+
+
+def _located(overflows: RowOverflowsError, path: str, records: Scanned) -> ValueOverflowError:
+    """The error of a record, with where it is."""
+    position = int(records.position[overflows.row])
+    return type(overflows.error)(f"{path or 'the input'}, position {position}: {overflows.error}")
+
+
+def _of(
+    expr: Expr, rows: Mapping[str, pa.Array], schema: Schema, parses: pa.Array, length: int
+) -> tuple[pa.Array, tuple[Overflow, ...]]:
+    """``expr`` of each record, NULL if it does not parse; and where it overflows."""
+    values, overflows = column_apart(expr, rows, schema, length)
     if pc.all(parses).as_py() is False:
         values = pc.if_else(parses, values, pa.scalar(None, values.type))
-    return values
+    return values, overflows
 
 
-def _in_form(pipeline: Pipeline, given: Input, records: Scanned, parses: pa.Array, length: int) -> dict[str, pa.Array]:
+def _in_form(pipeline: Pipeline, given: Input, records: Scanned, fitting: Fitting) -> dict[str, pa.Array]:
     """The records in the form of the pipeline's own."""
     columns = given.expressions(pipeline.schema)
     if all(isinstance(expr, Column) and expr.name == name for name, expr in columns.items()):
         return dict(records.columns)
     own = given.source.columns
-    return {name: _of(expr, records.columns, own, parses, length) for name, expr in columns.items()}
+    return {name: fitting(f"column {name}", expr, records.columns, own) for name, expr in columns.items()}
 
 
-def _stamps(event_time: EventTime, records: Scanned, schema: Schema, processing_time: Instant) -> dict[str, pa.Array]:
+def _stamps(
+    event_time: EventTime, records: Scanned, schema: Schema, processing_time: Instant, fitting: Fitting
+) -> dict[str, pa.Array]:
     """Event time, mark and split, over the columns of the input."""
     parses, length = records.unparsed.is_null(), len(records)
 
-    def instants(expr: Expr) -> pa.Array:
-        return _of(expr, records.columns, schema, parses, length).cast(TIMESTAMP).cast(pa.int64())
+    def instants(what: str, expr: Expr) -> pa.Array:
+        return fitting(what, expr, records.columns, schema).cast(TIMESTAMP).cast(pa.int64())
 
+    mark, stamps = mark_of(event_time), {}
+    if mark is not None:  # it is judged first
+        stamps[c.MARK] = instants("asserted watermark", mark)
     if event_time.expr is None:
-        at = pc.if_else(parses, pa.scalar(int(processing_time), pa.int64()), None)
+        stamps[c.EVENT_TIME] = pc.if_else(parses, pa.scalar(int(processing_time), pa.int64()), None)
     else:
-        at = instants(event_time.expr)
-    mark = mark_of(event_time)
-    stamps = {c.EVENT_TIME: at, c.MARK: at if mark is None else instants(mark)}
+        stamps[c.EVENT_TIME] = instants("event time", event_time.expr)
+    stamps.setdefault(c.MARK, stamps[c.EVENT_TIME])
     if event_time.split is None:
         stamps[c.SPLIT] = pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), [""])
     else:
-        stamps[c.SPLIT] = _of(event_time.split, records.columns, schema, parses, length)
+        stamps[c.SPLIT] = fitting("split", event_time.split, records.columns, schema)
         stamps[c.SPLIT] = stamps[c.SPLIT].fill_null("").dictionary_encode()
     return stamps
 
 
-def _is_control(event_time: EventTime, parses: pa.Array, stamps: Mapping[str, pa.Array]) -> pa.Array | None:
+def _is_control(event_time: EventTime, is_fit: pa.Array, stamps: Mapping[str, pa.Array]) -> pa.Array | None:
     """Which records only assert the watermark: neither data nor dead letters (semantics 9.4). None if none can
     do so.
     """
     if mark_of(event_time) is None:
         return None
-    return pc.and_(parses, pc.and_(stamps[c.EVENT_TIME].is_null(), stamps[c.MARK].is_valid()))
+    return pc.and_(is_fit, pc.and_(stamps[c.EVENT_TIME].is_null(), stamps[c.MARK].is_valid()))
 
 
 def _signs(records: Scanned) -> pa.Array:
@@ -206,21 +235,21 @@ def _is_sign(signs: pa.Array) -> pa.Array:
 
 
 def _reasons(
-    pipeline: Pipeline, given: Input, records: Scanned, rows: Mapping[str, pa.Array], stamps: Mapping[str, pa.Array]
+    given: Input, records: Scanned, unfit: pa.Array, stamps: Mapping[str, pa.Array], control: pa.Array | None
 ) -> pa.Array:
-    """Why records are rejected, but for their keys; the first reason counts."""
+    """Why records are rejected, but for their keys; the first reason counts, and what makes them ``unfit`` comes
+    before all.
+    """
     event_time, changelog = given.event_time, given.source.changelog
-    at, length = stamps[c.EVENT_TIME], len(records)
-    parses = records.unparsed.is_null()
-    reason = _unless(records.unparsed, at.is_null(), "event time is null")
+    at = stamps[c.EVENT_TIME]
+    reason = _unless(unfit, at.is_null(), "event time is null")
     if not isinstance(event_time.watermark, FromSource):  # which knows better
         reason = _unless(reason, _is_outside(at), "event time is outside the years 1900 to 9998")
     if changelog is not None and c.SIGN in records.columns:
         reason = _unless(reason, pc.invert(_is_sign(records.columns[c.SIGN])), changelog.wrong)
-    if pipeline.deduplicate is not None:
-        ids = _of(pipeline.deduplicate.id, rows, pipeline.schema, parses, length)
-        reason = _unless(reason, ids.is_null(), "id is null")
-    if (control := _is_control(event_time, parses, stamps)) is None:
+    if c.ID in stamps:
+        reason = _unless(reason, stamps[c.ID].is_null(), "id is null")
+    if control is None:
         return reason
     reason = pc.if_else(control, pa.scalar(None, pa.string()), reason)
     outside = "asserted watermark is outside the years 1900 to 9998"

@@ -3,14 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
+from headrace.errors import ValueOverflowError
 from headrace.model.arguments import Arguments, shown
+from headrace.model.expressions.data_types import Schema
+from headrace.model.expressions.expr import Expr
 from headrace.model.panes import PANE_COLUMNS
 from headrace.model.suggestions import keywords
 from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.model.watermarks import Ingestion
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Input
-from headrace.reference.evaluate import evaluate
+from headrace.reference.evaluate import Record, evaluate
 from headrace.sources.validation import EARLIEST, LATEST
 from headrace.testing.errors import UnitTestError
 from headrace.testing.executors.interface import LATE_COLUMNS, REJECTED_COLUMNS, Computes, GivenEpoch, StepOutput
@@ -186,8 +189,16 @@ def _newest(file: RecordsFile) -> Instant | None:
     if expr is None:
         return None
     parsed = [record.values for record in file.records if record.unparsed is None]
-    times = [evaluate(expr, values, file.input.source.columns) for values in parsed]
+    times = [_event_time(expr, values, file.input.source.columns) for values in parsed]
     return max((at for at in times if at is not None and EARLIEST <= at <= LATEST), default=None)
+
+
+def _event_time(expr: Expr, record: Record, schema: Schema) -> Instant | None:
+    try:
+        at: Instant | None = evaluate(expr, record, schema)
+    except ValueOverflowError:  # a dead letter
+        return None
+    return at
 
 
 def _epoch(pipeline: Pipeline, number: int, step: Step, clock: _Clock) -> GivenEpoch:

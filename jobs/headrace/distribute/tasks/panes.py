@@ -20,8 +20,8 @@ from headrace.distribute.tasks.shuffle.shuffle_input import ShuffleInput, bundle
 from headrace.distribute.tasks.task_environment import EpochTask
 from headrace.distribute.tasks.task_results import Failure, Files, PanesOutput, attempted_alone
 from headrace.kernel.delta import Accounting
-from headrace.kernel.elements import judge
-from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.elements import judge, rejecting
+from headrace.kernel.expressions.overflowing import column_apart
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult
 from headrace.kernel.types import ARROW_TYPES, arrow_type
@@ -122,9 +122,12 @@ def _for_chain(task: EpochTask, panes: "_Panes", place: int) -> tuple[ShuffleInp
     stage, upstream = chain.stages[0], chain.upstream[place]
     schema, length = upstream.stage.pane_schema, len(panes.columns[c.EVENT_TIME])
     expressions = upstream.expressions(stage.stage.schema)
-    elements = {name: column(expr, panes.columns, schema, length) for name, expr in expressions.items()}
+    elements, rejects = {}, pa.nulls(length, pa.string())
+    for name, expr in expressions.items():
+        elements[name], overflows = column_apart(expr, panes.columns, schema, length)
+        rejects = rejecting(rejects, f"column {name}", overflows)
     elements |= {name: panes.columns[name] for name in (c.EVENT_TIME, c.SIGN)}
-    judged = judge(stage, elements)
+    judged = judge(stage, elements, rejects)
     shuffled = bundle(
         stage,
         judged,

@@ -49,22 +49,42 @@ def evaluate(expr: Expr, rows: Rows) -> Datum:
             return rows[name]
         case Literal(value, kind):
             return pa.scalar(value, pa.null() if kind is None else ARROW_TYPES[kind])
-        case Binary(op, left, right):
-            return _applied(expr, _OPERATORS[op], [evaluate(left, rows), evaluate(right, rows)])
-        case Call(name, args):
-            columns = broadcast([evaluate(a, rows) for a in args])
-            return getattr(TriggerBatches(expr.owner), name)(*columns)
-        case Function(name, args):
-            operands = [evaluate(a, rows) for a in args]
-            if name.startswith(_CASTS):
-                return cast(operands[0], DataType(name.rpartition("_")[2]))
+        case Binary() | Function():
+            return applied(expr, [evaluate(operand, rows) for operand in operands_of(expr)])
+    raise TypeError(type(expr).__name__)
+
+
+def operands_of(expr: Expr) -> tuple[Expr, ...]:
+    """What a node is made of; nothing of columns and constants."""
+    match expr:
+        case Binary(_, left, right):
+            return left, right
+        case Function(_, args):
+            return tuple(args)
+    return ()
+
+
+def applied(expr: Expr, operands: list[Datum]) -> Datum:
+    """The node ``expr`` of ``operands``, which are values. Raises ValueOverflowError."""
+    match expr:
+        case Binary(op):
+            return _applied(expr, _OPERATORS[op], operands)
+        case Call(name):
+            return getattr(TriggerBatches(expr.owner), name)(*broadcast(operands))
+        case Function(name) if name.startswith(_CASTS):
+            return cast(operands[0], DataType(name.rpartition("_")[2]))
+        case Function(name):
             return _applied(expr, _FUNCTIONS[name], operands)
     raise TypeError(type(expr).__name__)
 
 
 def column(expr: Expr, rows: Rows, schema: Schema, length: int) -> pa.Array:
     """``expr`` as a column of ``length`` rows, of the type that it has over ``schema``."""
-    values = evaluate(expr, rows)
+    return in_type(expr, evaluate(expr, rows), schema, length)
+
+
+def in_type(expr: Expr, values: Datum, schema: Schema, length: int) -> pa.Array:
+    """``values`` of ``expr`` as a column of ``length`` rows, of the type that it has over ``schema``."""
     if isinstance(expr, Column) and isinstance(schema.get(expr.name), ListType):
         return values
     kind = type_of(expr, schema)

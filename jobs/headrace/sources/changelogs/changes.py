@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.expressions.overflowing import column_apart
 from headrace.kernel.grouping import Ints
 from headrace.model.changelog import DebeziumEnvelope, RecordSign
 from headrace.pipeline.sources import Source
@@ -33,7 +33,7 @@ def with_signs(source: Source, records: Scanned) -> Scanned:
     if not isinstance(changelog, RecordSign):
         return records
     read = source.as_read.columns
-    signs = column(changelog.sign_of(source.schema), records.columns, read, len(records))
+    signs, _ = column_apart(changelog.sign_of(source.schema), records.columns, read, len(records))
     columns = {name: records.columns[name] for name in source.columns}
     return replace(records, columns={**columns, c.SIGN: signs})
 

@@ -1,10 +1,12 @@
 """Epochs of a test on the reference interpreter, which is short, slow, and the definition of what is right."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from headrace.distribute.side_outputs import BEYOND_HORIZON, OF_WITHDRAWAL, WINDOW_EXPIRED
+from headrace.errors import ValueOverflowError
 from headrace.model.changelog import SIGN
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr
@@ -70,7 +72,7 @@ class ReferenceTestExecutor:
         """The reason that the kernel gives (docs/judging.md)."""
         sources = {given.name: given.source for given in self._pipeline.inputs}
         changelog = sources[name].changelog
-        return changelog.wrong if changelog is not None and rejection.column == SIGN else _reason(rejection.column)
+        return changelog.wrong if changelog is not None and rejection.column == SIGN else _reason(rejection)
 
     def _place(self, row: Row) -> tuple[int, int]:
         names = [given.name for given in self._pipeline.inputs]
@@ -141,8 +143,10 @@ def _outside(given: Input, record: ReadRecord) -> str | None:
     event_time, schema = given.event_time, given.source.columns
 
     def is_outside(expr: Expr) -> bool:
-        value = evaluate(expr, record.values, schema)
-        return value is not None and not EARLIEST <= value <= LATEST
+        with suppress(ValueOverflowError):  # which the interpreter says itself
+            value = evaluate(expr, record.values, schema)
+            return value is not None and not EARLIEST <= value <= LATEST
+        return False
 
     if event_time.expr is None:
         return None
@@ -154,8 +158,11 @@ def _outside(given: Input, record: ReadRecord) -> str | None:
     return "event time is outside the years 1900 to 9998" if is_outside(event_time.expr) else None
 
 
-def _reason(column: str) -> str:
+def _reason(rejection: Rejected) -> str:
     """The reason that the kernel gives (docs/judging.md)."""
+    column = rejection.column
+    if rejection.overflow:
+        return f"{column}: {rejection.overflow}"
     if column == "event_time":
         return "event time is null"
     return "id is null" if column == "id" else f"key is null: {column}"
@@ -167,4 +174,4 @@ def _dead_letter(name: str, record: ReadRecord, reason: str) -> Row:
 
 def _dead_pane(pane: Rejected) -> Row:
     above = f"output {pane.of}" if pane.of else f"aggregation {pane.stage}"
-    return {"input": above, "position": None, "reason": _reason(pane.column), "raw": None}
+    return {"input": above, "position": None, "reason": _reason(pane), "raw": None}
