@@ -61,7 +61,7 @@ _BELOW: Mapping[ObjectKind, str] = {
         rf"|(?P<range>{_NUMBER})-(?P<number>\d{{5}})-(?P<last>\d{{5}})-[A-Za-z0-9_-]{{1,{_LONGEST_LABEL}}}\.parquet"
         rf"|_written/(?P<of>{_NUMBER})-(?P<attempt>{SNAPSHOT})/[0-9-]+\.parquet)"
     ),
-    ObjectKind.READERS: rf"/{_OUTPUT}-[0-9a-f]{{16}}\.json",
+    ObjectKind.READERS: rf"/(?P<reader>{_OUTPUT})-[0-9a-f]{{16}}\.json",
 }
 _PATTERNS = {kind: re.compile(f"{re.escape(kind.value)}{below}") for kind, below in _BELOW.items()}
 
@@ -240,6 +240,12 @@ def reader_path(pipeline: str, reader: str, root: str, read_as: str) -> str:
     """Where a ``reader`` under ``root``, whose input ``read_as`` is this pipeline, says what it needs of it."""
     unique = sha256(f"{root}\n{read_as}".encode()).hexdigest()[:16]
     return f"{folder(pipeline, ObjectKind.READERS)}{reader}-{unique}.json"
+
+
+def reader_at(pipeline: str, path: str) -> str | None:
+    """The pipeline that says at ``path`` what it needs of ``pipeline``; None if none does."""
+    match = _PATTERNS[ObjectKind.READERS].fullmatch(path.removeprefix(f"{pipeline}/"))
+    return None if match is None else match["reader"]
 
 
 def summary_path(pipeline: str) -> str:

@@ -13,6 +13,9 @@ from headrace import col
 from headrace.errors import PipelineError
 from headrace.model.time import MAX_INSTANT
 from headrace.pipeline.checks.circles import UpstreamCycleError
+from headrace.read.lineage.lineage import lineage
+from headrace.read.lineage.neighbours import neighbours_of
+from headrace.read.lineage.placed import RootStores
 from headrace.read.upstream.planning import UpstreamExpiredError
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of
 from headrace.read.upstream.read_pipeline import UpstreamPanesError
@@ -20,6 +23,7 @@ from headrace.read.upstream.step import StepKind, UpstreamStep
 from headrace.runs.following.moves import UpstreamMovedError
 from headrace.runs.following.reading import UnknownReaderError
 from headrace.runs.reprocessing.copies import LandingAgainError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.output_view import UnknownOutputError
 from headrace_snapshots.gc.holds import holds
 from headrace_snapshots.refs import MAIN
@@ -330,10 +334,43 @@ def test_without_a_hold_what_was_read_may_expire_and_a_backfill_mends_that(pair:
     pair.upstream.expire(keep_last=1)
     pair.land(("a", 4, "00:22"))
     [pair.upstream.expire(keep_last=1) for _ in range(2)]
-    with pytest.raises(UpstreamExpiredError, match=r"was read last, is gone.*headrace backfill READER --promote"):
+    with pytest.raises(UpstreamExpiredError, match=r"was read last, is gone.*headrace backfill reader --promote"):
         pair.reader.run()
     pair.reader.backfill(promote=True)
     assert pair.read() == [(0, 7, 3)]
+
+
+@pytest.mark.parametrize("mend", ["run", "expire", "drop"])
+def test_a_hold_that_cannot_be_read_hides_nothing_else_and_is_put_again(pair: Pair, mend: str) -> None:
+    store = LocalStore(pair.folder)
+    for number in range(3):
+        pair.land(("a", 1 << number, f"00:{number:02}"))
+        pair.read()
+    (hold,) = holds(store, "first")
+    assert len(hold.snapshots) == 3
+    (path,) = (info.path for info in store.list("first/readers/"))
+    store.write(path, store.read(path).replace(b"reader", b"READER"))
+    pair.land(("a", 8, "00:08"))
+    with pytest.raises(BrokenObjectError, match=r"in which reader says .* of first.*`headrace expire reader` puts it"):
+        pair.upstream.expire(keep_last=1)
+    (problem,) = pair.upstream.fsck().damage
+    assert (problem.path, problem.needed_by) == (path, "every expiry")
+    (unseen,) = neighbours_of(RootStores(store), "first").unseen
+    assert problem.remedy in unseen.why
+    assert {at.name for at in lineage(store, ["first", "reader"]).heads} == {"first", "reader"}
+    assert lineage(store, ["first"]).searched.unseen == (unseen,)
+    if mend == "run":
+        assert pair.read() == [(0, 15, 1)]
+        (mended,) = holds(store, "first")
+        assert mended == replace(hold, snapshots=(*hold.snapshots, pair.at.snapshot))
+    elif mend == "expire":
+        pair.reader.expire(keep_last=100)
+        assert holds(store, "first") == [hold]
+    else:
+        assert pair.upstream.drop_reader("reader") == ["reader"]
+        assert holds(store, "first") == []
+    assert pair.upstream.fsck().damage == ()
+    pair.upstream.expire(keep_last=1)
 
 
 def test_a_column_that_has_come_is_null_in_rows_from_before(pair: Pair) -> None:

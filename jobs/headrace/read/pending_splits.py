@@ -93,7 +93,7 @@ class SplitWatch:
         """
         with knowing(self._reached(name) for name in self._watched.connections):
             source = self._watched.source()
-            opened = SOURCES[source.kind].open(source, self._store)
+            opened = SOURCES[source.kind].open_for(self._place.pipeline, source, self._store)
 
             def count(after: Offsets) -> int:
                 return sum(1 for _ in islice(opened.enumerator.unread(after), ENOUGH))

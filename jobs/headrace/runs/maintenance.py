@@ -25,6 +25,7 @@ from headrace_snapshots.fsck import BACKUP, FsckReport, Problem
 from headrace_snapshots.gc import expiry
 from headrace_snapshots.gc.expiry import Expired, Live
 from headrace_snapshots.gc.gc_roots import Keep, KeepError
+from headrace_snapshots.gc.holds import holds_of, mended_by
 from headrace_snapshots.layout import (
     AuditedRange,
     ObjectKind,
@@ -121,7 +122,7 @@ def check(catalog: Catalog, *, deep: bool = False, repair: bool = False) -> Fsck
         deep=deep,
         repair=repair,
         copies=_cached,
-        beside=(_audits, _histories, _results, partial(check_landed, deep=deep, repair=repair)),
+        beside=(_audits, _histories, _results, _holds, partial(check_landed, deep=deep, repair=repair)),
         witnesses=_witnesses,
     )
 
@@ -229,6 +230,13 @@ def _results(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) 
             yield Problem(path, str(error), "who started that run", f"{BACKUP}, or delete it: no expiry does")
         except ObjectNotFoundError:
             continue
+
+
+def _holds(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
+    """What readers say that they need: it can be read, or nothing expires."""
+    for hold in holds_of(catalog.store, catalog.pipeline)[1]:
+        remedy = mended_by(catalog.pipeline, hold.reader)
+        yield Problem(hold.path, str(hold.wrong).removesuffix(f". {remedy}"), "every expiry", remedy)
 
 
 def _witnesses(catalog: Catalog, stored: Collection[str]) -> Iterator[Witness]:

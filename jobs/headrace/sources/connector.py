@@ -273,6 +273,11 @@ class SourceConnector(ABC):
         request.
         """
 
+    def open_for(self, pipeline: str, source: Source, root: ObjectStore) -> OpenSource:
+        """``open`` for a ``pipeline``, for a source whose errors name it."""
+        del pipeline
+        return self.open(source, root)
+
     @contextmanager
     def staying_connected(self) -> Iterator[None]:
         """While this lasts, which is as long as a run or one task, what its sources connect to may stay connected in

@@ -51,7 +51,7 @@ class Landing:
         self.readers: Mapping[str, SourceReader] = {name: one.reader for name, one in opened.items()}
 
     def _open(self, name: str, source: Source, root: ObjectStore) -> OpenSource:
-        opened = SOURCES[source.kind].open(source.as_read, root)
+        opened = SOURCES[source.kind].open_for(self._pipeline, source.as_read, root)
         lander, opened = landed_first(source, opened, LandingPlace(root, self._pipeline, name))
         if lander is not None:
             self.landers[name] = lander

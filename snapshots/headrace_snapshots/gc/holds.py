@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.sealed import sealed, unsealed
-from headrace_snapshots.layout import ObjectKind, folder, kind_of, reader_path
+from headrace_snapshots.layout import ObjectKind, folder, reader_at, reader_path
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 FORMAT = 1
@@ -45,14 +45,35 @@ class ReaderHold:
         store.write(self.path(upstream), sealed(document))
 
 
+@dataclass(frozen=True)
+class DamagedHold:
+    """The hold at ``path``, which ``reader`` has put, and what is ``wrong`` with it."""
+
+    path: str
+    reader: str
+    wrong: BrokenObjectError
+
+
 def holds(store: ObjectStore, upstream: str) -> list[ReaderHold]:
     """The holds of all readers of the pipeline ``upstream``. Raises BrokenObjectError: who needs what is not known."""
-    return [hold for path in _paths(store, upstream) if (hold := hold_at(store, path)) is not None]
+    readable, damaged = holds_of(store, upstream)
+    if damaged:
+        raise damaged[0].wrong
+    return readable
 
 
-def _paths(store: ObjectStore, upstream: str) -> list[str]:
-    listed = (info.path for info in store.list(folder(upstream, ObjectKind.READERS)))
-    return [path for path in listed if kind_of(upstream, path) is ObjectKind.READERS]
+def holds_of(store: ObjectStore, upstream: str) -> tuple[list[ReaderHold], list[DamagedHold]]:
+    """The holds of all readers of the pipeline ``upstream``, and those that cannot be read."""
+    readable: list[ReaderHold] = []
+    damaged: list[DamagedHold] = []
+    for path in (info.path for info in store.list(folder(upstream, ObjectKind.READERS))):
+        reader = reader_at(upstream, path)
+        try:
+            hold = None if reader is None else hold_at(store, path)
+            readable += [] if hold is None else [hold]
+        except BrokenObjectError as error:
+            damaged += [] if reader is None else [DamagedHold(path, reader, error)]
+    return readable, damaged
 
 
 def hold_at(store: ObjectStore, path: str) -> ReaderHold | None:
@@ -66,18 +87,32 @@ def hold_at(store: ObjectStore, path: str) -> ReaderHold | None:
     except ObjectNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
+        upstream = path.partition("/")[0]
+        reader = reader_at(upstream, path) or "a reader"
         raise BrokenObjectError(
-            f"{store.uri}/{path}, in which a reader says what it needs, cannot be read: {error}. The next run of the "
-            "reader puts another; if the reader is gone, delete the object"
+            f"{store.uri}/{path}, in which {reader} says what it needs of {upstream}, cannot be read: {error}. "
+            f"{mended_by(upstream, reader)}"
         ) from error
 
 
-def dropped(store: ObjectStore, upstream: str, reader: str) -> list[ReaderHold]:
-    """End the holds of a ``reader``, named as pipeline or as pipeline.input; those that there were."""
-    there = [hold for hold in holds(store, upstream) if reader in (hold.pipeline, hold.name)]
-    for hold in there:
-        store.delete(hold.path(upstream))
-    return there
+def mended_by(upstream: str, reader: str) -> str:
+    """What puts a hold of ``reader`` that cannot be read again, or ends it."""
+    return (
+        f"`headrace expire {reader}` puts it again, and so does the next run of {reader} that reads something; if "
+        f"{reader} is gone for good, `headrace drop {upstream} {reader} --reader` ends it"
+    )
+
+
+def dropped(store: ObjectStore, upstream: str, reader: str) -> list[str]:
+    """End the holds of a ``reader``, named as pipeline or as pipeline.input; the names of those that there were. Of one
+    that cannot be read only the pipeline is known.
+    """
+    readable, damaged = holds_of(store, upstream)
+    ended = {hold.path(upstream): hold.name for hold in readable if reader in (hold.pipeline, hold.name)}
+    ended |= {hold.path: hold.reader for hold in damaged if reader == hold.reader}
+    for path in ended:
+        store.delete(path)
+    return [*ended.values()]
 
 
 def held(readers: Iterable[ReaderHold]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from headrace.errors import HeadraceError
 from headrace.read.lineage.lineage import ReaderProgress, head_of, progress_of
 from headrace.read.lineage.placed import PlacedPipeline, RootStores
 from headrace.read.lineage.readers import UnseenReader
-from headrace_snapshots.gc.holds import holds
+from headrace_snapshots.gc.holds import holds_of
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ def neighbours_of(stores: RootStores, name: str) -> Neighbours:
     its own, and that before those of what it reads, so all are of one consistent cut. Raises BrokenObjectError.
     """
     own = PlacedPipeline("", name)
-    held = holds(stores.own, name)
-    unseen: list[UnseenReader] = []
+    held, damaged = holds_of(stores.own, name)
+    unseen = [UnseenReader.of_damaged(hold, own) for hold in damaged]
     readers: list[ReaderProgress] = []
     for reader in dict.fromkeys(stores.placed(hold.root, hold.pipeline) for hold in held):
         try:

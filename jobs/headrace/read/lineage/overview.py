@@ -13,7 +13,7 @@ from headrace.read.lineage.placed import KeptCatalogs, PlacedPipeline
 from headrace.read.lineage.readers import UnseenReader
 from headrace.read.lineage.waits import Wait, waits_of
 from headrace.read.upstream.position import UpstreamPosition
-from headrace_snapshots.gc.holds import holds
+from headrace_snapshots.gc.holds import holds_of
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,12 @@ class _Look:
 
     def _holders(self, at: PlacedPipeline) -> list[PlacedPipeline]:
         try:
-            held = holds(self.stores.of(at.root), at.name)
+            held, damaged = holds_of(self.stores.of(at.root), at.name)
         except HeadraceError as error:
             self.problems[at] = str(error)
             return []
+        if damaged:
+            self.problems[at] = "; ".join(str(hold.wrong) for hold in damaged)
         return [*dict.fromkeys(self.stores.placed(hold.root, hold.pipeline) for hold in held)]
 
     def head(self, at: PlacedPipeline) -> PipelineHead:

@@ -10,12 +10,12 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.read.lineage.placed import PlacedPipeline, RootStores
 from headrace.read.roots import check_root, has_run, pipelines_under
-from headrace_snapshots.gc.holds import holds
+from headrace_snapshots.gc.holds import DamagedHold, holds_of
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.store.scheme import shown
 
@@ -41,6 +41,11 @@ class UnseenReader:
     reader: PlacedPipeline
     upstream: PlacedPipeline
     why: str
+
+    @classmethod
+    def of_damaged(cls, hold: DamagedHold, upstream: PlacedPipeline) -> Self:
+        """A reader whose hold on ``upstream`` cannot be read; under which root it is, is not known then."""
+        return cls(PlacedPipeline("", hold.reader), upstream, str(hold.wrong))
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -112,8 +117,12 @@ def _with_holders(
     waiting = [*known]
     while waiting:
         at = waiting.pop()
-        held = dict.fromkeys(stores.placed(hold.root, hold.pipeline) for hold in holds(stores.of(at.root), at.name))
-        for reader in held:
+        readable, damaged = holds_of(stores.of(at.root), at.name)
+        for hold in damaged:
+            reader = UnseenReader.of_damaged(hold, at)
+            if reader.reader not in known:
+                unseen[reader.reader] = reader
+        for reader in dict.fromkeys(stores.placed(hold.root, hold.pipeline) for hold in readable):
             if reader in known or reader in unseen:
                 continue
             why = _why_unseen(stores, reader)

@@ -38,7 +38,7 @@ class StepReader(SourceReader):
         try:
             panes = with_times(StepElements(self.pipeline).of(UpstreamStep.of(split)))
         except GONE as error:
-            raise SplitGoneError(f"{source}, {split.path}", f"is gone ({error})") from error
+            raise SplitGoneError(f"{source}, {split.path}", f"is gone ({error})", self.pipeline.begins_again) from error
         flat = {name: panes[field.place].combine_chunks() for name, field in source.fields.items()}
         rows = panes.num_rows
         return Scanned(flat, pa.nulls(rows, pa.string()), np.arange(rows), lambda chosen: as_json(flat, chosen))
@@ -52,9 +52,13 @@ class PublishedConnector(SourceConnector):
 
     def open(self, source: Source, root: ObjectStore) -> OpenSource:
         """``source`` below ``root``, or where it says."""
+        return self.open_for("", source, root)
+
+    def open_for(self, pipeline: str, source: Source, root: ObjectStore) -> OpenSource:
+        """The same, for the reader ``pipeline``."""
         assert isinstance(source, PublishedSource)
-        pipeline = ReadPipeline(source, root)
-        return OpenSource(StepEnumerator(pipeline), StepReader(pipeline))
+        read = ReadPipeline(source, root, pipeline)
+        return OpenSource(StepEnumerator(read), StepReader(read))
 
 
 CONNECTOR: Final = PublishedConnector()

@@ -60,8 +60,7 @@ class StepEnumerator(SplitEnumerator):
         if manifest is None:
             raise UpstreamExpiredError(
                 f"{self.read.source}: snapshot {at.snapshot} (epoch {at.epoch}), which was read last, is gone, so what "
-                "has changed since cannot be told. Compute the reader again from what is published now: "
-                "`headrace backfill READER --promote`"
+                f"has changed since cannot be told. {self.read.begins_again}"
             )
         return manifest
 
@@ -161,7 +160,8 @@ class StepEnumerator(SplitEnumerator):
         try:
             return output_watermark(self.read.manifest(step.end))
         except GONE as error:
-            raise SplitGoneError(f"{self.read.source}, snapshot {step.end}", f"is gone ({error})") from error
+            where = f"{self.read.source}, snapshot {step.end}"
+            raise SplitGoneError(where, f"is gone ({error})", self.read.begins_again) from error
 
     def counts_again(self, split: SourceSplit) -> bool:
         """Whether the step takes back, or repeats."""

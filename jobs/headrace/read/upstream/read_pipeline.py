@@ -34,10 +34,13 @@ class UpstreamPanesError(FixConfigError):
 
 @dataclass(frozen=True)
 class ReadPipeline:
-    """What ``source`` names, where it is not elsewhere below ``root``. Making one makes no request."""
+    """What ``source`` names, where it is not elsewhere below ``root``, for the pipeline ``reader`` ("": for nobody).
+    Making one makes no request.
+    """
 
     source: PublishedSource
     root: ObjectStore
+    reader: str = ""
 
     @cached_property
     def store(self) -> ObjectStore:
@@ -48,6 +51,12 @@ class ReadPipeline:
     def catalog(self) -> Catalog:
         """Its catalog, for readers of the output."""
         return seen_catalog(Catalog(self.store, self.source.pipeline), self.source.output)
+
+    @property
+    def begins_again(self) -> str:
+        """What its reader does where what it has consumed is gone."""
+        again = f"`headrace backfill {self.reader} --promote` computes {self.reader}" if self.reader else "Compute it"
+        return f"{again} again from what is published now"
 
     def published(self) -> str | None:
         """The snapshot that readers see now; None: nothing is published. Raises UnknownOutputError if that is so
