@@ -118,10 +118,9 @@ def _with_holders(
     while waiting:
         at = waiting.pop()
         readable, damaged = holds_of(stores.of(at.root), at.name)
-        for hold in damaged:
-            reader = UnseenReader.of_damaged(hold, at)
-            if reader.reader not in known:
-                unseen[reader.reader] = reader
+        for one in (UnseenReader.of_damaged(hold, at) for hold in damaged):
+            if one.reader not in known:
+                unseen[one.reader] = one
         for reader in dict.fromkeys(stores.placed(hold.root, hold.pipeline) for hold in readable):
             if reader in known or reader in unseen:
                 continue

@@ -59,7 +59,7 @@ def hold(run: "RunContext", files: ByInput) -> None:
 def _add(catalog: Catalog, store: ObjectStore, upstream: str, own: ReaderHold) -> None:
     try:
         before = hold_at(store, own.path(upstream))
-        held = () if before is None else before.snapshots
+        held: Sequence[str] = () if before is None else before.snapshots
     except BrokenObjectError:  # what was in it follows from what the reader keeps
         before, held = None, _consumed(catalog).get((store.uri, upstream, own.input, own.output), ())
     snapshots = tuple(dict.fromkeys([*held, *own.snapshots]))
