@@ -6,8 +6,7 @@ manifests and index nodes before the entry that makes them visible.
 
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from headrace_snapshots.ancestry import Link
@@ -31,6 +30,7 @@ from headrace_snapshots.protocol import (
     ClaimBranch,
     Commit,
     Conflict,
+    Decision,
     Drop,
     EndDelivery,
     Expire,
@@ -43,16 +43,20 @@ from headrace_snapshots.protocol import (
     Kind,
     Need,
     NeedKept,
+    NeedNames,
+    NeedSeen,
     Past,
     Promote,
     Publish,
     Refused,
     Rollback,
     Tag,
+    Unseen,
     decide,
 )
 from headrace_snapshots.publish_entries import published_message, renamed_refs
 from headrace_snapshots.refs import published_ref
+from headrace_snapshots.seen_snapshots import RELEASED, names_in, newest_seen
 from headrace_snapshots.store import ObjectStore
 
 __all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
@@ -153,14 +157,15 @@ class Catalog(CatalogReader):
         return self._append(Publish(_by_ref(snapshots), _by_ref(expected)), message, about or None)
 
     def release(self, snapshot_id: str, message: str, outputs: Collection[str] = ("",)) -> Entry:
-        """A person's decision, recorded with its reason, to publish what an audit of ``outputs`` did not pass. Raises
-        RefusedError.
+        """A person's decision, recorded with its reason, to publish what an audit of ``outputs`` did not pass. Where
+        readers see what came after it nothing moves, and a rollback may take them there. Raises RefusedError.
         """
         if not message.strip():
             raise RefusedError("a release needs a message that says who decided it and why")
         refs = self.head().refs
         moved = {published_ref(output): snapshot_id for output in outputs}
-        return self._append(Publish(moved, {ref: refs.get(ref) for ref in moved}, Kind.RELEASE), message)
+        intent = Publish(moved, {ref: refs.get(ref) for ref in moved}, Kind.RELEASE)
+        return self._append(intent, message, {RELEASED: moved})
 
     def rollback(
         self,
@@ -173,39 +178,30 @@ class Catalog(CatalogReader):
         give_up_delivered: bool = False,
     ) -> Entry:
         """Move ``branch`` back to ``to`` (None: its beginning), fencing its writer; ``published`` too if it is newer.
+        That goes to the newest snapshot at or before ``to`` that readers could see, or that was released.
 
         Main may also go back to what it was before a promotion, or before that; then ``published`` is what it was then.
         ``replayed``: what is given up is computed again, so decisions about it stand. ``patches`` are those that are
         given up, for the log. ``give_up_delivered``: also below what was handed over to sinks that cannot take back.
 
         Also the way out of a damaged log: continues from the newest entry that can be read, and gives up what is lost.
-        Raises RefusedError when ``to`` is not an ancestor of the branch's head.
+        Raises RefusedError when ``to`` is not an ancestor of the branch's head, or readers would be left with nothing.
         """
         detail = {**(_REPLAYED if replayed else {}), **_given_up(patches)}
-        intent = self._rollback(branch, to, give_up_delivered=give_up_delivered)
+        intent = Rollback(branch, to, give_up_delivered=give_up_delivered)
         return self._append(intent, message, detail or None, head=self.known_head)
-
-    def _rollback(
-        self, branch: str, to: str | None, generation: int | None = None, *, give_up_delivered: bool = False
-    ) -> Rollback:
-        """What the protocol is asked; it cannot look what outputs ``to`` has."""
-        outputs = None
-        if to is not None:
-            with suppress(BrokenObjectError, MissingSnapshotError):
-                outputs = output_names(self.manifest(to))
-        return Rollback(branch, to, generation, outputs, give_up_delivered=give_up_delivered)
 
     def would_roll_back(
         self, branch: str, to: str | None, *, give_up_delivered: bool = False
     ) -> Mapping[str, tuple[str | None, str | None]]:
         """The moves that ``rollback`` would make, from where to where; nothing is done. Raises what that does."""
         facts: dict[tuple[str, str], bool] = {}
-        last, intent = self.known_head(), self._rollback(branch, to, give_up_delivered=give_up_delivered)
+        last = self.known_head()
+        intent: Intent = Rollback(branch, to, give_up_delivered=give_up_delivered)
         # Ends: another turn means a new fact.
         while True:
-            match decide(last, intent, facts):
-                case Need(ancestor, descendant, or_broken):
-                    facts[ancestor, descendant] = self._is_ancestor(ancestor, descendant, or_broken)
+            decided, intent = self._decide(last, intent, facts)
+            match decided:
                 case NeedKept(mark, snapshot):
                     facts[mark, snapshot] = self.marks.is_kept(mark, snapshot)
                 case Append(moves=moves):
@@ -219,7 +215,7 @@ class Catalog(CatalogReader):
         Raises FencedError when another writer claimed or moved the branch, RefusedError as ``rollback`` does.
         """
         detail = {**_REPLAYED, **_given_up(patches)}
-        entry = self._append(self._rollback(claim.branch, to, claim.generation), message, detail)
+        entry = self._append(Rollback(claim.branch, to, claim.generation), message, detail)
         return Claim(claim.branch, entry.generations[claim.branch], to)
 
     def fork(self, branch: str, from_snapshot: str | None, message: str = "") -> Entry:
@@ -329,9 +325,9 @@ class Catalog(CatalogReader):
         while True:
             last = look()
             beginning = begin and last.entry < 0
-            match decide(last, Init() if beginning else intent, facts):
-                case Need(ancestor, descendant, or_broken):
-                    facts[ancestor, descendant] = self._is_ancestor(ancestor, descendant, or_broken)
+            decided, answered = self._decide(last, Init() if beginning else intent, facts)
+            intent = intent if beginning else answered
+            match decided:
                 case NeedKept(mark, snapshot):
                     try:
                         facts[mark, snapshot] = self.marks.is_kept(mark, snapshot)
@@ -356,6 +352,44 @@ class Catalog(CatalogReader):
                             return entry
                         case AppendResult.FOLDED_AWAY if not beginning and counts(self, look(), intent, entry):
                             return entry
+
+    def _decide(self, last: Head, intent: Intent, facts: dict[tuple[str, str], bool]) -> tuple[Decision, Intent]:
+        """What may follow ``last``, and ``intent`` with what it was asked on the way. ``facts`` grow; what is asked of
+        the log stays right, as it only grows, too.
+        """
+        # Ends: another turn means a new fact or answer.
+        while True:
+            match decided := decide(last, intent, facts):
+                case Need(ancestor, descendant, or_broken):
+                    facts[ancestor, descendant] = self._is_ancestor(ancestor, descendant, or_broken)
+                case NeedNames() | NeedSeen():
+                    intent = self._answered(intent, decided)
+                case Unseen():
+                    raise self._unseen(decided)
+                case _:
+                    return decided, intent
+
+    def _answered(self, intent: Intent, question: NeedNames | NeedSeen) -> Rollback:
+        """``intent`` with the answer to what the protocol asks about its target."""
+        assert isinstance(intent, Rollback), "only a rollback takes readers back"
+        assert intent.to is not None, "readers see nothing before the beginning"
+        if isinstance(question, NeedNames):
+            names = names_in(self, intent.to, question.snapshot)
+            return replace(intent, called={**intent.called, question.snapshot: names})
+        seen = newest_seen(self, intent.to, question.output, question.main)
+        return replace(intent, seen={**intent.seen, question.output: seen})
+
+    def _unseen(self, unseen: Unseen) -> RefusedError:
+        """The error, with what lets readers see the target after all."""
+        name, to = self.pipeline, unseen.to
+        ways = [f"`headrace release {name}.{output} {to}`" for output in unseen.outputs if output]
+        of = f" of {' and '.join(unseen.outputs)}" if ways else ""
+        way = " and ".join(ways) or f"`headrace release {name} {to}`"
+        return RefusedError(
+            f"pipeline {name}: readers{of} would see nothing: {to} was never published, and nothing that is kept of "
+            f"what came before it was. If they may see it, say so first: {way}, with --message WHY. Or go back to a "
+            "snapshot that was published (`headrace log` lists them), or to 'beginning'"
+        )
 
     def _is_ancestor(self, ancestor: str, descendant: str, or_broken: bool) -> bool:
         try:

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError
+from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError, RefusedError
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest, Patch
-from headrace_snapshots.refs import MAIN, delivery_of, is_delivery
+from headrace_snapshots.refs import BEGINNING, MAIN, delivery_of, is_delivery, is_published, output_of
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,39 @@ def would_give_up(catalog: Catalog, branch: str, to: str | None, *, give_up_deli
     patches = patches_given_up(catalog, moves[branch][0], to) if branch == MAIN else []
     sinks = sorted({delivery_of(ref)[1] for ref in moves if is_delivery(ref)})
     stays = (f"what sink {sink} got stays there, and rows that become final again go to it again" for sink in sinks)
-    return GivenUp(to, moves, tuple(patches), (*told(catalog, patches, to), *stays))
+    return GivenUp(to, moves, tuple(patches), (*short_of(catalog, moves, to), *told(catalog, patches, to), *stays))
+
+
+def short_of(catalog: Catalog, moves: Mapping[str, tuple[str | None, str | None]], to: str | None) -> Iterator[str]:
+    """For people: which readers ``moves`` take to what is older than the target ``to``, as they could not see that."""
+    for ref, (_, shown) in moves.items():
+        if is_published(ref) and shown not in {None, to}:
+            output = output_of(ref)
+            of, name = (f" of {output}", f"{catalog.pipeline}.{output}") if output else ("", catalog.pipeline)
+            yield (
+                f"readers{of} go back to {shown}{_epoch(catalog, shown)}: {to}{_epoch(catalog, to)} was never "
+                f"published. The next run audits what lies between; or `headrace release {name} {to}` lets readers see "
+                "it"
+            )
+
+
+def _epoch(catalog: Catalog, snapshot: str | None) -> str:
+    """Its epoch, in brackets, as far as that can be told."""
+    with suppress(*_UNREADABLE):
+        return "" if snapshot is None else f" (epoch {catalog.link(snapshot).epoch})"
+    return ""
+
+
+def how_back(catalog: Catalog, to: str | None) -> str:
+    """The commands by which a person takes main back to ``to`` (None: the beginning), in backticks; a release comes
+    first where readers could see nothing of it.
+    """
+    back = f"`headrace rollback {catalog.pipeline} --to {to or BEGINNING}`"
+    try:
+        catalog.would_roll_back(MAIN, to, give_up_delivered=True)
+    except RefusedError:
+        return f"`headrace release {catalog.pipeline} {to} --message WHY` and {back}"
+    return back
 
 
 def patches_given_up(catalog: Catalog, head: str | None, to: str | None) -> list[Patch]:

@@ -64,11 +64,11 @@ class Live:
 
 @pytest.fixture
 def live(tmp_path: Path) -> Live:
-    """Two epochs of one file each, published."""
+    """Two epochs of one file each, published one by one."""
     found = Live(tmp_path)
     for number, name in enumerate(("a.jsonl", "b.jsonl")):
         found.land(name, number)
-    assert len(found.run("run", "--files-per-epoch", "1")["epochs"]) == 2
+        assert len(found.run("run")["epochs"]) == 1
     return found
 
 

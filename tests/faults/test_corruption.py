@@ -155,6 +155,8 @@ def _run_and_do_as_told(deployment: Deployment, path: str, *, audits: bool) -> N
         except HeadraceError as error:
             back = re.search(rf"`headrace rollback {NAME} --to (\S+?)`", str(error))
             if back is not None:
+                for told in re.findall(rf"`headrace release {NAME} (\S+) --message WHY`", str(error)):
+                    deployment.history.release(told, message="as the message says")
                 deployment.history.rollback(to=back[1])
                 continue
             assert re.search("from a backup|put the old content back", str(error)), error

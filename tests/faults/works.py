@@ -118,6 +118,7 @@ def _rolled_back(catalog: Catalog) -> None:
     if "tags/rolled-back" in refs:
         return
     if refs[MAIN] != refs["tags/first"]:
+        catalog.release(refs["tags/first"], "it was so, though it was published with what follows")
         catalog.rollback(MAIN, refs["tags/first"], "all but the first epoch")
     catalog.tag("rolled-back", refs["tags/first"])
 

@@ -266,11 +266,12 @@ def test_readers_of_a_copy_and_audits_see_all_rows(executor: Executed, roots: Ro
 
 def test_a_rollback_takes_it_back(executor: Executed, roots: Roots, tmp_path: Path) -> None:
     roots.history(tmp_path, VISITED)
-    before = line(catalog_of(tmp_path))[-1]
+    before, seen = line(catalog_of(tmp_path))[-1], published_of(catalog_of(tmp_path).head().refs)
+    assert {output for output, at in seen.items() if at != before.snapshot_id} == {"visits"}, "which is parked"
     adopted(executor, tmp_path, VISITED, "visits")
     executor.process(VISITED, tmp_path.as_uri(), RunOptions("publish", publish=True))
     catalog_of(tmp_path).rollback("main", before.snapshot_id, "as it was")
-    assert {*published_of(catalog_of(tmp_path).head().refs).values()} == {before.snapshot_id}
+    assert published_of(catalog_of(tmp_path).head().refs) == seen
     executor.process(VISITED, tmp_path.as_uri(), RunOptions("on", publish=True))
     assert "visits" in parked_in(line(catalog_of(tmp_path))[-1])
 

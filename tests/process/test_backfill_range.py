@@ -408,6 +408,7 @@ def test_what_was_never_audited_is_no_place_to_fork(tmp_path: Path) -> None:
     assert done.forked_from == published, "though nothing on main has anything of the range"
     assert done.audit is not None
     assert (done.audit.from_snapshot, done.counts["input_files"]) == (published, 3)
+    live.catalog.release(live.epoch(1), "looked at")
     live.catalog.rollback("main", live.epoch(1), "readers go back too")
     with pytest.raises(AuditMissingError):
         live.cut_over()

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from headrace.runs.client.recording import run_recorded
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import Silent
 from headrace.runs.reporting.results import read as read_result
 from headrace.runs.restore import BelowPublishedError
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
@@ -85,8 +87,13 @@ def test_below_what_readers_see_a_person_decides(executor: Executed, tmp_path: P
     land(tmp_path, 2, 3)
     with pytest.raises(BelowPublishedError, match=broken.name) as raised:
         executor.process(CLICKS, root, RunOptions("refused", publish=True))
-    assert str(whole) in str(raised.value)
+    assert f"`headrace release clicks {whole} --message WHY` and `headrace rollback" in str(raised.value)
     assert current(CLICKS, tmp_path, "published") == truth(2)
+    back = RunOptions("recovery", snapshot=whole, publish=True)
+    with pytest.raises(RefusedError, match=f"`headrace release clicks {whole}`"):
+        executor.recover(CLICKS, root, back)
+    assert current(CLICKS, tmp_path, "published") == truth(2), "nothing has moved"
+    hr.open(root)["clicks"].release(str(whole), message="the first file was right")
     result = executor.recover(CLICKS, root, RunOptions("recovery", snapshot=whole, publish=True))
     assert result.epochs == (1, 2)
     assert current(CLICKS, tmp_path, "published") == truth(3)

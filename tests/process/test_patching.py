@@ -293,6 +293,7 @@ def test_a_branch_with_a_patch_is_no_replay(late: Live) -> None:
 def test_a_recovery_says_that_it_gives_a_patch_up(late: Live) -> None:
     first = next(m.snapshot_id for m in late.catalog.ancestry(late.refs()["main"]) if m.epoch == 0)
     late.patch()
+    late.catalog.release(first, "looked at")
     options = RunOptions("back", executor="local", publish=True, snapshot=first)
     (warning, *_) = recover(late.pipeline, late.root, options).warnings
     assert "the patch of epoch 3, by branch fix, is given up" in warning

@@ -139,6 +139,7 @@ def test_what_a_person_released_is_counted_too(root: str) -> None:
 def test_behind_a_rollback_what_is_new_counts_from_where_it_went_back_to(root: str) -> None:
     audited = Audited(root)
     first = audited.commit(1)
+    audited.catalog.release(first, "as it is")
     given_up = audited.commit(4)
     audited.catalog.release(given_up, "by mistake")
     audited.catalog.rollback("main", first, "back")
@@ -304,6 +305,7 @@ def test_a_branch_of_a_branch_becomes_main_unless_main_has_left_what_its_parent_
     last = audited.commit(1, "child")
     audited.audit(second, last)
     assert rehearse(audited.catalog, "child").refusals == ()
+    audited.catalog.release(first, "looked at")
     audited.catalog.rollback("main", first, "back")
     audited.audit(first, last)
     with pytest.raises(ForkGivenUpError, match=f"continues from snapshot {second} "):

@@ -63,6 +63,7 @@ def test_a_backfill_that_could_not_be_promoted_computes_nothing(late: Live) -> N
         promotes(late, "batch")
     assert late.catalog.head() == before
     first = next(each.snapshot_id for each in late.catalog.ancestry(late.refs()["main"]) if each.epoch == 0)
+    late.catalog.release(first, "looked at")
     late.catalog.rollback("main", first, "back")
     before = late.catalog.head()
     with pytest.raises(ForkGivenUpError):

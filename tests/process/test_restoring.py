@@ -13,7 +13,7 @@ from headrace.sources.connector import SourceSplit
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.datafiles import verify
-from headrace_snapshots.errors import FencedError, MissingSnapshotError
+from headrace_snapshots.errors import FencedError, MissingSnapshotError, RefusedError
 from headrace_snapshots.format import files as format_files
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import FileLog, FileRecord
@@ -273,11 +273,23 @@ def test_a_changed_pipeline_is_no_damage(line: Line) -> None:
 
 @pytest.mark.parametrize("damage", [flip, remove])
 def test_a_person_can_roll_back_past_a_broken_manifest(line: Line, damage: Damage) -> None:
-    line.catalog.publish(line.ids[3], None)
+    line.catalog.publish(line.ids[0], None)
+    line.catalog.publish(line.ids[3], line.ids[0])
     damage(line.store, line.manifest_path(3))
     damage(line.store, line.manifest_path(2))
     catalog = Catalog(line.store, "p")
     with pytest.raises((BrokenObjectError, MissingSnapshotError)):
         catalog.manifest(line.ids[3])
     entry = catalog.rollback("main", line.ids[1], "by hand")
+    assert entry.refs == {"main": line.ids[1], "published": line.ids[0]}
+
+
+def test_what_readers_never_saw_is_released_before_a_person_rolls_back_to_it(line: Line) -> None:
+    """Also past a manifest that nobody can read."""
+    line.catalog.publish(line.ids[3], None)
+    remove(line.store, line.manifest_path(3))
+    with pytest.raises(RefusedError, match=f"`headrace release p {line.ids[1]}`"):
+        Catalog(line.store, "p").rollback("main", line.ids[1], "by hand")
+    assert Catalog(line.store, "p").release(line.ids[1], "looked at").moves == {}
+    entry = Catalog(line.store, "p").rollback("main", line.ids[1], "by hand")
     assert entry.refs == {"main": line.ids[1], "published": line.ids[1]}

@@ -317,10 +317,18 @@ def _main_and_other(epochs: int, forked: str, seen: Mapping[str, str], new: tupl
     claim, parent = catalog.claim("main", "first"), None
     for number in range(epochs):
         parent = commit(claim, parent, f"first-{number}")
-    catalog.publish_outputs({output: snapshot(name) for output, name in seen.items()}, dict.fromkeys(seen))
+    now = {output: snapshot(name) for output, name in seen.items()}
+    before = {output: snapshot(f"first-{number}") for output, number in _before(seen) if number >= 0}
+    catalog.publish_outputs(before, dict.fromkeys(seen))
+    catalog.publish_outputs(now, {**dict.fromkeys(seen), **before})
     catalog.fork("other", snapshot(forked))
     commit(catalog.claim("other", "first"), snapshot(forked), "other-0")
     return contents(store)
+
+
+def _before(seen: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    """The epoch before that which readers of each output see: what they saw then, so a rollback may take them back."""
+    return ((output, int(name.removeprefix("first-")) - 1) for output, name in seen.items())
 
 
 def marked(epochs: int) -> Objects:

@@ -135,8 +135,9 @@ def test_what_follows_a_snapshot_costs_a_logarithm(long: tuple[MemoryStore, list
 def test_rollback_and_publish_cost_a_logarithm_of_the_epochs_between(long: tuple[MemoryStore, list[str]]) -> None:
     store, ids = long
     the_log = 9  # the hint, the entry that it names, the last one
+    Catalog(store, "p").publish(ids[3], None)
     before = store.requests.snapshot()
-    Catalog(store, "p").publish(ids[-1], None)
+    Catalog(store, "p").publish(ids[-1], ids[3])
     Catalog(store, "p").rollback("main", ids[3], "far back")
     assert Catalog(store, "p").head().refs["published"] == ids[3]
     made = store.requests.since(before)

@@ -118,7 +118,8 @@ def test_publishing_goes_forward_along_main(catalog: Catalog) -> None:
 def test_a_rollback_takes_published_along_only_when_it_is_newer(catalog: Catalog) -> None:
     claim = catalog.claim("main", "run")
     ids = commit_some(catalog, claim, 6)
-    catalog.publish(ids[2], None)
+    catalog.publish(ids[1], None)
+    catalog.publish(ids[2], ids[1])
     assert catalog.rollback("main", ids[4], "late").moves == {"main": (ids[5], ids[4])}
     assert catalog.rollback("main", ids[2], "exactly").moves == {"main": (ids[4], ids[2])}
     both = catalog.rollback("main", ids[1], "below")

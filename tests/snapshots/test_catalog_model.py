@@ -1,5 +1,6 @@
 """The catalog against a model of a few lines, with several writers, failing requests, lost answers and late puts."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -28,7 +29,7 @@ class Model:
     """Refs, who owns each branch (a claim's own number, 0 for nobody), and who is whose parent.
 
     ``replaced``: what main was and what was published before each promotion that stands. ``mains``: all that main ever
-    had. ``published``: the refs of what readers see.
+    had. ``published``: the refs of what readers see. ``may_see``: by such a ref what was published or released.
     """
 
     published: tuple[str, ...] = ("published",)
@@ -37,6 +38,7 @@ class Model:
     parents: dict[str, str | None] = field(default_factory=dict)
     replaced: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
     mains: set[str] = field(default_factory=set)
+    may_see: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def chain(self, snapshot: str | None) -> list[str]:
         found = []
@@ -50,27 +52,36 @@ class Model:
         return dict(enumerate(self.chain(self.refs.get(branch)))).get(back)
 
     def goes_back_to(self, branch: str, to: str | None) -> bool:
-        """Whether the branch may be moved back to ``to``."""
+        """Whether the branch may be moved back to ``to``, and readers to something that they could see."""
         chain = self.chain(self.refs.get(branch))
         before = [main for main, _ in self.replaced] if branch == "main" else []
         lines = [*chain, *(snapshot for main in before for snapshot in self.chain(main))]
-        return bool(chain) and to != chain[0] and (to is None or to in lines)
+        if not chain or to == chain[0] or not (to is None or to in lines):
+            return False
+        return branch != "main" or to is None or all(at != "nothing" for at in self.readers_after(to).values())
+
+    def undone(self, to: str | None) -> list[tuple[str, dict[str, str | None]]]:
+        """The oldest promotion that is taken back, if one is."""
+        return [pair for pair in self.replaced if to is None or to in self.chain(pair[0])][:1]
+
+    def readers_after(self, to: str) -> dict[str, str | None]:
+        """What readers see after main has gone to ``to``: what they see, or saw before the promotions that are taken
+        back, if that is not newer; else the newest before it that they could see, or "nothing", which is refused.
+        """
+        after: dict[str, str | None] = {}
+        for _, seen in self.undone(to) or [("", self.seen())]:
+            for ref, shown in seen.items():
+                is_newer = shown is not None and to in self.chain(shown)[1:]
+                could = (each for each in self.chain(to) if each in self.may_see[ref])
+                after[ref] = next(could, "nothing") if is_newer else shown
+        return after
 
     def move_back(self, branch: str, to: str | None) -> None:
-        """Move the branch to ``to``; and what is published with main: to ``to`` if it has come after that, to what it
-        was if promotions are taken back.
-        """
+        """Move the branch to ``to``, and readers with main."""
         moves = {branch: to}
         if branch == "main":
-            undone = [pair for pair in self.replaced if to is None or to in self.chain(pair[0])][:1]
-            for ref in self.published:
-                published = self.refs.get(ref)
-                if published is not None and (to is None or to in self.chain(published)):
-                    published = to
-                elif undone:
-                    before = undone[0][1][ref]
-                    published = before if before is None or before in self.chain(to) else to
-                moves[ref] = published
+            undone = self.undone(to)
+            moves |= dict.fromkeys(self.published) if to is None else self.readers_after(to)
             self.replaced = self.replaced[: self.replaced.index(undone[0])] if undone else self.replaced
         for ref, at in moves.items():
             self.refs.pop(ref, None)
@@ -225,7 +236,7 @@ class CatalogMachine(RuleBasedStateMachine):
         release: bool,
         of: tuple[int, ...] = (0, 1),
     ) -> None:
-        """Of one output or of all; what is expected is all that readers see."""
+        """Of one output or of all; what is expected is all that readers see. Releases of what is older move nothing."""
         catalog, model = self.writers[writer], self.model
         names = self.outputs or ("",)
         outputs = list(dict.fromkeys(names[number % len(names)] for number in of))
@@ -233,8 +244,10 @@ class CatalogMachine(RuleBasedStateMachine):
         main = model.refs["main"]
         target = snapshot or model.behind("main", back) or main
         on_main = target in model.chain(main)
-        ahead = all(model.refs.get(ref) in [None, *model.chain(target)[1:]] for ref in refs)
-        expected: type[HeadraceError] | None = None if on_main and ahead else RefusedError
+        ahead = [ref for ref in refs if model.refs.get(ref) in [None, *model.chain(target)[1:]]]
+        older = [ref for ref in refs if release and target in model.chain(model.refs.get(ref))[1:]]
+        may = on_main and len(ahead) + len(older) == len(refs)
+        expected: type[HeadraceError] | None = None if may else RefusedError
         if not informed and not release and any(model.seen().values()):
             expected = PublishConflictError
         seen = dict(zip(names, model.seen().values(), strict=True))
@@ -248,7 +261,9 @@ class CatalogMachine(RuleBasedStateMachine):
             expected,
         )
         if done:
-            model.refs |= dict.fromkeys(refs, target)
+            model.refs |= dict.fromkeys(ahead, target)
+            for ref in refs:
+                model.may_see[ref].add(target)
 
     @precondition(lambda self: bool(self.model.refs))
     @rule(writer=WRITERS, branch=BRANCHES, back=BACK, elsewhere=st.none() | snapshots)
@@ -276,7 +291,7 @@ class CatalogMachine(RuleBasedStateMachine):
         expected: type[HeadraceError] | None = None
         if branch in model.owners and model.owners[branch] != held.number:
             expected = FencedError
-        elif branch not in model.owners or at is None or to == at:
+        elif branch not in model.owners or at is None or to == at or not model.goes_back_to(branch, to):
             expected = RefusedError
         made: list[Claim] = []
         if not self.outcome(lambda: made.append(catalog.step_back(held.claim, to, "broken")), expected):
@@ -314,6 +329,8 @@ class CatalogMachine(RuleBasedStateMachine):
             if main is not None:
                 model.replaced.append((main, model.seen()))
             model.refs |= {"main": snapshot, **dict.fromkeys(model.published, snapshot)}
+            for ref in model.published:
+                model.may_see[ref].add(snapshot)
             model.owners["main"] = 0
             del model.owners[branch]
 

@@ -116,7 +116,35 @@ def test_going_back_below_what_is_kept_says_why_not(memory: MemoryStore) -> None
     expire(catalog, Keep(2), NOW)
     with pytest.raises(MissingSnapshotError, match="expired"):
         Catalog(memory, "p").rollback("main", ids[0], "back")
-    assert catalog.rollback("main", ids[3], "back").refs["main"] == ids[3]
+    catalog.release(ids[3], "looked at")
+    assert catalog.rollback("main", ids[3], "back").refs == {"main": ids[3], "published": ids[3]}
+
+
+def test_what_readers_could_see_of_a_tag_is_known_once_the_log_is_folded(memory: MemoryStore) -> None:
+    """Of tags on snapshots that were published, and on one that was not."""
+    catalog = Catalog(memory, "p")
+    claim, seen = catalog.claim("main", "run"), None
+    ids: list[str] = []
+    for _ in range(2 * expiry.KEPT_ENTRIES // 4):
+        ids += commit_some(catalog, claim, 2)
+        catalog.publish(ids[-1], seen)
+        seen = ids[-1]
+    catalog.tag("seen", ids[3])
+    catalog.tag("within", ids[4])
+    for _ in range(2):
+        expire(catalog, Keep(2), NOW)
+    head = catalog.head()
+    assert head.base > 20
+    assert head.horizon is not None
+    assert head.horizon.seen == {"published": [ids[3]]}
+    assert catalog.would_roll_back("main", ids[4]) == {"main": (ids[-1], ids[4]), "published": (ids[-1], ids[3])}
+    assert catalog.rollback("main", ids[3], "back").refs["published"] == ids[3]
+    catalog.drop("tags/seen")
+    catalog.drop("tags/within")
+    expire(catalog, Keep(1), NOW)
+    again = catalog.head().horizon
+    assert again is not None
+    assert again.seen == {}
 
 
 def test_what_a_second_look_finds_in_use_is_kept(memory: MemoryStore) -> None:

@@ -1,5 +1,6 @@
 """Expiry beside everything else that happens to a catalog: what is kept is there, and whoever is stopped is fenced."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ class Model:
     """Who is whose parent, what each snapshot names, what is gone, and who owns which branch.
 
     ``replaced``: what main was and readers saw before each promotion that stands, and what was promoted. ``mains``: all
-    that main ever had. ``published``: the refs of what readers see.
+    that main ever had. ``published``: the refs of what readers see. ``may_see``: by such a ref what was published.
     """
 
     published: tuple[str, ...] = ("published",)
@@ -46,6 +47,7 @@ class Model:
     mains: set[str] = field(default_factory=set)
     named: dict[str, set[str]] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
+    may_see: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def line(self, ref: str) -> list[str]:
         """From the ref back, over what is gone."""
@@ -101,18 +103,27 @@ class Model:
                 found.append((number, main, line[: max(seen, seen - 1 + last - newer)]))
         return found
 
-    def go_back(self, to: str) -> None:
-        """Move main to ``to``, and what is published with it."""
+    def readers_after(self, to: str, without: Callable[[str], bool]) -> dict[str, str | None]:
+        """What readers see once main is at ``to``: "nothing" if they could see nothing of what is kept at or before it.
+        What is ``without`` a ref is not given one.
+        """
         undone = [each for each in self.replaced if to in self.behind(each[0])][:1]
-        for ref, published in self.seen().items():
-            if published is not None and to in self.behind(published):
-                self.refs[ref] = to
-            elif undone:
-                then = undone[0][1][ref]
-                self.refs.pop(ref, None)
-                if then is not None:
-                    self.refs[ref] = then if then in self.behind(to) else to
+        after: dict[str, str | None] = {}
+        for _, seen, _ in undone or [("", self.seen(), "")]:
+            for ref, shown in seen.items():
+                is_newer = shown is not None and to in self.behind(shown)[1:]
+                could = (each for each in self.behind(to) if each in self.may_see[ref] and not without(each))
+                after[ref] = next(could, "nothing") if is_newer else shown
+        return after
+
+    def go_back(self, to: str, readers: dict[str, str | None]) -> None:
+        """Move main to ``to``, and readers to what they see then."""
+        undone = [each for each in self.replaced if to in self.behind(each[0])][:1]
         self.replaced = self.replaced[: self.replaced.index(undone[0])] if undone else self.replaced
+        for ref, at in readers.items():
+            self.refs.pop(ref, None)
+            if at is not None:
+                self.refs[ref] = at
         self.refs["main"] = to
         self.owners["main"] = 0
 
@@ -234,6 +245,8 @@ class ExpiryMachine(RuleBasedStateMachine):
         expected = {name[ref]: seen for ref, seen in self.model.seen().items()}
         catalog.publish_outputs({name[ref]: snapshot for ref in refs}, expected)
         self.model.refs |= dict.fromkeys(refs, snapshot)
+        for ref in refs:
+            self.model.may_see[ref].add(snapshot)
 
     @rule(held=claims)
     def stop_before_the_entry(self, held: Held) -> None:
@@ -352,16 +365,33 @@ class ExpiryMachine(RuleBasedStateMachine):
             "rollback": lambda: catalog.rollback("main", snapshot, "back"),
             "publish": lambda: self.publish(catalog, [ref], snapshot),
         }
-        if snapshot in model.gone or not is_possible or (what != "publish" and self.was_marked_in_flight(snapshot)):
+        is_possible = is_possible and not (what != "publish" and self.was_marked_in_flight(snapshot))
+        if snapshot in model.gone or not is_possible or (what == "rollback" and self.blinds(snapshot)):
             with pytest.raises((RefusedError, MissingSnapshotError)):
                 actions[what]()
             return
+        readers = model.readers_after(snapshot, self.was_marked_in_flight)
         actions[what]()
         if what == "rollback":
-            model.go_back(snapshot)
+            model.go_back(snapshot, readers)
         model.refs[ref] = snapshot
         if what == "fork":
             model.owners[ref] = 0
+
+    def blinds(self, to: str) -> bool:
+        """Whether readers could see nothing at or before ``to``: that is refused."""
+        return "nothing" in self.model.readers_after(to, self.was_marked_in_flight).values()
+
+    def roll_back(self, to: str, message: str) -> bool:
+        """Take main back; whether it went."""
+        readers = self.model.readers_after(to, self.was_marked_in_flight)
+        if self.blinds(to):
+            with pytest.raises(RefusedError, match="would see nothing"):
+                self.catalogs[0].rollback("main", to, message)
+            return False
+        self.catalogs[0].rollback("main", to, message)
+        self.model.go_back(to, readers)
+        return True
 
     def was_marked_in_flight(self, snapshot: str) -> bool:
         """It was committed after it had been marked as what a writer may still name: no ref until the next expiry."""
@@ -389,6 +419,8 @@ class ExpiryMachine(RuleBasedStateMachine):
         if main is not None:
             model.replaced.append((main, model.seen(), snapshot))
         model.refs |= {"main": snapshot, **dict.fromkeys(model.published, snapshot)}
+        for ref in model.published:
+            model.may_see[ref].add(snapshot)
         model.mains |= {*model.line("main")}
         del model.owners["backfill"]
         model.owners["main"] = 0
@@ -398,8 +430,7 @@ class ExpiryMachine(RuleBasedStateMachine):
     def take_back_a_promotion(self, number: int) -> None:
         main, _, _ = self.model.replaced[number % len(self.model.replaced)]
         if main not in self.model.line("main") and not self.was_marked_in_flight(main):
-            self.catalogs[0].rollback("main", main, "taken back")
-            self.model.go_back(main)
+            self.roll_back(main, "taken back")
 
     @precondition(lambda self: "backfill" not in self.model.owners and len(self.model.line("main")) > 1)
     @rule(back=st.integers(1, 3), last=LAST)
@@ -411,8 +442,7 @@ class ExpiryMachine(RuleBasedStateMachine):
         if not self.was_marked_in_flight(line[0]) and not self.was_marked_in_flight(to):
             catalog.fork("backfill", line[0])
             model.refs["backfill"], model.owners["backfill"] = line[0], 0
-            catalog.rollback("main", to, "given up")
-            model.go_back(to)
+            self.roll_back(to, "given up")
             self.expire(last=last, times=2)
 
     @rule()

@@ -103,6 +103,7 @@ def test_what_is_not_published_yet_is_not_unread(store: MemoryStore, catalog: Ca
 
 def test_what_main_has_left_is_kept_as_long_as_it_is_held(store: MemoryStore, catalog: Catalog, ids: list[str]) -> None:
     held(store, ids[4])
+    catalog.release(ids[1], "looked at", [""])
     catalog.rollback("main", ids[1], "test")
     more = commit_some(catalog, catalog.claim("main", "test"), 1)
     catalog.publish(more[0], ids[1])
@@ -120,6 +121,7 @@ def test_who_has_only_to_take_back_what_main_has_left_is_behind_by_nothing_new(
     store: MemoryStore, catalog: Catalog, ids: list[str]
 ) -> None:
     held(store, ids[4])
+    catalog.release(ids[1], "looked at", [""])
     catalog.rollback("main", ids[1], "test")
     assert far_behind(catalog) == [("daily.source", 0, None)]
 

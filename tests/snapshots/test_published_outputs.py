@@ -64,7 +64,7 @@ def test_an_output_only_moves_forward_along_main(catalog: Catalog, ids: list[str
     with pytest.raises(RefusedError, match=f"{ids[2]} is published of x already"):
         catalog.publish_outputs({"x": ids[2], "y": ids[2]}, {"x": ids[2], "y": None})
     with pytest.raises(RefusedError, match="is published of x: that would be a rollback"):
-        catalog.release(ids[1], "why", ["x"])
+        catalog.publish_outputs({"x": ids[1]}, {"x": ids[2]})
     catalog.release(ids[1], "why", ["y"])
     assert seen(catalog) == {"published/x": ids[2], "published/y": ids[1]}
 
@@ -101,25 +101,74 @@ def test_what_an_older_version_would_misread_has_a_newer_format(
 
 
 def test_a_rollback_takes_back_each_output_that_is_newer(catalog: Catalog, ids: list[str], store: ObjectStore) -> None:
-    catalog.publish_outputs({"x": ids[4], "y": ids[1]}, {})
-    assert dict(catalog.would_roll_back("main", ids[2])) == {
-        "main": (ids[4], ids[2]),
-        "published/x": (ids[4], ids[2]),
-    }
-    catalog.rollback("main", ids[2], "back")
-    assert seen(catalog) == {"published/x": ids[2], "published/y": ids[1]}
+    """Each to what its readers could see: x to what was published before the target, y to the target itself."""
+    catalog.publish_outputs({"x": ids[1], "y": ids[2]}, {})
+    catalog.publish_outputs({"x": ids[4], "y": ids[3]}, {})
+    expected = {"main": (ids[4], ids[2]), "published/x": (ids[4], ids[1]), "published/y": (ids[3], ids[2])}
+    assert dict(catalog.would_roll_back("main", ids[2])) == expected
+    assert catalog.rollback("main", ids[2], "back").moves == expected
     catalog.rollback("main", None, "all of it")
     assert seen(catalog) == {}
     check_catalog(store, "p")
 
 
+def test_a_rollback_leaves_no_reader_with_what_nobody_let_them_see(catalog: Catalog, ids: list[str]) -> None:
+    """Epochs 0 to 4 were published at once, so nobody saw one within: only a person can say that readers may."""
+    catalog.publish_outputs({"x": ids[4], "y": ids[2]}, {})
+    before = catalog.head()
+    for act in (catalog.would_roll_back, lambda *to: catalog.rollback(*to, "back")):
+        with pytest.raises(RefusedError, match=f"readers of x would see nothing.*`headrace release p.x {ids[2]}`"):
+            act("main", ids[2])
+    assert catalog.head() == before
+    assert catalog.release(ids[2], "looked at by hand", ["x"]).moves == {}
+    assert seen(catalog) == {"published/x": ids[4], "published/y": ids[2]}
+    assert catalog.rollback("main", ids[3], "back").moves == {
+        "main": (ids[4], ids[3]), "published/x": (ids[4], ids[2])
+    }  # fmt: skip
+
+
+def test_a_writer_that_steps_back_leaves_readers_what_they_could_see(catalog: Catalog) -> None:
+    claim = catalog.claim("main", "test")
+    ids = commit_some(catalog, claim, 5)
+    catalog.publish(ids[1], None)
+    catalog.publish(ids[4], ids[1])
+    catalog.step_back(claim, ids[3], "broken")
+    assert seen(catalog) == {"published": ids[1]}
+
+
+def test_what_an_earlier_rollback_let_readers_see_is_no_evidence(catalog: Catalog, store: ObjectStore) -> None:
+    """As 0.1.2 left it: readers are at an epoch that was never published. They go to no such one again."""
+    ids = commit_some(catalog, catalog.claim("main", "test"), 5)
+    catalog.publish(ids[1], None)
+    catalog.publish(ids[4], ids[1])
+    entry = catalog.rollback("main", ids[3], "back")
+    moved = {"main": (ids[4], ids[3]), "published": (ids[4], ids[3])}
+    path = next(info.path for info in store.list("p/log/") if info.path.endswith(f"{entry.number:020d}.json"))
+    store.write(path, entry.replace(moves=moved, refs={**entry.refs, "published": ids[3]}).to_bytes())
+    again = Catalog(store, "p")
+    assert seen(again) == {"published": ids[3]}
+    again.rollback("main", ids[2], "further")
+    assert seen(again) == {"published": ids[1]}
+
+
 def test_a_rollback_to_before_an_output_came_leaves_nothing_of_it_published(catalog: Catalog) -> None:
     claim = catalog.claim("main", "test")
     before = commit_some(catalog, claim, 2, ("x",))
+    catalog.publish_outputs({"x": before[1]}, {})
     after = commit_some(catalog, claim, 2, BOTH)
     catalog.publish_outputs({"x": after[1], "y": after[1]}, {})
     catalog.rollback("main", before[1], "without y")
     assert seen(catalog) == {"published/x": before[1]}
+
+
+def test_a_rollback_to_before_an_output_was_removed_gives_its_readers_what_they_saw(catalog: Catalog) -> None:
+    claim = catalog.claim("main", "test")
+    before = commit_some(catalog, claim, 2, BOTH)
+    catalog.publish_outputs(dict.fromkeys(BOTH, before[0]), {})
+    after = commit_some(catalog, claim, 1, ("x",))
+    catalog.publish_outputs({"x": after[0], "y": None}, dict.fromkeys(BOTH, before[0]))
+    catalog.rollback("main", before[1], "with y")
+    assert seen(catalog) == dict.fromkeys(("published/x", "published/y"), before[0])
 
 
 def test_a_publish_says_that_an_output_is_gone(catalog: Catalog) -> None:

@@ -10,9 +10,7 @@ is among the last ones of the log, which are looked through only when an audit f
 """
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from headrace.audit.range import AuditedFiles, audited_files
@@ -26,11 +24,10 @@ from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.output_view import UnknownOutputError
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.seen_snapshots import newest_entries
 
 MOST_ENTRIES: Final = 2_000
 """So many of the newest entries of the log are looked through for releases."""
-
-_READERS = 16
 
 
 @dataclass(frozen=True)
@@ -59,27 +56,13 @@ def releases_that_hold(catalog: Catalog) -> list[AuditRelease]:
     """The releases among the last ``MOST_ENTRIES`` of the log that nobody has rolled back below, newest first."""
     held: list[AuditRelease] = []
     back_to: list[str | None] = []
-    for entry in _newest_entries(catalog):
+    for entry in newest_entries(catalog, catalog.known_head().entry - MOST_ENTRIES + 1):
         before, after = entry.moves.get(PUBLISHED, (None, None))
         if ends_releases(entry):
             back_to.append(after)
         elif entry.kind is Kind.RELEASE and after is not None and _is_below_all(catalog, after, back_to):
             held.append(AuditRelease(entry.number, entry.message, before, after))
     return held
-
-
-def _newest_entries(catalog: Catalog) -> Iterator[Entry]:
-    head = catalog.known_head()
-    oldest = max(head.base, head.entry - MOST_ENTRIES + 1)
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="log") as pool:
-        entries = pool.map(partial(_entry, catalog), range(head.entry, oldest - 1, -1))
-        yield from (entry for entry in entries if entry is not None)
-
-
-def _entry(catalog: Catalog, number: int) -> Entry | None:
-    """The entry of that number; None if it is lost, or was folded away meanwhile."""
-    entry = next(catalog.entries(number + 1), None)
-    return entry if entry is not None and entry.number == number else None
 
 
 def ended_by(catalog: Catalog, published: str | None) -> Iterator[str]:

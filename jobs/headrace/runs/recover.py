@@ -21,7 +21,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.patches import patches_given_up, told
+from headrace_snapshots.patches import patches_given_up, short_of, told
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
 
@@ -45,7 +45,8 @@ def recover(
     """Move ``options.branch`` back to ``options.snapshot``, fence its writer, and process from there. What the branch
     had read is read as it was then (``backfill_plan``).
 
-    If ``published`` is newer than the snapshot it moves back too, in the same entry. Output patches that came after it
+    If ``published`` is newer than the snapshot it moves back too, in the same entry: to what readers could see, which
+    may be older. Output patches that came after it
     are given up, with a warning each: replaying does not make them again. Another attempt of the same request finds
     that entry in the log and only goes on replaying. Nothing moves for a pipeline that could not continue from there.
 
@@ -86,8 +87,7 @@ def _move_back(
     _check_input(catalog, pipeline, head, snapshot)
     patches = patches_given_up(catalog, head, snapshot)
     message = f"{_recovery(request)}: {options.message}" if options.message else _recovery(request)
-    warnings = tuple(told(catalog, patches, snapshot))
-    catalog.rollback(
+    entry = catalog.rollback(
         options.branch,
         snapshot,
         message,
@@ -95,7 +95,7 @@ def _move_back(
         patches=patches,
         give_up_delivered=options.give_up_delivered,
     )
-    return head, warnings
+    return head, (*short_of(catalog, entry.moves, snapshot), *told(catalog, patches, snapshot))
 
 
 def _check_readers(catalog: Catalog, snapshot: str, options: RunOptions) -> None:

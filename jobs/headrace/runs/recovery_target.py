@@ -14,7 +14,7 @@ from headrace.runs.reporting.listener import number_of
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog, Link
 from headrace_snapshots.datafiles import look, verify
-from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.errors import MissingSnapshotError, RefusedError
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
@@ -144,11 +144,19 @@ def way_back(catalog: Catalog, pipeline: Pipeline) -> Recovery | None:
     if not broken:
         return Recovery(head, None, False, f"snapshot {head} is whole: a recovery would not help")
     target = link.snapshot_id
-    if any(map(is_published, catalog.would_roll_back(MAIN, target, give_up_delivered=True))):
+    if _is_newer_for_readers(catalog, target):
         return Recovery(head, target, False, f"readers see a snapshot that is newer than {target}")
     if (lost := _lost_input(catalog, pipeline, broken[0], link.epoch)) is not None:
         return Recovery(head, target, False, lost)
     return Recovery(head, target, True, "readers lose nothing, and all input since then is there")
+
+
+def _is_newer_for_readers(catalog: Catalog, target: str) -> bool:
+    """Whether readers would go back with main; they would be left with nothing where that is refused."""
+    try:
+        return any(map(is_published, catalog.would_roll_back(MAIN, target, give_up_delivered=True)))
+    except RefusedError:
+        return True
 
 
 def _line(catalog: Catalog, head: str | None) -> Iterator[Link]:

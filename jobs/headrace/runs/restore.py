@@ -28,7 +28,7 @@ from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.table_names import INPUTS, is_current
-from headrace_snapshots.patches import patches_given_up, told, warned
+from headrace_snapshots.patches import how_back, patches_given_up, told, warned
 from headrace_snapshots.refs import MAIN
 
 _READERS = 8
@@ -168,13 +168,13 @@ def _check_published(catalog: Catalog, claim: Claim, broken: list[Link], whole: 
         return
     name = catalog.pipeline
     target = "there is no whole one before it" if whole is None else f"the newest whole one is {whole.snapshot_id}"
-    back = "beginning" if whole is None else whole.snapshot_id
-    lost = warned(catalog, claim.snapshot_id, None if whole is None else whole.snapshot_id)
+    back = None if whole is None else whole.snapshot_id
+    lost = warned(catalog, claim.snapshot_id, back)
     raise BelowPublishedError(
         f"{name}: {reason}. Readers see snapshot {published}, which is not whole either, and {target}. Bring the "
-        f"file back from a backup; or `headrace rollback {name} --to {back}` and run again (readers go back too, until "
-        f"the replay is audited){lost}; or run `headrace backfill {name}` (or the backfill DAG), which leaves readers "
-        "where they are"
+        f"file back from a backup; or {how_back(catalog, back)} and run "
+        f"again (readers go back too, until the replay is audited){lost}; or run `headrace backfill {name}` (or the "
+        "backfill DAG), which leaves readers where they are"
     )
 
 

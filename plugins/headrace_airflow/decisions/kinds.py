@@ -61,10 +61,14 @@ def gives_up_delivered(form: Form) -> bool:
 
 
 def _release(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+    from headrace.runs.publishing.release import STAY
+
     entry = handle.release(form["snapshot"] or MAIN, message=reason, output=form.get("output") or None)
     for ref, (_, after) in entry.moves.items():
         of = f" of output {output}" if (output := output_of(ref)) else ""
         yield f"readers see {after}{of} now, released by entry {entry.number}"
+    if not entry.moves:
+        yield f"{STAY} (entry {entry.number})"
 
 
 def _rollback(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:

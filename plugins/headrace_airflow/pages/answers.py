@@ -28,6 +28,7 @@ from headrace_airflow.pages.claims import Claims
 from headrace_airflow.pages.figures import graph_figures, table_figures
 from headrace_airflow.run_ids import run_id_begin
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.output_view import output_names, seen_by
 from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.layout import ObjectKind, audit_folder, folder
@@ -174,7 +175,11 @@ class PipelinePage:
             refusals.append({"code": error.code, "message": str(error)})
         if head.refs.get(MAIN) == snapshot:
             return {"moves": {}, "patches": [], "told": [_THERE_ALREADY], "refusals": refusals}
-        given_up = PipelineHandle(self._catalog).rollback(to=snapshot, dry_run=True)
+        try:
+            given_up = PipelineHandle(self._catalog).rollback(to=snapshot, dry_run=True)
+        except RefusedError as error:
+            refusals.append({"code": error.code, "message": str(error)})
+            return {"moves": {}, "patches": [], "told": [], "refusals": refusals}
         return {**with_epochs(self._catalog, given_up).to_json(), "refusals": refusals}
 
     def promotion(self, branch: str, limit: int, *, patch: bool, with_values: bool) -> dict[str, Any]:

@@ -101,6 +101,26 @@ def called_where(there: Collection[str], now: Manifest, output: str) -> str | No
     return called
 
 
+def called_in(before: Manifest, now: Manifest, output: str) -> str | None:
+    """What an ``output`` of ``now`` is called in ``before``, from which ``now`` has come; None if it had not come then.
+    It is the one that had had the same names before.
+    """
+    names = (output, *all_names_before(now, output))
+    for number, name in enumerate(names):
+        if name in output_names(before) and all_names_before(before, name) == names[number + 1 :]:
+            return name
+    return None
+
+
+def called_since(before: Manifest, now: Manifest) -> dict[str, str | None]:
+    """What each output of ``before`` is called in ``now``, which has come from it; None: it is gone there."""
+    called: dict[str, str | None] = dict.fromkeys(output_names(before))
+    for output in output_names(now):
+        if (then := called_in(before, now, output)) is not None:
+            called[then] = output
+    return called
+
+
 def first_name(manifest: Manifest, output: str) -> str:
     """What an ``output`` of a snapshot was called first, as far as anyone knows; never the empty name."""
     names: list[str] = [output, *manifest.schema.get(OUTPUTS, {}).get(output, {}).get(FORMERLY, ())]

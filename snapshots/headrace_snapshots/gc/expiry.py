@@ -15,7 +15,8 @@ An expiry does, in this order:
    manifests first, so that no snapshot is there whose files are not.
 2. **Mark.** It lists all objects, subtracts the live ones, stores the list as a mark, and appends the entry that names
    it, at exactly the head for which liveness was computed. If somebody else's entry was faster, all is void.
-3. **Fold.** It deletes the entries of the log below the oldest snapshot of main that is kept.
+3. **Fold.** It deletes the entries of the log below the oldest snapshot of main that is kept. What they said of kept
+   snapshots that readers could see, the mark's entry says from then on.
 
 Why that never deletes what anybody needs:
 
@@ -60,6 +61,7 @@ from headrace_snapshots.gc.snapshot_facts import FactsIndex
 from headrace_snapshots.layout import ObjectKind, folder, kind_of
 from headrace_snapshots.protocol import Head, Horizon
 from headrace_snapshots.refs import MAIN
+from headrace_snapshots.seen_snapshots import seen_until
 from headrace_snapshots.store import ObjectInfo
 
 KINDS = (ObjectKind.MANIFESTS, ObjectKind.INDEX, ObjectKind.DATA)
@@ -232,7 +234,9 @@ class _Expiry:
         )
         folded = 0
         if not self._dry_run:
-            horizon = Horizon("", first_entry, _floor(kept), kept.grafts)
+            beside = {*kept.snapshots} - {position.id for position in kept.main}  # of main the log that is kept tells
+            seen = seen_until(self._catalog, head, first_entry, beside)
+            horizon = Horizon("", first_entry, _floor(kept), kept.grafts, seen)
             if batches != marked or tags or idle or kept.past != head.past or _is_news(head.horizon, horizon):
                 mark_id = self._catalog.marks.new_id(head.entry + 1, self._catalog.new_snapshot_id())
                 mark = DeletionList(mark_id, batches, self._facts.encoded(kept.snapshots))

@@ -19,11 +19,14 @@ from headrace_snapshots.protocol.moves import (
     Kind,
     Need,
     NeedKept,
+    NeedNames,
+    NeedSeen,
     Promote,
     Publish,
     Refused,
     Rollback,
     Tag,
+    Unseen,
 )
 from headrace_snapshots.protocol.past import Past, Replaced
 from headrace_snapshots.protocol.transitions import decide
@@ -47,6 +50,8 @@ __all__ = [
     "Kind",
     "Need",
     "NeedKept",
+    "NeedNames",
+    "NeedSeen",
     "Past",
     "Promote",
     "Publish",
@@ -54,5 +59,6 @@ __all__ = [
     "Replaced",
     "Rollback",
     "Tag",
+    "Unseen",
     "decide",
 ]

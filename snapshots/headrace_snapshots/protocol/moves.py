@@ -31,13 +31,15 @@ class Horizon:
 
     ``mark`` names the list of what is to be deleted. Entries below ``folded`` are deleted. ``floor``: the first epoch
     of main whose output main's later snapshots need to name. ``grafts``: where a line of descent continues from a kept
-    snapshot whose parent is not kept; None: it begins there.
+    snapshot whose parent is not kept; None: it begins there. ``seen``: kept snapshots that readers could see, or that a
+    person has released, as the entries said that are deleted; by the ref of the output, as that was called then.
     """
 
     mark: str
     folded: int = 0
     floor: int = 0
     grafts: Mapping[str, str | None] = field(default_factory=dict)
+    seen: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Commit:
 class Publish:
     """Move what readers see of outputs forward: each ref in ``snapshots`` to its snapshot, or to nothing (None) if the
     output is gone. ``expected``: where refs were when this was decided, also of outputs that do not move. ``kind`` is
-    PUBLISH or RELEASE.
+    PUBLISH or RELEASE, which moves nothing of what is newer already.
     """
 
     snapshots: Mapping[str, str | None]
@@ -101,15 +103,17 @@ class Publish:
 class Rollback:
     """Move ``branch`` back to ``to`` (None: before its first snapshot) and fence its writer.
 
-    ``generation``: of the writer who wants it; None for anybody from outside. ``outputs``: what ``to`` has outputs of,
-    as far as that is known; None: any. ``give_up_delivered``: also below what sinks have got that cannot take back.
+    ``generation``: of the writer who wants it; None for anybody from outside. ``give_up_delivered``: also below what
+    sinks have got that cannot take back. Answers to what was asked: ``called`` (NeedNames), by snapshot; ``seen``
+    (NeedSeen), by output of ``to``.
     """
 
     branch: str
     to: str | None
     generation: int | None = None
-    outputs: Collection[str] | None = None
     give_up_delivered: bool = False
+    called: Mapping[str, Mapping[str, str | None] | None] = field(default_factory=dict)
+    seen: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -243,6 +247,25 @@ class NeedKept:
 
 
 @dataclass(frozen=True)
+class NeedNames:
+    """Ask again with ``called[snapshot]`` of the rollback: what each output of its target is called in ``snapshot``,
+    which has come from it; of an output None if it is gone there, instead of all None if nobody can tell.
+    """
+
+    snapshot: str
+
+
+@dataclass(frozen=True)
+class NeedSeen:
+    """Ask again with ``seen[output]`` of the rollback: the newest snapshot at or before its target that readers of an
+    ``output`` of that could see, or that a person has released, when main went on to ``main``; None if none is kept.
+    """
+
+    output: str
+    main: str | None
+
+
+@dataclass(frozen=True)
 class Fenced:
     """Somebody else has the branch since entry ``by`` (None: the branch is gone, or its ref was moved)."""
 
@@ -265,7 +288,15 @@ class Refused:
     reason: str
 
 
-Decision = Append | Need | NeedKept | Fenced | Conflict | Refused
+@dataclass(frozen=True)
+class Unseen:
+    """Readers of ``outputs`` would be left with nothing: they could see no snapshot at or before ``to``."""
+
+    outputs: tuple[str, ...]
+    to: str
+
+
+Decision = Append | Need | NeedKept | NeedNames | NeedSeen | Fenced | Conflict | Refused | Unseen
 Facts = Mapping[tuple[str, str], bool]
 
 

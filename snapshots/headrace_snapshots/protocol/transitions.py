@@ -19,7 +19,10 @@ writers. Nothing else changes what anyone can see.
   The commit that gives an output another name gives its ref that name, too: readers see what they saw.
   One entry moves all that may move, as its writer found at exactly the refs that it expects.
 * A rollback goes to an ancestor of the branch's head. Main may also return to what it was before a promotion, or to
-  what came before that (``past``); then ``published`` is what readers saw then, or the target if that is older.
+  what came before that (``past``); then ``published`` is what readers saw then.
+* ``published`` goes back only to where it has been, or where a person's release lets it go: to the newest such snapshot
+  at or before the target, which may be older than that; without one the rollback is refused (rollbacks). So a release
+  of what is older than ``published`` moves nothing, and such a rollback may follow.
 * Rows that were handed over to a sink which cannot take back stay handed over. So an entry says first up to where they
   may be (*delivering*), at exactly what readers see, and a second one that they all were (*delivered*). From the first
   one on main goes nowhere without that snapshot, neither by a rollback nor by a promotion, unless a person gives it up.
@@ -70,7 +73,6 @@ from headrace_snapshots.protocol.moves import (
     Intent,
     Kind,
     Need,
-    NeedKept,
     Promote,
     Publish,
     Refused,
@@ -78,7 +80,9 @@ from headrace_snapshots.protocol.moves import (
     Tag,
     comes_before,
 )
+from headrace_snapshots.protocol.obstacles import unless, unless_ancestor, unless_kept
 from headrace_snapshots.protocol.past import Replaced
+from headrace_snapshots.protocol.rollbacks import fenced_by_rollback, rollback_of_main, with_former_deliveries
 from headrace_snapshots.refs import (
     MAIN,
     PUBLISHED,
@@ -140,20 +144,35 @@ def _publish(head: Head, intent: Publish, facts: Facts) -> Decision:
             return Conflict(f"{ref} is at {head.refs.get(ref)}, not at {expected} any more")
     if main is None:
         return Refused("main has no snapshot")
+    moves: dict[str, str | None] = {}
     for ref, snapshot in intent.snapshots.items():
-        if snapshot is not None and (obstacle := _not_forward(ref, snapshot, main, head.refs.get(ref), facts)):
+        shown = head.refs.get(ref)
+        is_older = intent.kind is Kind.RELEASE and _is_older(snapshot, shown, facts)
+        if isinstance(is_older, Need):
+            return is_older
+        if is_older:
+            continue  # readers stay; a rollback may take them there from now on
+        if snapshot is not None and (obstacle := _not_forward(ref, snapshot, main, shown, facts)):
             return obstacle
-    return append_after(head, intent.kind, MAIN, intent.snapshots)
+        moves[ref] = snapshot
+    return append_after(head, intent.kind, MAIN, moves)
+
+
+def _is_older(snapshot: str | None, shown: str | None, facts: Facts) -> bool | Need:
+    """Whether what is ``shown`` came after ``snapshot``."""
+    if snapshot is None or shown is None or snapshot == shown:
+        return False
+    return comes_before(snapshot, shown, facts)
 
 
 def _not_forward(ref: str, snapshot: str, main: str, published: str | None, facts: Facts) -> Need | Refused | None:
     """Nothing if ``snapshot`` is on the line of ``main``, and after ``published``, at which ``ref`` is."""
     if snapshot == published:
         return Refused(f"{snapshot} is {_state_of(ref)} already")
-    obstacle = _unless(facts, snapshot, main, f"{snapshot} is not on main, whose head is {main}")
+    obstacle = unless(facts, snapshot, main, f"{snapshot} is not on main, whose head is {main}")
     if obstacle is None and published is not None:
         reason = f"{snapshot} is older than {published}, which is {_state_of(ref)}: that would be a rollback"
-        obstacle = _unless(facts, published, snapshot, reason)
+        obstacle = unless(facts, published, snapshot, reason)
     return obstacle
 
 
@@ -171,79 +190,18 @@ def _rollback(head: Head, intent: Rollback, facts: Facts) -> Decision:
     if head.is_whole and (current == to or current is None):
         return Refused(f"branch {branch} is at {current} already")
     if branch != MAIN:
-        if obstacle := _unless_ancestor(head, to, current, branch, facts):
+        if obstacle := unless_ancestor(head, to, current, branch, facts):
             return obstacle
-        return append_after(head, Kind.ROLLBACK, branch, {branch: to}, fences=_fenced_by_rollback(head, branch))
-    return with_deliveries(head, _rollback_of_main(head, intent, facts), to, intent.give_up_delivered, facts)
-
-
-def _rollback_of_main(head: Head, intent: Rollback, facts: Facts) -> Decision:
-    to, current, undone = intent.to, head.refs.get(MAIN), _undone(head, intent.to, facts)
-    if isinstance(undone, Need):
-        return undone
-    if undone == len(head.past.replaced) and (obstacle := _unless_ancestor(head, to, current, MAIN, facts)):
-        return obstacle
-    if to is not None and (obstacle := _unless_kept(head, to, facts)):
-        return obstacle
-    moves: dict[str, str | None] = {MAIN: to}
-    for ref in _published_refs(head, undone):
-        published = _published_after(head, ref, intent, undone, facts)
-        if isinstance(published, Need):
-            return published
-        if published is not None and (obstacle := _unless_kept(head, published, facts)):
-            return obstacle
-        if published != head.refs.get(ref):
-            moves[ref] = published
-    append = append_after(head, Kind.ROLLBACK, MAIN, moves, fences=_fenced_by_rollback(head, MAIN))
-    return replace(append, past=head.past.rolled_back(current, to, undone))
-
-
-def _fenced_by_rollback(head: Head, branch: str) -> list[str]:
-    return [branch] if head.is_whole else [*head.generations]
-
-
-def _undone(head: Head, to: str | None, facts: Facts) -> "int | Need":
-    """The number of the oldest promotion that main takes back by going to ``to``: what it replaced is, or comes after,
-    ``to``. That of the next promotion if there is none.
-    """
-    for number, promotion in enumerate(head.past.replaced):
-        is_behind = to is None or comes_before(to, promotion.main, facts)
-        if isinstance(is_behind, Need):
-            return replace(is_behind, or_broken=True)
-        if is_behind:
-            return number
-    return len(head.past.replaced)
-
-
-def _published_refs(head: Head, undone: int) -> list[str]:
-    """The refs of what readers see, and of what they saw before the promotions that are taken back."""
-    before = [ref for promotion in head.past.replaced[undone:][:1] for ref in promotion.published_refs]
-    return list(dict.fromkeys((*filter(is_published, head.refs), *before)))
-
-
-def _published_after(head: Head, ref: str, intent: Rollback, undone: int, facts: Facts) -> "str | Need | None":
-    """What readers of ``ref`` see after main has gone back: nothing newer than that, and nothing if it has no such
-    output. Where that takes promotions back, what they saw before those.
-    """
-    to, published, replaced = intent.to, head.refs.get(ref), head.past.replaced[undone:]
-    if to is None or (intent.outputs is not None and output_of(ref) not in intent.outputs):
-        return None
-    if published is None and not replaced:
-        return None
-    is_behind = False if published is None else comes_before(to, published, facts)
-    if is_behind is False and replaced:
-        published = replaced[0].published_refs.get(ref)
-        is_behind = False if published is None else comes_before(to, published, facts)
-    if isinstance(is_behind, Need):
-        return is_behind
-    return to if is_behind else published
+        return append_after(head, Kind.ROLLBACK, branch, {branch: to}, fences=fenced_by_rollback(head, branch))
+    decided = with_deliveries(head, rollback_of_main(head, intent, facts), to, intent.give_up_delivered, facts)
+    return with_former_deliveries(head, decided, intent)
 
 
 def _fork(head: Head, intent: Fork, facts: Facts) -> Decision:
     if intent.branch in head.generations:
         return Refused(f"there is a branch {intent.branch} already: drop it first, or choose another name")
     moves = {} if intent.snapshot is None else {intent.branch: intent.snapshot}
-    if intent.snapshot is not None and (obstacle := _unless_kept(head, intent.snapshot, facts)):
+    if intent.snapshot is not None and (obstacle := unless_kept(head, intent.snapshot, facts)):
         return obstacle
     return _bad_branch(head, intent.branch) or append_after(
         head, Kind.FORK, intent.branch, moves, fences=[intent.branch]
@@ -274,7 +232,7 @@ def _tag(head: Head, intent: Tag, facts: Facts) -> Decision:
         return Refused(f"there is a tag {intent.name} already, at {head.refs[ref]}: drop it first")
     if intent.name in head.generations:
         return Refused(f"there is a branch {intent.name}, so {intent.name} would name two: choose another name")
-    if obstacle := _unless_kept(head, intent.snapshot, facts):
+    if obstacle := unless_kept(head, intent.snapshot, facts):
         return obstacle
     return _bad_name(intent.name) or append_after(head, Kind.TAG, None, {ref: intent.snapshot})
 
@@ -322,46 +280,6 @@ def _followed(head: Head, expected: int, at_which: str) -> Conflict:
 
 def _superseded(branch: str, generation: int, mine: int) -> Fenced:
     return Fenced(branch, generation, f"branch {branch} has generation {generation}, not {mine} any more")
-
-
-def _unless(facts: Facts, ancestor: str, descendant: str, reason: str) -> Need | Refused | None:
-    """Nothing if ``ancestor`` is one, a refusal if it is not, the question if that is unknown."""
-    known = facts.get((ancestor, descendant))
-    if known is None:
-        return Need(ancestor, descendant)
-    return None if known else Refused(reason)
-
-
-def _unless_ancestor(
-    head: Head, to: str | None, current: str | None, branch: str, facts: Facts
-) -> "Need | NeedKept | Refused | None":
-    """Nothing if ``to`` came before ``current``, the head of ``branch``, and is kept; None is before everything."""
-    if to is None:
-        return None
-    reason = f"{to} is not an ancestor of {current}, the head of branch {branch}"
-    if branch == MAIN and head.past.replaced:
-        reason += ", nor of what main was before a promotion"
-    reason += _expired(head)
-    obstacle = Refused(reason) if current is None else _unless(facts, to, current, reason)
-    return obstacle or _unless_kept(head, to, facts)
-
-
-def _unless_kept(head: Head, snapshot: str, facts: Facts) -> NeedKept | Refused | None:
-    """Nothing if ``snapshot`` is kept for certain, as what has a ref is; else a refusal, or the question."""
-    if head.horizon is None or snapshot in head.refs.values():
-        return None
-    known = facts.get((head.horizon.mark, snapshot))
-    if known is None:
-        return NeedKept(head.horizon.mark, snapshot)
-    reason = (
-        f"snapshot {snapshot} has expired, and what it names may be deleted at any time (if it was committed just "
-        "while an expiry was at work, let that run again)"
-    )
-    return None if known else Refused(reason)
-
-
-def _expired(head: Head) -> str:
-    return "" if head.horizon is None else ", or has expired"
 
 
 def _bad_branch(head: Head, name: str) -> Refused | None:

@@ -116,12 +116,18 @@ def release(
 ) -> None:
     """Publish a snapshot whose audit failed: a person's decision, recorded with its reason.
 
-    Of one output (shop.hourly), or of all that are behind it (shop).
+    Of one output (shop.hourly), or of all that are behind it (shop). Readers who see a newer one stay there; a rollback
+    to the snapshot takes them back to it.
     """
     from headrace.cli.catalog_names import handle_and_output
+    from headrace.runs.publishing.release import STAY
 
     handle, named = handle_and_output(pipeline, root)
-    print_entry(handle.release(snapshot, message=message, output=named), output)
+    entry = handle.release(snapshot, message=message, output=named)
+    print_entry(entry, output)
+    if not entry.moves:
+        notice(STAY)
+        return
     notice(f"In Airflow the next run of the process DAG of {handle.name} announces this to DAGs downstream")
 
 

@@ -10,7 +10,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import IndexRef
 from headrace_snapshots.format.table_names import INPUTS
-from headrace_snapshots.patches import warned
+from headrace_snapshots.patches import how_back, warned
 from headrace_snapshots.refs import BEGINNING, MAIN, SNAPSHOT, TAGS, is_delivery, is_published
 
 _DAMAGE = (BrokenObjectError, MissingSnapshotError)
@@ -70,9 +70,12 @@ def _going_back(catalog: Catalog, head: Head, branch: str, since: _Since) -> str
     published = catalog.published_by_any(refs)
     is_readers = branch == MAIN or is_published(branch)
     has_been_read = published is not None and catalog.ancestor_at(published, since.link.epoch) == since.link.snapshot_id
-    back = f"headrace rollback {pipeline} --to {before}" + ("" if is_readers else f" --branch {branch}")
+    if is_readers:
+        back = how_back(catalog, None if before == BEGINNING else before)
+    else:
+        back = f"`headrace rollback {pipeline} --to {before} --branch {branch}`"
     readers = ", and readers with it" if is_readers and has_been_read else ""
-    text = f"{since.why}: `{back}` goes back to before that{readers}, and the next run reads again what came after"
+    text = f"{since.why}: {back} goes back to before that{readers}, and the next run reads again what came after"
     text += warned(catalog, refs[branch], None if before == BEGINNING else before) if is_readers else ""
     return f"{text}. Or run {replay}" if since.replays else text
 

@@ -40,7 +40,8 @@ class PipelineHistory(PipelineStorage):
         return self._catalog.store.uri
 
     def release(self, snapshot: str, *, message: str, output: str | None = None) -> "Entry":
-        """Publish a snapshot whose audit failed: a person's decision, recorded with its reason, the ``message``.
+        """Publish a snapshot whose audit failed: a person's decision, recorded with its reason, the ``message``. Where
+        readers see a newer one they stay, and a rollback to the snapshot takes them back to it from then on.
 
         ``output``: of one of several; by default of all that are behind. Outputs that are computed of it, and whose
         audits are good, follow with the next publish. Raises UpstreamUnpublishedError for one that is computed of
@@ -112,9 +113,10 @@ class PipelineHistory(PipelineStorage):
         give_up_delivered: bool = False,
     ) -> "Entry | GivenUp":
         """Move ``branch`` back to a snapshot: an id, a branch, a tag, or "beginning". ``published`` moves with main if
-        it is newer. A run that writes the branch is fenced, and the next run reads again what came after. Main may also
-        go back to what it was before a promotion. The ``detail`` of the entry has the output ``patches`` that main
-        loses, which no run makes again.
+        it is newer: to the newest snapshot at or before that which was published, or which a person has released. A run
+        that writes the branch is fenced, and the next run reads again what came after. Main may also go back to what it
+        was before a promotion. The ``detail`` of the entry has the output ``patches`` that main loses, which no run
+        makes again.
 
         ``dry_run`` moves nothing, and gives what would move, the patches that would be lost with what makes each again,
         and the releases that would end. It raises RefusedError, as the rollback would.

@@ -7,6 +7,9 @@ from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.output_view import output_names, seen_by, upstream_of
 from headrace_snapshots.refs import published_of
 
+STAY = "readers see a newer snapshot and stay there; a rollback to this one takes them back to it from now on"
+"""What a release says that moves nothing."""
+
 
 class NothingToReleaseError(FixConfigError):
     """Readers of all outputs see the snapshot already."""
@@ -15,7 +18,8 @@ class NothingToReleaseError(FixConfigError):
 
 
 def release(catalog: Catalog, snapshot: str, message: str, output: str | None = None) -> Entry:
-    """Let readers see ``snapshot`` of an ``output``, or of all that are behind it, for the reason ``message``.
+    """Let readers see ``snapshot`` of an ``output``, or of all that are behind it, for the reason ``message``. Where
+    readers see what came after it nothing moves, and a rollback may take them there.
 
     Raises UpstreamUnpublishedError if the output is computed of one that readers do not see so far, UnknownOutputError,
     RefusedError.
@@ -35,9 +39,10 @@ def release(catalog: Catalog, snapshot: str, message: str, output: str | None = 
         return catalog.release(snapshot, message, [output])
     outputs = output_names(manifest)
     if any(outputs):
-        outputs = tuple(name for name in outputs if not _is_seen(catalog, seen.get(name), snapshot))
-        if not outputs:
+        there = tuple(name for name in outputs if seen.get(name) != snapshot)
+        if not there:
             raise NothingToReleaseError(f"readers of all outputs of {catalog.pipeline} see {snapshot} already")
+        outputs = tuple(name for name in there if not _is_seen(catalog, seen.get(name), snapshot)) or there
     return catalog.release(snapshot, message, outputs)
 
 
