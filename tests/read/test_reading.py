@@ -158,7 +158,8 @@ def test_a_damaged_file_is_named_with_the_ways_out(deployment: Deployment) -> No
     first = deployment.commit(panes=[pane("ann", 0, 1)])
     second = deployment.commit(panes=[pane("ann", 1, 2)])
     third = deployment.commit(panes=[pane("ann", 2, 3)])
-    deployment.catalog.publish(second, None)
+    deployment.catalog.publish(first, None)
+    deployment.catalog.publish(second, first)
     deployment.catalog.tag("kept", third)
     path = f"{deployment.catalog.data_prefix(1, second)}/panes-0.parquet"
     deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
