@@ -227,3 +227,19 @@ def test_what_landed_again_is_read_after_its_dead_letters_have_expired(executor:
         file.rename(file.with_name(f"mended-{file.name}"))
     assert executor.process(MENDED, root, replace(ALL, full_sweep=True)).warnings == ()
     assert counted(MENDED, root) == {("ann", 0): files}
+
+
+def test_a_record_whose_quote_is_never_closed_takes_no_other_with_it(executor: Executed, tmp_path: Path) -> None:
+    """Each file has one at its end, in which the rest of a file with others would be."""
+    root = tmp_path.as_uri()
+    tested = changed(CLICKS_ALONE, source=replace(CLICKS.source, format="csv"))
+    land(tmp_path, "csv")
+    for file in (tmp_path / "landing" / "clicks").iterdir():
+        file.write_text(file.read_text() + f'1,"dan,{START.isoformat()}\n2,eve,{START.isoformat()}\n')
+    assert executor.process(tested, root, RunOptions("first", publish=True)).counts["rejected"] == 4
+    found = land_rejected(tested, root, to=CLICKS.source.path)
+    assert (found.files, found.records, sum(found.left.values())) == (2, 2, 2)
+    (reason,) = found.left
+    assert "a quote that is not closed" in reason
+    assert executor.process(tested, root, RunOptions("second", publish=True)).counts["rejected"] == 2
+    assert land_rejected(tested, root, to=CLICKS.source.path).already_landed == 2

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from headrace import FileSource, field
 from headrace.model.expressions.data_types import DataType
 from headrace.sources.formats import quotes
+from headrace.sources.formats.csv_lines import CSV
 from headrace.sources.formats.errors import UnreadableFileError
 from headrace.sources.formats.reader import read_file
 from headrace.sources.formats.scan import Scanned
@@ -139,3 +140,29 @@ def test_a_header_whose_quote_is_never_closed_is_none() -> None:
     for lines in (1, 100_000):
         with pytest.raises(UnreadableFileError, match=r"a quote in its header is not closed|does not end within"):
             read(b'a,"b,c\n' + b"1,2,3\n4,5,6\n" * lines)
+
+
+@given(st.lists(st.lists(VALUES, min_size=2, max_size=2), max_size=6), st.sampled_from(["ab", "a"]))
+@examples(200)
+def test_what_is_written_reads_back_equal(records: list[list[str]], names: str) -> None:
+    source = FileSource("landing", "csv", dict.fromkeys(names, DataType.STRING))
+    values = [dict(zip(names, record, strict=False)) for record in [*records, [*names]]]
+    content = CSV.written(values, source.fields)
+    found = read_file(content, source, Required(), "x")
+    assert found.unparsed.null_count == len(found)
+    columns = [found.columns[name].to_pylist() for name in names]
+    assert [*zip(*columns, strict=True)] == [tuple(record[name] or None for name in names) for record in values]
+    lines = found.raw(np.arange(len(found))).to_pylist()
+    again = read_file(CSV.copied(lines, source.fields, CSV.header(content, "x")), source, Required(), "x")
+    assert rows([again]) == rows([found])
+
+
+@given(ANYTHING)
+@examples(200)
+def test_what_lands_again_is_read_as_it_was(text: str) -> None:
+    found = read(("a,b,c\n" + text).encode())
+    lines = [line for line in found.raw(np.arange(len(found))).to_pylist() if CSV.stands_alone(line)]
+    again = read(CSV.copied(lines, SOURCE.fields, b"a,b,c"))
+    kept = [row[1:] for row in rows([found]) if CSV.stands_alone(row[2])]
+    assert [row[1:] for row in rows([again])] == kept
+    assert len(found) - len(kept) == found.unparsed.to_pylist().count("a quote is not closed before the file ends")

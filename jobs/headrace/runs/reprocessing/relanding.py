@@ -6,7 +6,7 @@ snapshot, the targets, the content of a file in the source's own format, one con
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,6 +27,8 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.store import open_store
+
+_TORN = "with a quote that is not closed, in which others would be: land a corrected file of them under another name"
 
 Rows = Callable[[], Iterator[Mapping[str, Any]]]
 """Reads the rows of an epoch."""
@@ -62,6 +64,12 @@ class Copy:
     def records(self) -> int:
         """How many records it has."""
         return sum(map(len, self.lines.values()))
+
+    def that_stand_alone(self) -> "Copy":
+        """The file without lines in which those behind them would be."""
+        stands_alone = self.target.format.stands_alone
+        lines = {file: [line for line in file_lines if stands_alone(line)] for file, file_lines in self.lines.items()}
+        return replace(self, lines=lines)
 
     def content(self) -> bytes | str:
         """The content of the file; or as text why there is none."""
@@ -156,7 +164,14 @@ class Relanding:
     def _land(self, copy: Copy) -> None:
         if copy.name in copy.target.already_landed:
             self.counts["already_landed"] += 1
-        elif isinstance(content := copy.content(), str):
+            return
+        sound = copy.that_stand_alone()
+        if torn := copy.records - sound.records:
+            self.left[_TORN] += torn
+        copy = sound
+        if not copy.records:
+            return
+        if isinstance(content := copy.content(), str):
             self.left[content] += copy.records
         elif copy.target.create(copy.name, content):
             self.counts.update(files=1, records=copy.records)

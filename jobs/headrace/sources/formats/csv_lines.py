@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -74,11 +74,15 @@ class CsvLines(TextFormat):
         required.check(columns.names, columns.stored, path, "header")
         return _records(lines, columns, fields)
 
+    def stands_alone(self, record: bytes) -> bool:
+        """Whether no quote of the ``record`` is left open, in which others would be."""
+        return not QUOTES.are_open_behind(record)
+
     def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
         """The places of ``fields`` as header, and a line for each record."""
         header = _row([field.place for field in fields.values()])
-        lines = [header, *(_spelled(record, fields) for record in records)]
-        return "".join(lines).encode(errors="surrogateescape")
+        lines = [header, *(_spelled(record, fields, header) for record in records)]
+        return "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
 
 
 CSV: Final = CsvLines()
@@ -284,14 +288,19 @@ def _quoted(line: str, start: int) -> tuple[str, int]:
 # --- for unit tests
 
 
-def _spelled(record: Mapping[str, Any] | str, fields: SourceFields) -> str:
-    return f"{record}\n" if isinstance(record, str) else _row([_text(record.get(name)) for name in fields])
+def _spelled(record: Mapping[str, Any] | str, fields: SourceFields, header: str) -> str:
+    if isinstance(record, str):
+        return record
+    values = [_text(record.get(name)) for name in fields]
+    line = _row(values)
+    is_record = line.strip(" \t") and line != header  # in quotes it is one
+    return line if is_record else _row(values, csv.QUOTE_ALL)
 
 
-def _row(fields: Sequence[str]) -> str:
+def _row(fields: Sequence[str], quoting: Literal[0, 1] = csv.QUOTE_MINIMAL) -> str:
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(fields)
-    return line.getvalue()
+    csv.writer(line, lineterminator="\r\n", quoting=quoting).writerow(fields)  # what is in a line end is in quotes
+    return line.getvalue().removesuffix("\r\n")
 
 
 def _text(value: Any) -> str:

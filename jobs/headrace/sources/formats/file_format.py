@@ -44,10 +44,14 @@ class FileFormat(ABC):
         """The header of a file, for formats that have one. Raises UnreadableFileError."""
         raise NotImplementedError(f"{self.name} says that its files have a header, and does not read it")
 
+    def stands_alone(self, record: bytes) -> bool:
+        """Whether a file can hold others behind a ``record``, which is as ``Scanned.raw`` gave it."""
+        return True
+
     @abstractmethod
     def copied(self, records: Sequence[bytes], fields: SourceFields, header: bytes | None) -> bytes:
-        """The content of a file with ``records``, which are as ``Scanned.raw`` gave them, and the header that they had:
-        late records and dead letters that land again.
+        """The content of a file with ``records``, which are as ``Scanned.raw`` gave them and stand alone, and the header that
+        they had: late records and dead letters that land again.
         """
 
     @abstractmethod
