@@ -115,7 +115,7 @@ def none_in_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_lines._Reading, "_may_be_whole", lambda reading: np.zeros(len(reading.lines), np.bool_))
         judge = csv_lines._QuotedLines.of
-        patch.setattr(csv_lines._QuotedLines, "of", lambda lines: replace(judge(lines), is_plain=lines.is_utf8 & False))
+        patch.setattr(csv_lines._QuotedLines, "of", lambda *of: replace(judge(*of), is_plain=of[0].is_utf8 & False))
         yield
 
 

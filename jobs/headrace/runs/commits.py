@@ -337,7 +337,7 @@ def _called_on_main(catalog: Catalog, pipeline: Pipeline) -> dict[str, tuple[str
 
 def _input_files(files: ByInput) -> tuple[InputFile, ...]:
     return tuple(
-        InputFile(file.path, file.size, file.etag, name, file.digest)
+        InputFile(file.path, file.size, file.etag, name, file.digest, file.rules or 0)
         for name, landed in files.items()
         for file in landed
     )

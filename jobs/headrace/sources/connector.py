@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.errors import FixConfigError, FixDataError
@@ -56,13 +56,15 @@ class SourceSplit:
     its ``size`` in bytes, or about that, cuts epochs; ``etag`` tells it from another of that name.
 
     A landed file has its path in the source's store, its size and its ETag when it was listed. ``digest``: that of its
-    content when it was taken in, where the store gives one.
+    content when it was taken in, where the store gives one. ``rules``: the number of those by which its records were
+    read when it was recorded; None: by those of today.
     """
 
     path: str
     size: int
     etag: str
     digest: str | None = None
+    rules: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,13 @@ class SourceReader(ABC):
         A record that does not parse is one with a reason. Raises FixDataError for a split that is gone or has changed,
         UnreadableFileError for one that cannot be read at all, FileColumnsError where it lacks what is ``required``.
         """
+
+    @property
+    def rules(self) -> int:
+        """The number of the rules by which it reads what was not read before. It grows with a version of the reader
+        that makes other records of a split; what was read by older rules is read by these again in a replay.
+        """
+        return 0
 
     def is_divisible(self, split: SourceSplit) -> bool:
         """Whether reading a span of ``split`` takes less work than reading all of it; if not, it is read whole."""

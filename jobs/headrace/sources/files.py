@@ -85,7 +85,12 @@ class FileReader(SourceReader):
         """The records of a file. Raises VanishedFileError, ChangedFileError too."""
         from headrace.sources.formats.reader import read_file
 
-        return read_file(content(self.store, split), self.source, required, split.path, span)
+        return read_file(content(self.store, split), self.source, required, split.path, span, rules=split.rules)
+
+    @property
+    def rules(self) -> int:
+        """What its format has."""
+        return FORMATS[self.source.format].rules
 
     def is_divisible(self, split: SourceSplit) -> bool:
         """Whether its format can be read in pieces."""

@@ -210,6 +210,7 @@ class Landing:
         Raises VanishedFileError; and ChangingFileError if they changed each time.
         """
         changing: dict[str, None] = {}
+        files = self._by_rules_of_today(files)
         for _ in range(MAX_READS):
             try:
                 return files, read(files)
@@ -217,8 +218,13 @@ class Landing:
                 now = {name: self.enumerators[name].taken_again(landed) for name, landed in files.items()}
                 pairs = [pair for name, landed in now.items() for pair in zip(files[name], landed, strict=True)]
                 changing |= {file.path: None for before, file in pairs if file != before}
-                files = now
+                files = self._by_rules_of_today(now)
         raise ChangingFileError([*changing])
+
+    def _by_rules_of_today(self, files: ByInput) -> ByInput:
+        """``files`` with the number of the rules by which they are read now."""
+        rules = {name: self.readers[name].rules for name in files}
+        return {name: [replace(split, rules=rules[name]) for split in splits] for name, splits in files.items()}
 
     def gone(self, read: Iterable[stored.InputFile], listed: ByInput) -> list[str]:
         """The paths of the files that were ``read`` and are not in ``listed`` with the content that they had."""

@@ -48,7 +48,8 @@ class DataFile(JsonRecord, LoggedFile, frozen=True, omit_defaults=True):
 class InputFile(JsonRecord, LoggedFile, frozen=True, omit_defaults=True):
     """A file of a source as it was when it was read: whatever its store says about it, and which ``input`` it is of.
 
-    ``digest``: a hash of its content, where the ETag may change without it.
+    ``digest``: a hash of its content, where the ETag may change without it. ``rules``: the number of those by which its
+    records were read.
     """
 
     path: str
@@ -56,6 +57,7 @@ class InputFile(JsonRecord, LoggedFile, frozen=True, omit_defaults=True):
     etag: str
     input: str
     digest: str | None = None
+    rules: int = 0
 
 
 class Layer(JsonRecord, frozen=True):

@@ -159,7 +159,7 @@ def without_copies(
 
 def input_file(file: stored.InputFile) -> SourceSplit:
     """A file that a log of inputs names."""
-    return SourceSplit(file.path, file.size, file.etag, file.digest)
+    return SourceSplit(file.path, file.size, file.etag, file.digest, file.rules)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -59,20 +59,27 @@ class Header:
         return len(self.names)
 
 
+@dataclass(frozen=True)
 class CsvLines(TextFormat):
-    """CSV with a header, which names the columns."""
+    """CSV with a header, which names the columns. Without ``quotes`` each line break ends a record."""
 
-    name, suffix, has_header = "CSV", ".csv", True
-    quotes = QUOTES
+    name, suffix, has_header, rules = "CSV", ".csv", True, 1
+    quotes: Quotes | None = QUOTES
+
+    def by_rules(self, rules: int) -> "CsvLines":
+        """Up to 0.1.2 records were lines."""
+        return replace(self, quotes=None)
 
     def read_lines(
         self, lines: TextLines, header: bytes | None, fields: SourceFields, required: Required, path: str
     ) -> Scanned:
         """``lines`` as records. Raises FileColumnsError if the header names a column of ``fields`` twice, too."""
         assert header is not None
+        if self.quotes is not None and self.quotes.are_open_behind(header):
+            raise UnreadableFileError(path, "a quote in its header is not closed")
         columns = _header(header, fields, path)
         required.check(columns.names, columns.stored, path, "header")
-        return _records(lines, columns, fields)
+        return _records(lines, columns, fields, self.quotes)
 
     def stands_alone(self, record: bytes) -> bool:
         """Whether no quote of the ``record`` is left open, in which others would be."""
@@ -91,8 +98,6 @@ CSV: Final = CsvLines()
 def _header(line: bytes, fields: SourceFields, path: str) -> Header:
     if len(line) > HEADER_BYTES:
         raise UnreadableFileError(path, f"its header does not end within {HEADER_BYTES} bytes")
-    if QUOTES.are_open_behind(line):
-        raise UnreadableFileError(path, "a quote in its header is not closed")
     try:
         names = next(csv.reader([line.decode()]))
     except UnicodeDecodeError as error:
@@ -106,13 +111,13 @@ def _header(line: bytes, fields: SourceFields, path: str) -> Header:
     return Header(line, names, {name: names.index(place) for name, place in places.items() if place in names})
 
 
-def _records(lines: TextLines, header: Header, fields: SourceFields) -> Scanned:
+def _records(lines: TextLines, header: Header, fields: SourceFields, spanning: Quotes | None) -> Scanned:
     """Records of the lines after ``header``; a repetition of it is not a record either."""
     lines = lines.where(pc.not_equal(lines.text, header.line).to_numpy(zero_copy_only=False))
     if not len(lines):
         return nothing(fields)
     unparsed = pc.if_else(pa.array(lines.is_utf8), pa.scalar(None, pa.string()), NOT_UTF8)
-    quotes = _QuotedLines.of(lines)
+    quotes = _QuotedLines.of(lines, spanning)
     for reason, rows in quotes.misread.items():
         if rows.any():
             unparsed = pc.if_else(pa.array(rows), reason, unparsed)
@@ -139,7 +144,7 @@ class _QuotedLines:
     misread: dict[str, NDArray[np.bool_]]
 
     @classmethod
-    def of(cls, lines: TextLines) -> "_QuotedLines":
+    def of(cls, lines: TextLines, spanning: Quotes | None) -> "_QuotedLines":
         is_plain = ~truths(pc.starts_with(lines.text, codecs.BOM_UTF8))  # which the parser leaves out before a block
         quotes = pc.count_substring(lines.text, b'"').to_numpy(zero_copy_only=False)
         quoted = (quotes > 0) & lines.is_utf8
@@ -148,7 +153,8 @@ class _QuotedLines:
             is_plain &= ~quoted | _match(lines, quoted, _PLAIN)
             is_loose = _match(lines, quoted & ~is_plain, r"[\r\n]")
             is_loose &= ~_match(lines, is_loose, _ENCLOSING)
-            is_open[-1] = quoted[-1] and QUOTES.are_open_behind(lines.text[-1].as_py())  # behind others none is
+            if spanning is not None and quoted[-1]:  # behind others none is
+                is_open[-1] = spanning.are_open_behind(lines.text[-1].as_py())
         return cls(is_plain, {_LOOSE: is_loose, _ODD: quoted & (quotes % 2 != 0), _OPEN: is_open})
 
 

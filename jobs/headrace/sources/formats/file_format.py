@@ -26,6 +26,15 @@ class FileFormat(ABC):
     keeps_bytes: ClassVar[bool] = True
     """Whether a record that does not parse has bytes (``Scanned.raw``) that can land again in another file."""
 
+    rules: ClassVar[int] = 0
+    """The number of its rules. One that reads other records than it did has the next number, and still reads files by
+    the older ones (``by_rules``): those that were read so before, in a replay.
+    """
+
+    def by_rules(self, rules: int) -> "FileFormat":
+        """The format as it was with an older number of ``rules``."""
+        raise NotImplementedError(f"{self.name} says that it has other rules since, and does not read by rules {rules}")
+
     @abstractmethod
     def read(self, data: bytes, fields: SourceFields, required: Required, path: str, span: Span) -> Scanned:
         """The records in the ``span`` of a file with the content ``data``, which is not empty: the columns that
@@ -50,8 +59,8 @@ class FileFormat(ABC):
 
     @abstractmethod
     def copied(self, records: Sequence[bytes], fields: SourceFields, header: bytes | None) -> bytes:
-        """The content of a file with ``records``, which are as ``Scanned.raw`` gave them and stand alone, and the header that
-        they had: late records and dead letters that land again.
+        """The content of a file with ``records``, which are as ``Scanned.raw`` gave them and stand alone, and the
+        header that they had: late records and dead letters that land again.
         """
 
     @abstractmethod

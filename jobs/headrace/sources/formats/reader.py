@@ -7,10 +7,22 @@ from headrace.sources.formats.spans import WHOLE_FILE, Span
 from headrace.sources.required_columns import Required
 
 
-def read_file(data: bytes, source: FileSource, required: Required, path: str, span: Span = WHOLE_FILE) -> Scanned:
-    """The records in the ``span`` of a file with the content ``data``, which must have what is ``required``.
+def read_file(
+    data: bytes,
+    source: FileSource,
+    required: Required,
+    path: str,
+    span: Span = WHOLE_FILE,
+    *,
+    rules: int | None = None,
+) -> Scanned:
+    """The records in the ``span`` of a file with the content ``data``, which must have what is ``required``. ``rules``:
+    the number of those by which it was read before.
 
     Raises UnreadableFileError if it is not a whole file of its format, FileColumnsError for a column that is missing or
     does not fit, LargeFileError for more text than MOST_BYTES.
     """
-    return FORMATS[source.format].read(data, source.fields, required, path, span) if data else nothing(source.fields)
+    form = FORMATS[source.format]
+    if rules is not None and rules < form.rules:
+        form = form.by_rules(rules)
+    return form.read(data, source.fields, required, path, span) if data else nothing(source.fields)

@@ -3,7 +3,6 @@
 import codecs
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
 
 from headrace.model.expressions.fields import SourceFields
 from headrace.sources.formats.compression import is_packed_by_name, unpacked
@@ -24,7 +23,7 @@ class TextFormat(FileFormat):
     have one, is the first line that is not blank.
     """
 
-    quotes: ClassVar[Quotes | None] = None
+    quotes: Quotes | None = None
     """In which a line break ends no line; None: each line break ends one."""
 
     @abstractmethod

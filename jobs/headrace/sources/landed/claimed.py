@@ -82,6 +82,11 @@ class ClaimedReader(SourceReader):
         """What the source reads."""
         return self.source.read(unplaced(split), span, required)
 
+    @property
+    def rules(self) -> int:
+        """What the source has."""
+        return self.source.rules
+
     def is_divisible(self, split: SourceSplit) -> bool:
         """Whether the source can read it in pieces."""
         return self.source.is_divisible(unplaced(split))

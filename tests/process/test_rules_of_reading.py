@@ -1,0 +1,58 @@
+"""A version that reads other records of a file than the one before: what was recorded is read as it was."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.pipeline.pipeline import Pipeline
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
+from headrace.sources.files import FileReader
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.table_names import INPUTS
+from headrace_snapshots.store import open_store
+from tests.building import changed
+from tests.process.clicks import CLICKS, START
+from tests.process.executors import Executed
+from tests.reading import read
+
+TESTED: Pipeline = changed(CLICKS, source=replace(CLICKS.source, format="csv"))
+AT = START.isoformat()
+LINES = f'price,user,at,note\n1,ann,{AT},"she wrote:\n2,bob,{AT},x\nthanks"\n3,cid,{AT},\n'
+BEFORE, NOW = {"bob": 2, "cid": 3}, {"ann": 1, "cid": 3}
+
+
+def prices(root: str, branch: str) -> dict[str, int]:
+    rows = read(TESTED, root, "current", branch).to_pylist()
+    return {row["user"]: row["spent"] for row in rows}
+
+
+def rules(root: str, branch: str) -> list[int]:
+    catalog = Catalog(open_store(root), TESTED.name)
+    manifest = catalog.manifest(catalog.head().refs[branch])
+    files = [file for record in catalog.files(manifest.logs[INPUTS]) for file in record.files]
+    return [file.rules for file in files if isinstance(file, InputFile)]
+
+
+def test_a_replay_reads_as_was_recorded_and_all_else_as_today(
+    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, folder = tmp_path.as_uri(), tmp_path / "landing" / "clicks"
+    folder.mkdir(parents=True)
+    (folder / "1.csv").write_text(LINES)
+    with monkeypatch.context() as patch:
+        patch.setattr(FileReader, "rules", 0)  # as 0.1.2 recorded it
+        executor.process(TESTED, root, RunOptions("old", publish=True))
+    assert (prices(root, "main"), rules(root, "main")) == (BEFORE, [0])
+    executor.process(TESTED, root, RunOptions("again", mode=Mode.REPLAY, branch="again"))
+    assert (prices(root, "again"), rules(root, "again")) == (BEFORE, [0])
+
+    executor.process(TESTED, root, RunOptions("fresh", mode=Mode.BATCH, branch="fresh"))
+    assert (prices(root, "fresh"), rules(root, "fresh")) == (NOW, [1])
+    executor.process(TESTED, root, RunOptions("same", mode=Mode.REPLAY, branch="same", from_branch="fresh"))
+    assert (prices(root, "same"), rules(root, "same")) == (NOW, [1])
+    (folder / "2.csv").write_text(LINES.replace("ann", "dan").replace("cid", "eve"))
+    executor.process(TESTED, root, RunOptions("more", publish=True))
+    assert (prices(root, "main"), rules(root, "main")) == ({**BEFORE, "dan": 1, "eve": 3}, [0, 1])
