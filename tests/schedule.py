@@ -81,7 +81,7 @@ _KAFKA_FILES = (
     "tests/sources/test_avro_topic.py",
     "tests/sources/test_bad_broker.py",
     "tests/sources/test_watched_topic.py",
-    "tests/sinks/test_kafka_sink.py",
+    "tests/sinks/test_kafka_",
 )
 _ON_KAFKA = re.compile(r"[\[-]broker[\]-]")
 _KAFKA = "the broker of Kafka"

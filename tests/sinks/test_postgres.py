@@ -171,3 +171,19 @@ def test_deliveries_that_an_older_version_noted(warehouse: Warehouse, deployment
     with pytest.raises(SinkRefusedError, match="holds changes, and is to hold rows"):
         deployment.deliver(deployment.sales(sinks=(hr.postgres(changes.table, connection="warehouse"),)))
     assert warehouse.rows("_change, _sign, orders", "happened") == [(1, 1, 2)]
+
+
+def test_a_name_with_a_percent_sign(warehouse: Warehouse, deployment: SinkDeployment) -> None:
+    """It is no place for a value."""
+    schema = f"we%ird{warehouse.schema}"
+    warehouse.server.rows(f'create schema "{schema}"')
+    rows = hr.postgres(f"{schema}.sa%sles", connection="warehouse")
+    changes = hr.postgres(f"{schema}.100%", connection="warehouse", changes=True)
+    sales = deployment.sales(what={"50%s": hr.count()}, sinks=(rows, changes))
+    for minute in (5, 6):
+        deployment.land(str(minute), order("ann", minute))
+        deployment.handle(sales).run()
+        assert [delivery.written for delivery in deployment.handle(sales).deliver()] == [1, 1]
+    assert warehouse.server.rows(f'select "50%s" from "{schema}"."sa%sles"') == [(2,)]
+    assert all(check.is_right is not False for check in deployment.handle(sales).check_sinks())
+    warehouse.server.rows(f'drop schema "{schema}" cascade')

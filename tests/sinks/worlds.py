@@ -57,6 +57,11 @@ class PostgresWorld(SinkWorld):
                 return []
             return connection.execute(f"select * from {self.schema}.sales").fetchall()
 
+    def lose_a_row(self) -> bool:
+        with psycopg.connect(self.uri) as connection:
+            connection.execute(f"""delete from {self.schema}.sales where "user" = 'bob'""")
+        return True
+
     def before_each_request(self, act: Callable[[], None]) -> None:
         for name in ("_execute", "_copy"):
             setattr(PostgresTarget, name, _after(act, getattr(PostgresTarget, name)))
@@ -156,17 +161,24 @@ class DeltaWorld(SinkWorld):
         return f"s3://{key}:{secret}@{self.place}?{options}"
 
     def rows(self) -> list[dict[str, Any]]:
+        try:
+            table = self._table()
+        except TableNotFoundError:
+            return []
+        return zoneless_rows(table.to_pyarrow_table())
+
+    def _table(self) -> DeltaTable:
         options = (
             {}
             if self.endpoint is None
             else {"aws_endpoint": self.endpoint, "aws_allow_http": "true", "aws_region": "us-east-1"}
         )
         prefix = self.place if self.endpoint is None else f"s3://{self.place}"
-        try:
-            table = DeltaTable(f"{prefix}/reports/sales", storage_options=options)
-        except TableNotFoundError:
-            return []
-        return zoneless_rows(table.to_pyarrow_table())
+        return DeltaTable(f"{prefix}/reports/sales", storage_options=options)
+
+    def lose_a_row(self) -> bool:
+        self._table().delete("user = 'bob'")
+        return True
 
     def before_each_request(self, act: Callable[[], None]) -> None:
         """Requests go through another process: the client holds the interpreter's lock while some of them last."""
@@ -207,6 +219,11 @@ class IcebergWorld(SinkWorld):
             except (NoSuchTableError, NoSuchNamespaceError):
                 return []
             return zoneless_rows(table.scan().to_arrow())
+
+    def lose_a_row(self) -> bool:
+        with self.catalog() as catalog:
+            catalog.load_table(f"{self.namespace}.sales").delete("user == 'bob'")
+        return True
 
     def before_each_request(self, act: Callable[[], None]) -> None:
         for owner, names in (

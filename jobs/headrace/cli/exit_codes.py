@@ -19,8 +19,8 @@ _OF_BRANCHES: Final[dict[type[HeadraceError], str]] = {
 }
 _OTHERS: Final = {
     DONE: "done",
-    FAILED_CASES: "test, conformance, simulate: one failed; diff --against: they differ; any other command: a mistake "
-    "in Headrace, with a traceback",
+    FAILED_CASES: "test, conformance, simulate: one failed; diff --against, deliver --check: they differ; any other "
+    "command: a mistake in Headrace, with a traceback",
     USAGE: "the command line is wrong: see headrace COMMAND --help",
     INTERRUPTED: "interrupted by Ctrl-C; what was committed stays",
 }

@@ -28,6 +28,7 @@ SINKS: "Final[EntryPointGroup[SinkKind]]" = EntryPointGroup(
 )
 CONNECTION_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 _MOST_BYTES: Final = 63
 """Of a name in PostgreSQL, which cuts longer ones without a word."""
 _TABLE = re.compile(r"([^.\x00]{1,63}\.)?[^.\x00]{1,63}")
@@ -46,6 +47,11 @@ class Sink:
     name: str
     connection: str
 
+    @property
+    def table_of_rows(self) -> str | None:
+        """What comparisons call the table that it fills; None if it fills none."""
+        return None
+
     def refuses_column(self, name: str) -> str | None:
         """Why the target has no column of that ``name``; None if it has, or if that shows at a delivery."""
         del name
@@ -63,6 +69,10 @@ class PostgresSink(Sink):
     table: str
     changes: bool = False
 
+    @property
+    def table_of_rows(self) -> str | None:
+        return None if self.changes else self.table
+
     def refuses_column(self, name: str) -> str | None:
         size = len(name.encode())
         if size <= _MOST_BYTES:
@@ -78,6 +88,10 @@ class DeltaSink(Sink):
 
     path: str
 
+    @property
+    def table_of_rows(self) -> str | None:
+        return self.path
+
 
 @dataclass(frozen=True)
 class IcebergSink(Sink):
@@ -89,6 +103,10 @@ class IcebergSink(Sink):
 
     table: str
     partition_by: str | None
+
+    @property
+    def table_of_rows(self) -> str | None:
+        return self.table
 
 
 @dataclass(frozen=True)
@@ -263,7 +281,7 @@ def function_name(given: Arguments, function: object, example: str) -> str:
 
 
 def _sink_name(given: Arguments, name: object, table: str) -> str:
-    called = table if name is None else given.text("name", name, "reports.sales")
+    called = _NO_NAME.sub("_", table)[:100] if name is None else given.text("name", name, "reports.sales")
     if not _NAME.fullmatch(called):
         raise given.wrong("name", called, "write letters, digits, ., - and _, at most 100")
     return called

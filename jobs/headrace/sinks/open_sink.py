@@ -7,7 +7,7 @@ delivery has to change, and a delivery that went out from another snapshot is re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.connections import Connection, failure, hide_secrets
@@ -61,6 +61,9 @@ class UndeliverableError(FixDataError):
 class Held:
     """What a target says it holds: whose rows, of which snapshot (None: of none), and their columns with their types
     in words. ``number``: of the last record of a target that only appends; None: it holds rows.
+
+    ``identity`` tells the topic or table that was delivered to from another one of its name, ``at`` is when, in ISO
+    8601; None if that is not known. What is held is the same whichever they are.
     """
 
     root: str
@@ -69,6 +72,8 @@ class Held:
     snapshot: str | None
     columns: Mapping[str, str]
     number: int | None = None
+    identity: str | None = field(default=None, compare=False)
+    at: str | None = field(default=None, compare=False)
 
     @property
     def owner(self) -> tuple[str, str, str]:
@@ -88,12 +93,29 @@ class Applied:
     written: int
 
 
+@dataclass(frozen=True)
+class Intervention:
+    """What somebody else has done to a target since it was delivered to: ``words`` that follow its name. ``is_mended``:
+    the next delivery fills it again. Else the target has columns of others, whose values would go.
+    """
+
+    words: str
+    is_mended: bool = True
+
+
 class OpenTarget(ABC):
     """One target that is connected: an OpenSink, or an OpenChangeLog."""
 
     @abstractmethod
     def held(self) -> Held | None:
         """What it holds; None if it has never been delivered to."""
+
+    def intervention(self, held: Held) -> Intervention | None:
+        """What somebody else has done to it since what it holds was ``held``; None if nothing was done that can be
+        seen. It is asked after ``held()``.
+        """
+        del held
+        return None
 
 
 class OpenSink(OpenTarget):
@@ -116,6 +138,12 @@ class OpenChangeLog(OpenTarget):
 
         Raises SinkMovedError unless it holds ``before``; SinkRefusedError, SinkUnreachableError, UndeliverableError.
         """
+
+    def unknown_records(self) -> int:
+        """How many records it has at most, where it does not say what it holds: these are void then, and numbers go on
+        behind them. It is asked where ``held()`` is None.
+        """
+        return 0
 
 
 class OpenReceiver(ABC):

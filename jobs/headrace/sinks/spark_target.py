@@ -104,7 +104,10 @@ SPARK: Final = SparkKind()
 
 
 def _text(held: Held) -> str:
-    return json.dumps(asdict(held), sort_keys=True)
+    """The text that a target of the user's compares with what it has stored, by an older version too."""
+    fields = asdict(held)
+    unknown = [name for name in ("identity", "at") if fields[name] is None]
+    return json.dumps({name: value for name, value in fields.items() if name not in unknown}, sort_keys=True)
 
 
 def _number(rows: "pa.Table", sign: int) -> int:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from click import BadParameter
+from click.exceptions import Exit
 
 from headrace.cli.app import (
     At,
@@ -21,6 +22,7 @@ from headrace.cli.app import (
 )
 from headrace.cli.completion import complete_branch
 from headrace.cli.display.output import Format, notice, print_fields, print_json, print_table
+from headrace.cli.exit_codes import DONE, FAILED_CASES
 from headrace.cli.parameters import Option
 from headrace.runs.modes import Mode
 from headrace_snapshots.refs import MAIN, PUBLISHED
@@ -338,6 +340,8 @@ def deliver(
     root: Root,
     sink: Annotated[list[str] | None, Option(help="Only this sink. Repeatable.")] = None,
     take_over: Annotated[bool, Option(help="Replace what another root or pipeline has delivered there.")] = False,
+    refill: Annotated[bool, Option(help="Replace all that is there, whatever others have done to it.")] = False,
+    check: Annotated[bool, Option(help="Compare what sinks hold with what was delivered; change nothing.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Make the sinks of a pipeline, or of one output (shop.py:shop.hourly), hold what readers see.
@@ -345,8 +349,12 @@ def deliver(
     Each sink says which published version it holds, and gets what lies between. So the same command follows a publish,
     a release, a rollback, a promotion and a patch; called again, it has nothing to do. A sink that fails holds what it
     held, and the others get theirs.
+
+    What others do to rows of a sink is not seen by each kind: --check compares all rows, and ends with 1 if they
+    differ; --refill replaces them in one step.
     """
     from headrace.cli.catalog_names import existing
+    from headrace.cli.display.diffs import print_check
     from headrace.pipeline.loading.registry import output_named, resolve
     from headrace.runs.client.handle import PipelineHandle
     from headrace_snapshots.catalog import Catalog
@@ -355,10 +363,21 @@ def deliver(
     reference, named = output_named(pipeline)
     definition = resolve(reference)
     handle = PipelineHandle(Catalog(open_store(existing(root)), definition.name), definition)
+    if check:
+        if take_over or refill:
+            raise BadParameter("--check changes nothing: leave out --take-over and --refill")
+        checks = handle.check_sinks(output=named or None, sinks=sink or ())
+        if output is Format.JSON:
+            print_json([one.to_json() for one in checks])
+        else:
+            for one in checks:
+                print_check(one)
+        raise Exit(FAILED_CASES if any(one.is_right is False for one in checks) else DONE)
     deliveries = handle.deliver(
         output=named or None,
         sinks=sink or (),
         take_over=take_over,
+        refill=refill,
         listener=None if output is Format.JSON else lambda delivery: notice(delivery.describe()),
     )
     if output is Format.JSON:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from headrace.read.diff.differences import InputDiff, OutputDiff, Pair, SnapshotDiff, SnapshotName
     from headrace.read.diff.row_changes import RowChange, RowCounts
     from headrace.read.diff.table_comparison import TableComparison
+    from headrace.runs.delivering.checking import SinkCheck
 
 _NAMED_FILES = 3
 
@@ -40,10 +41,21 @@ def print_comparison(comparison: "TableComparison", table: str) -> None:
         },
         f"{comparison.snapshot} and {table}",
     )
+    _print_sides(comparison)
+    notice("They are equal" if comparison.is_equal else "They differ")
+
+
+def print_check(check: "SinkCheck") -> None:
+    """What a sink holds beside what was delivered to it."""
+    notice(check.describe())
+    if check.comparison is not None:
+        _print_sides(check.comparison)
+
+
+def _print_sides(comparison: "TableComparison") -> None:
     if comparison.first:
         sides = [(str(row["ours"] or "-"), str(row["theirs"] or "-")) for row in comparison.first]
         print_table(["readers see", "the table has"], sides)
-    notice("They are equal" if comparison.is_equal else "They differ")
 
 
 def print_output(output: "OutputDiff", tables: "Mapping[str, RowCounts] | None" = None) -> None:

@@ -61,8 +61,8 @@ class ChangeSource(StrEnum):
 
 class FillReason(StrEnum):
     """Why a target gets all rows, or all panes, and not what lies between: it is the first time, what it held had
-    another owner, has other columns, accumulates otherwise or has expired; or nothing is published, so that none are
-    left.
+    another owner, has other columns, accumulates otherwise, has expired or was changed by others; a person wants it; or
+    nothing is published, so that none are left.
     """
 
     FIRST = "first"
@@ -70,6 +70,8 @@ class FillReason(StrEnum):
     COLUMNS = "columns"
     ACCUMULATION = "accumulation"
     EXPIRED = "expired"
+    CHANGED = "changed"
+    REFILL = "refill"
     UNPUBLISHED = "unpublished"
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.model.triggers import Signal
     from headrace.pipeline.pipeline import Pipeline
     from headrace.read.diff.table_comparison import TableComparison
+    from headrace.runs.delivering.checking import SinkCheck
     from headrace.runs.delivering.deliver import Delivery
     from headrace.runs.following.recovery_cut import RecoveryCut
     from headrace.runs.reporting.listener import Listener
@@ -261,11 +262,13 @@ class PipelineHandle(PipelineHistory):
         output: str | None = None,
         sinks: Sequence[str] = (),
         take_over: bool = False,
+        refill: bool = False,
         listener: "Callable[[Delivery], None] | None" = None,
     ) -> "tuple[Delivery, ...]":
         """Make the sinks of the pipeline (those that are named, of one ``output`` or of all) hold what readers see.
 
-        ``take_over`` replaces what another root or pipeline has delivered there. ``listener`` is told each delivery.
+        ``take_over`` replaces what another root or pipeline has delivered there, ``refill`` all that is there, whatever
+        others have done to it. ``listener`` is told each delivery.
         Raises UnknownSinkError, MissingConnectionError, SinkTakenError, SinkRefusedError, SinkUnreachableError,
         SinkMovedError, UndeliverableError; a sink that raises holds what it held.
         """
@@ -278,7 +281,32 @@ class PipelineHandle(PipelineHistory):
             output=output,
             names=arguments.several("sinks", sinks, str, '"reports.sales"'),
             take_over=arguments.flag("take_over", take_over),
+            refill=arguments.flag("refill", refill),
             listener=listener or (lambda _: None),
+        )
+
+    def check_sinks(
+        self,
+        pipeline: Definition | None = None,
+        *,
+        output: str | None = None,
+        sinks: Sequence[str] = (),
+        limit: int = 20,
+    ) -> "tuple[SinkCheck, ...]":
+        """Compare what the sinks of the pipeline hold (those that are named, of one ``output`` or of all) with what was
+        delivered to them, row by row; of rows that differ the first ``limit`` are given. Nothing is written.
+
+        Raises UnknownSinkError, MissingConnectionError, SinkRefusedError, SinkUnreachableError.
+        """
+        from headrace.runs.delivering.checking import check_sinks
+
+        arguments = Arguments("check_sinks")
+        return check_sinks(
+            self._catalog,
+            self._needed_definition(pipeline, "check_sinks"),
+            output=output,
+            names=arguments.several("sinks", sinks, str, '"reports.sales"'),
+            limit=arguments.whole("limit", limit, least=0),
         )
 
     def compare_with(

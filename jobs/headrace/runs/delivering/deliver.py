@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -51,6 +52,8 @@ _REASONS: Final = {
     FillReason.COLUMNS: "what it held has other columns",
     FillReason.ACCUMULATION: "panes of what it held accumulate otherwise",
     FillReason.EXPIRED: "what it held has expired",
+    FillReason.CHANGED: "others have changed it",
+    FillReason.REFILL: "a person wants it",
     FillReason.UNPUBLISHED: "nothing is published",
 }
 
@@ -58,8 +61,11 @@ _REASONS: Final = {
 @dataclass(frozen=True)
 class Delivery:
     """What a delivery did to one sink. ``before`` and ``after`` are the snapshots that it held then and holds now;
-    ``source`` is None if it held ``after`` already. ``reason``: why it got all rows or all panes, if it did. ``entry``:
-    the last one of the log, by which this was decided.
+    ``source`` is None if ``after`` was delivered already. ``reason``: why it got all rows or all panes, if it did.
+    ``entry``: the last one of the log, by which this was decided.
+
+    ``at``: when it was last written by us, in ISO 8601, None if that is not known. What others have done to it since,
+    and can be seen, is in ``others``; they may have done more.
     """
 
     pipeline: str
@@ -73,6 +79,8 @@ class Delivery:
     written: int
     seconds: float
     entry: int
+    at: str | None = None
+    others: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -81,7 +89,7 @@ class Delivery:
     def describe(self) -> str:
         """What happened, in a line."""
         if self.source is None:
-            return f"sink {self.sink} holds {self.after or 'nothing'}, which is what readers see: nothing to do"
+            return self._nothing_to_do()
         read = {
             ChangeSource.PANES: "the panes between",
             ChangeSource.DIFFERENCE: "the difference, since no panes lead from one to the other",
@@ -90,16 +98,34 @@ class Delivery:
             ChangeSource.FINAL_ROWS: "final rows, which it cannot take back",
         }[self.source]
         why = "" if self.reason is None else f", since {_REASONS[self.reason]}"
+        if self.reason is FillReason.CHANGED:
+            why = f", since it {self.others}"
         rows = f"{self.written:,} rows written, {self.removed:,} removed"
+        beside = self._beside() if self.reason is None else ""
         return (
             f"sink {self.sink} held {self.before or 'nothing'}, holds {self.after or 'nothing'} ({read}{why}): {rows}"
+            f"{beside}"
         )
 
+    def _nothing_to_do(self) -> str:
+        if self.after is None and self.at is None:
+            return f"sink {self.sink} holds nothing, which is what readers see: nothing to do"
+        when = "" if self.at is None else f" at {self.at}"
+        what = f"{self.after or 'nothing'}, which is what readers see"
+        return f"sink {self.sink} was last written by us{when} with {what}: nothing to do{self._beside()}"
 
-def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = False) -> Delivery:
+    def _beside(self) -> str:
+        """What others have done, where it stays as it is."""
+        if self.others is None:
+            return ""
+        return f". It {self.others} since: see headrace deliver --check, and --refill"
+
+
+def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = False, refill: bool = False) -> Delivery:
     """Make ``sink`` hold what readers see of ``output`` ("" of a pipeline without names), whose ``catalog`` it is.
 
-    ``take_over`` replaces what another root, pipeline or output has delivered there. Raises SinkTakenError,
+    ``take_over`` replaces what another root, pipeline or output has delivered there; ``refill`` replaces all that is
+    there with what readers see, whatever was delivered. Raises SinkTakenError,
     SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError, MissingConnectionError; nothing has
     changed then. Raises SinkFailedError for what the code of a sink raises beside these.
     """
@@ -109,11 +135,18 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
         if isinstance(target, OpenReceiver):
             return _handed_over(catalog, output, sink, target, reached if sink.connection else None)
         held = target.held()
+        others = None if held is None else target.intervention(held)
         head = catalog.head()
         published = head.refs.get(PUBLISHED)
         manifest = None if published is None else catalog.manifest(published)
         own = Held(
-            catalog.store.uri, catalog.pipeline, output, published, _columns(manifest, held), _number(target, held)
+            catalog.store.uri,
+            catalog.pipeline,
+            output,
+            published,
+            _columns(manifest, held),
+            _number(target, held),
+            at=_now(),
         )
         if held is not None and (held.number is None) is not (own.number is None):
             kinds = ("changes", "rows") if own.number is None else ("rows", "changes")
@@ -132,13 +165,16 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
                 "replace them with --take-over"
             )
         before = held.snapshot if held is not None and is_own else None
-        if held == own or (held is None and manifest is None):
+        is_changed = others is not None and others.is_mended
+        has_nothing = held is None and manifest is None
+        if has_nothing or (held == own and not is_changed and not refill):
+            about = (None if held is None else held.at, None if others is None else others.words)
             seconds = time.monotonic() - began
-            return Delivery(*own.owner[1:], sink.name, before, published, None, None, 0, 0, seconds, head.entry)
+            return Delivery(*own.owner[1:], sink.name, before, published, None, None, 0, 0, seconds, head.entry, *about)
         # what another root, or other columns, left there is of no use; whose rows these are is said with all of them
         is_alike = held is not None and held.columns == own.columns
         says_owner = isinstance(target, OpenChangeLog) or (held is not None and held.owner == own.owner)
-        start = before if is_alike and says_owner else None
+        start = before if is_alike and says_owner and not is_changed and not refill else None
         if isinstance(target, OpenChangeLog):
             with _records(catalog, held, own, start, manifest) as records:
                 target.append(records, held, replace(own, number=records.first + records.number - 1))
@@ -155,17 +191,29 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
         before,
         published,
         source,
-        _of_no_use(held, own) if reason is FillReason.FIRST else reason,
+        _of_no_use(held, own, is_changed=is_changed, refill=refill) if reason is FillReason.FIRST else reason,
         applied.removed,
         applied.written,
         time.monotonic() - began,
         head.entry,
+        own.at,
+        None if others is None else others.words,
     )
 
 
-def _of_no_use(held: Held | None, own: Held) -> FillReason:
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _of_no_use(held: Held | None, own: Held, *, is_changed: bool, refill: bool) -> FillReason:
     """Why a delivery did not go out from what is ``held``."""
-    if held is None or held.snapshot is None:
+    if held is None:
+        return FillReason.FIRST
+    if is_changed:
+        return FillReason.CHANGED
+    if refill:
+        return FillReason.REFILL
+    if held.snapshot is None:
         return FillReason.FIRST
     return FillReason.COLUMNS if held.owner == own.owner else FillReason.OWNER
 
@@ -196,16 +244,16 @@ def _number(target: OpenTarget, held: Held | None) -> int | None:
     """The number of the last record; None of a target that holds rows."""
     if not isinstance(target, OpenChangeLog):
         return None
-    return 0 if held is None else held.number or 0
+    return target.unknown_records() if held is None else held.number or 0
 
 
 def _records(
     catalog: Catalog, held: Held | None, own: Held, start: str | None, manifest: Manifest | None
 ) -> AbstractContextManager[ChangeRecords]:
     """What leads a target that appends from ``start`` to ``manifest``. Where it ``held`` rows of which nothing is known
-    any more, the records say that these are void.
+    any more, or records of which it does not say what they led to, the first record says that these are void.
     """
-    restarts = held is not None and held.snapshot is not None
+    restarts = bool(own.number) if held is None else held.snapshot is not None
     return records_between(catalog, start, manifest, after_number=own.number or 0, restarts=restarts)
 
 
@@ -224,6 +272,7 @@ def deliver_all(
     output: str | None = None,
     names: Sequence[str] = (),
     take_over: bool = False,
+    refill: bool = False,
     listener: Callable[[Delivery], None] = lambda _: None,
 ) -> tuple[Delivery, ...]:
     """Deliver to the sinks that ``names`` name (none: to all) of an ``output`` (None: of all), one after another, and
@@ -231,13 +280,13 @@ def deliver_all(
 
     Raises UnknownSinkError, UnknownOutputError before anything is delivered.
     """
-    chosen = _chosen(pipeline, output, names)
+    chosen = chosen_sinks(pipeline, output, names)
     deliveries, errors = [], []
     for name, sink in chosen:
         seen = OutputCatalog(catalog, name) if name else catalog
         begun = catalog.head().entry
         try:
-            delivery = deliver(seen, name, sink, take_over=take_over)
+            delivery = deliver(seen, name, sink, take_over=take_over, refill=refill)
         except HeadraceError as error:
             errors.append(error)
             note(catalog.store, catalog.pipeline, name, sink, partial(DeliveryNote.failed, error=error, entry=begun))
@@ -259,8 +308,10 @@ def _as_noted(catalog: Catalog, delivery: Delivery) -> Callable[[DeliveryNote], 
     return lambda before: before.delivered(delivery.after, epoch, delivery.written, delivery.removed, delivery.entry)
 
 
-def _chosen(pipeline: Pipeline, output: str | None, names: Sequence[str]) -> list[tuple[str, Sink]]:
-    """Outputs by name, and sinks of theirs."""
+def chosen_sinks(pipeline: Pipeline, output: str | None, names: Sequence[str]) -> list[tuple[str, Sink]]:
+    """Sinks that ``names`` name (none: all) of an ``output`` (None: of all), each with its output's name. Raises
+    UnknownSinkError, UnknownOutputError.
+    """
     outputs = pipeline.by_output
     if output is not None and output not in outputs:
         raise UnknownOutputError(

@@ -20,9 +20,11 @@ from headrace.model.expressions.value_types import ValueType
 from headrace.read.diff.changes import Changes, ChangeSource
 from headrace.read.views.arrow_types import named_as, schema_of
 from headrace.read.views.database import identifier
+from headrace.sinks.delta.table_log import TableLog
 from headrace.sinks.open_sink import (
     Applied,
     Held,
+    Intervention,
     OpenSink,
     SinkMovedError,
     SinkRefusedError,
@@ -46,6 +48,7 @@ class DeltaTarget(OpenSink):
     def __init__(self, location: str, options: dict[str, str], place: str) -> None:
         self._location, self._options, self._place = location, options, place
         self._table: DeltaTable | None = None
+        self._log: TableLog | None = None
 
     def held(self) -> Held | None:
         try:
@@ -54,6 +57,15 @@ class DeltaTarget(OpenSink):
             self._table = None
             return None
         return self._held(self._table)
+
+    def intervention(self, held: Held) -> Intervention | None:
+        """Commits of others that its log still has, but for those that leave all rows as they are."""
+        table = self._table
+        assert table is not None
+        words = self._log_of(table).theirs_in_words
+        if words is None:
+            return None
+        return Intervention(words, is_mended={field.name for field in table.schema().fields} == {*held.columns})
 
     def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
         if (None if self._table is None else self._held(self._table)) != before:
@@ -68,8 +80,14 @@ class DeltaTarget(OpenSink):
         version = table.transaction_version(_SNAPSHOT)
         if noted is None or version is None:
             return None
-        snapshot = None if version == _NO_SNAPSHOT or _was_restored(table) else _id_of(version)
-        return Held(**json.loads(noted), snapshot=snapshot)
+        log = self._log_of(table)
+        snapshot = None if version == _NO_SNAPSHOT or log.was_restored else _id_of(version)
+        return Held(**json.loads(noted), snapshot=snapshot, at=log.at)
+
+    def _log_of(self, table: DeltaTable) -> TableLog:
+        if self._log is None or self._log.version != table.version():
+            self._log = TableLog.of(table, _SNAPSHOT)
+        return self._log
 
     def _fill(self, changes: Changes, before: Held | None, after: Held) -> Applied:
         if self._table is not None and before is None:
@@ -77,7 +95,7 @@ class DeltaTarget(OpenSink):
                 f"table {self._place} is there already, and no delivery made it: name another path, or remove this "
                 "table. Headrace writes only tables that it made"
             )
-        about = {name: value for name, value in asdict(after).items() if name != "snapshot"}
+        about = {name: value for name, value in asdict(after).items() if name not in ("snapshot", "at", "identity")}
         schema = self._noted(self._schema(changes, before, after), json.dumps(about))
         rows = _Stream(schema, _filled(changes.rows(), schema, changes.columns))
         removed = 0 if self._table is None else self._table.count()
@@ -191,19 +209,6 @@ def _version_of(snapshot: str) -> int:
 
 def _id_of(version: int) -> str:
     return version.to_bytes(8, "big", signed=True).hex()
-
-
-def _was_restored(table: DeltaTable) -> bool:
-    """Whether somebody has taken the table back since our last commit, as far as its log goes: then it holds an older
-    snapshot than the transaction says.
-    """
-    for limit in (10, None):  # ours is the newest, as a rule
-        for commit in table.history(limit):
-            if commit.get(_SNAPSHOT) is not None:
-                return False
-            if commit["operation"] == "RESTORE":
-                return True
-    return False
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -8,14 +8,16 @@ once, and only goes through if the main branch is where it was when the table wa
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.expressions import And, BooleanExpression, GreaterThanOrEqual, IsNull, LessThan, Or
-from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.update.snapshot import ManageSnapshots
 from sqlalchemy.exc import IntegrityError
 
@@ -24,18 +26,21 @@ from headrace.model.panes import WINDOW_START
 from headrace.read.diff.changes import Changes, ChangeSource
 from headrace.sinks.iceberg.files import WrittenFiles, rows_of
 from headrace.sinks.iceberg.types import iceberg_schema, iceberg_type, is_same, partitions
-from headrace.sinks.open_sink import Applied, Held, OpenSink, SinkMovedError, SinkRefusedError
+from headrace.sinks.open_sink import Applied, Held, Intervention, OpenSink, SinkMovedError, SinkRefusedError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.snapshots import Snapshot
 
 _HELD: Final = "headrace.held"
 _SNAPSHOT: Final = "headrace.snapshot"
 _TAG: Final = "headrace-"
 _TAG_MILLISECONDS: Final = 30 * 24 * 3600 * 1000
 _DAY: Final = 24 * 3600 * 1_000_000
+_ROWS: Final = ("added-records", "deleted-records", "added-delete-files", "removed-delete-files")
+"""Of the summary of a snapshot: what tells of rows."""
 _RANGES: Final = 50
 """How many ranges of days are asked for one by one: more are one range."""
 
@@ -55,6 +60,22 @@ class IcebergTarget(OpenSink):
             self._table = None
             return None
         return _held(self._table)
+
+    def intervention(self, held: Held) -> Intervention | None:
+        """Snapshots of others in the line of its main branch, but for those that leave all rows as they are."""
+        table = self._table
+        assert table is not None
+        theirs = [snapshot for snapshot in _since_ours(table) if _changes_rows(snapshot)]
+        if held.identity not in (None, str(table.metadata.table_uuid)):
+            return Intervention("was made again")
+        if not theirs or held.snapshot is None:
+            return None
+        newest = theirs[0]
+        operation = "commit" if newest.summary is None else newest.summary.operation.value
+        at = datetime.fromtimestamp(newest.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+        number = "a snapshot of others" if len(theirs) == 1 else f"{len(theirs)} snapshots of others, the last one"
+        words = f"got {number} ({operation} at {at.replace('+00:00', 'Z')})"
+        return Intervention(words, is_mended={field.name for field in table.schema().fields} == {*held.columns})
 
     def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
         if (None if self._table is None else _held(self._table)) != before:
@@ -134,11 +155,30 @@ class IcebergTarget(OpenSink):
 def _held(table: "Table") -> Held | None:
     if (current := table.current_snapshot()) is not None:
         for snapshot in ancestors_of(current, table.metadata):
-            if snapshot.summary is not None and (noted := snapshot.summary.additional_properties.get(_HELD)):
+            if (noted := _noted(snapshot)) is not None:
                 return Held(**json.loads(noted))
     # our snapshots have expired, or are none of this line: whose table it is says the table
     noted = table.properties.get(_HELD)
     return None if noted is None else Held(**{**json.loads(noted), "snapshot": None})
+
+
+def _noted(snapshot: "Snapshot") -> str | None:
+    """What one of our snapshots says that the table holds; None of others."""
+    return None if snapshot.summary is None else snapshot.summary.additional_properties.get(_HELD)
+
+
+def _since_ours(table: "Table") -> Iterator["Snapshot"]:
+    """Snapshots of others since our newest one, newest first."""
+    if (current := table.current_snapshot()) is not None:
+        yield from takewhile(lambda snapshot: _noted(snapshot) is None, ancestors_of(current, table.metadata))
+
+
+def _changes_rows(snapshot: "Snapshot") -> bool:
+    """Whether rows are others after it: a compaction replaces files, and no rows."""
+    if snapshot.summary is None:
+        return True
+    numbers = [snapshot.summary.additional_properties.get(name, "0") for name in _ROWS]
+    return snapshot.summary.operation is not Operation.REPLACE and {*numbers} != {"0"}
 
 
 def _alter(transaction: "Transaction", table: "Table", held: Collection[str], columns: Mapping[str, ValueType]) -> None:
@@ -178,6 +218,7 @@ def _on(days: Sequence[int | None]) -> BooleanExpression:
 
 def _commit(transaction: "Transaction", after: Held, replaced: "Sequence[DataFile]", written: WrittenFiles) -> None:
     """One snapshot without the files that are ``replaced`` and with those that were ``written``, and a tag for it."""
+    after = replace(after, identity=str(transaction.table_metadata.table_uuid))
     about = {_HELD: json.dumps(asdict(after)), _SNAPSHOT: after.snapshot or ""}
     update = transaction.update_snapshot(snapshot_properties=about)
     with update.overwrite() if replaced else update.fast_append() as snapshot:

@@ -11,6 +11,7 @@ would hide for minutes what others hold.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,13 +19,14 @@ import numpy as np
 from aiokafka import AIOKafkaProducer
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.partitioner import DefaultPartitioner
 
 from headrace.connections import Connection
 from headrace.model.panes import WINDOW_END
 from headrace.read.diff.change_records import ChangeRecords
 from headrace.read.diff.changes import EPOCH, SIGN
 from headrace.sinks.kafka.transaction import Patience, started, transaction
-from headrace.sinks.open_sink import Held, OpenChangeLog, SinkMovedError, SinkRefusedError
+from headrace.sinks.open_sink import Held, Intervention, OpenChangeLog, SinkMovedError, SinkRefusedError
 from headrace.sources.formats.json_text import as_json
 from headrace.sources.kafka import client
 from headrace.sources.kafka.client import KafkaClient, settings_of
@@ -47,6 +49,12 @@ _COPIES: Final = 3
 _OF_ALL: Final = b"{}"
 """The key of a record that is about all keys."""
 
+_PARTITIONS: Final = "partitions"
+"""Of what a topic holds: how many it had at first."""
+
+_BY_KEY: Final = DefaultPartitioner()
+"""Where a key belongs, as Kafka's own producers say it."""
+
 _EXISTS: Final = kafka_errors.TopicAlreadyExistsError.errno
 
 
@@ -56,6 +64,8 @@ class ChangeTopic(OpenChangeLog):
     def __init__(self, reader: KafkaClient, connection: Connection, topic: str) -> None:
         self._reader, self._connection, self._topic = reader, connection, topic
         self._deliveries = f"{DELIVERIES}{topic}"
+        self._first_partitions: int | None = None
+        """So many partitions it had as what it holds began: keys stay where they are if it gets more."""
         if topic.startswith(DELIVERIES):
             raise SinkRefusedError(f"topic {topic} says what another topic holds: name another one")
 
@@ -69,16 +79,40 @@ class ChangeTopic(OpenChangeLog):
             table = fetched_records(self._reader, topic, OffsetRange(number, there.first, there.end))
             for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
                 newest = value if key == self._topic.encode() and value is not None else newest
-        return None if newest is None else Held(**json.loads(newest))
+        if newest is None:
+            return None
+        noted = json.loads(newest)
+        self._first_partitions = noted.pop(_PARTITIONS, None)
+        return Held(**noted)
+
+    def intervention(self, held: Held) -> Intervention | None:
+        """Records that others have sent to it cannot be seen."""
+        if held.identity is None:
+            return None
+        try:
+            topic = self._reader.topic(self._topic)
+        except UnknownTopicError:
+            return Intervention("was dropped")
+        return None if topic.id == held.identity else Intervention("was made again")
+
+    def unknown_records(self) -> int:
+        """Each record has taken an offset of its partition."""
+        try:
+            topic = self._reader.topic(self._topic)
+        except UnknownTopicError:
+            return 0
+        return sum(partition.end for partition in self._reader.partitions(topic).values())
 
     def append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
         try:
-            self._reader.topic(self._topic)
+            topic = self._reader.topic(self._topic)
         except UnknownTopicError as error:
             raise SinkRefusedError(
                 f"{error}. Make it, with the partitions and the retention that it is to have (kafka-topics --create)"
             ) from None
-        asyncio.run(self._append(records, before, after))
+        if records.restarts or before is None or self._first_partitions is None:
+            self._first_partitions = len(topic.leaders)
+        asyncio.run(self._append(records, before, replace(after, identity=topic.id)))
 
     async def _append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
         patience = Patience(self._connection)
@@ -91,9 +125,14 @@ class ChangeTopic(OpenChangeLog):
                     f"topic {self._topic} of {self._connection} holds {holds}, and did not when this delivery began: "
                     "another one came between. Nothing was changed; the next delivery continues from there"
                 )
+            if (await asyncio.to_thread(self._reader.topic, self._topic)).id != after.identity:
+                raise SinkMovedError(
+                    f"topic {self._topic} of {self._connection} was made again while it was delivered to. Nothing was "
+                    "changed; the next delivery fills it again"
+                )
             async with transaction(producer, patience):
                 await self._send_all(producer, records, patience)
-                held = await patience.of(producer.send(self._deliveries, _as_text(after), self._topic.encode()))
+                held = await patience.of(producer.send(self._deliveries, self._as_text(after), self._topic.encode()))
                 await patience.of(held)
 
     async def _send_all(self, producer: AIOKafkaProducer, records: ChangeRecords, patience: Patience) -> None:
@@ -119,23 +158,22 @@ class ChangeTopic(OpenChangeLog):
         names = [*columns]
         identity = names[names.index(EPOCH) + 1 : names.index(WINDOW_END) + 1] if WINDOW_END in names else []
         keys = as_json({name: columns[name] for name in identity}, every, for_all=True).to_pylist() or [_OF_ALL]
+        first = [*range(self._first_partitions or len(partitions))]
         for key, value, sign in zip(keys, values, columns[SIGN].to_pylist(), strict=True):
             if sign:
-                yield partial(producer.send, self._topic, value, key)
+                yield partial(producer.send, self._topic, value, key, _BY_KEY(key, first, first))
             else:
                 for place in sorted(partitions):
                     yield partial(producer.send, self._topic, value, _OF_ALL, place)
+
+    def _as_text(self, held: Held) -> bytes:
+        return json.dumps({**asdict(held), _PARTITIONS: self._first_partitions}).encode()
 
 
 def _looked_at(record: asyncio.Future[Any]) -> None:
     """Say that somebody knows how it ended: of many that fail, the first is told."""
     if not record.cancelled():
         record.exception()
-
-
-def _as_text(held: Held) -> bytes:
-    fields = {"root": held.root, "pipeline": held.pipeline, "output": held.output, "snapshot": held.snapshot}
-    return json.dumps({**fields, "columns": dict(held.columns), "number": held.number}).encode()
 
 
 async def _make(deliveries: str, settings: Mapping[str, Any]) -> None:

@@ -19,20 +19,17 @@ class PostgresChanges(PostgresTarget, OpenChangeLog):
     def append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
         with writing(self._connection):
             self._lock(before)
-            if before is None:
+            if before is None or self._identity() is None:
                 self._create(records)
             else:
+                if not records.restarts:
+                    self._check_as_seen(before)
                 self._widen(before, after, records)
             self._copy(self._table, records.batches, records.columns)
             self._store(after)
-            self._execute("update {deliveries} set number = %s where table_name = %s", (after.number, self._own_name))
 
     def _create(self, records: ChangeRecords) -> None:
         self._check_absent()
-        # one that an older version made lacks it; where it is there, the statement would wait for other deliveries
-        there = "select from pg_attribute where attrelid = %s::regclass and attname = 'number' and not attisdropped"
-        if self._execute(there, (self._deliveries.as_string(self._connection),)).fetchone() is None:
-            self._execute("alter table {deliveries} add column number bigint")
         self._execute(
             "create table {table} ({columns}, primary key ({number}))",
             columns=sql.SQL(", ").join(self._declared(name, kind) for name, kind in records.columns.items()),

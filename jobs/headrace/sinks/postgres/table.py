@@ -6,7 +6,7 @@ from psycopg import sql
 
 from headrace.model.expressions.value_types import ValueType
 from headrace.read.diff.changes import Changes, ChangeSource
-from headrace.sinks.open_sink import Applied, Held, OpenSink
+from headrace.sinks.open_sink import Applied, Held, OpenSink, SinkRefusedError
 from headrace.sinks.postgres.session import writing
 from headrace.sinks.postgres.target import PostgresTarget, names_of
 
@@ -17,23 +17,45 @@ class PostgresTable(PostgresTarget, OpenSink):
     def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
         with writing(self._connection):
             self._lock(before)
-            is_full = changes.source is ChangeSource.ALL_ROWS
-            applied = self._fill(changes, before, after) if is_full else self._change(changes)
+            if changes.source is ChangeSource.ALL_ROWS:
+                applied = self._fill(changes, before, after)
+            else:
+                assert before is not None  # it holds the rows that change
+                self._check_as_seen(before)
+                applied = self._change(changes)
             self._store(after)
             return applied
 
     def _fill(self, changes: Changes, before: Held | None, after: Held) -> Applied:
         """All rows again, in a table that has the columns."""
-        if before is None:
+        if before is None or self._identity() is None:
             self._create(changes)
             written = self._copy(self._table, changes.rows, changes.columns)
             self._index_by(changes.identity)  # sorted once; in a table that others read, it would lock them out
             return Applied(0, written)
+        self._check_own(before)
+        stay = {name: kind for name, kind in changes.columns.items() if before.columns.get(name) == after.columns[name]}
+        staged = self._stage(stay)
+        self._check_columns(staged)
+        self._execute("drop table {staged}", staged=staged)
         removed = self._execute("delete from {table}").rowcount
         if before.columns != after.columns or (changes.identity and self._indexed() != {*changes.identity}):
             self._alter(before.columns, after.columns, changes)
         written = self._copy(self._table, changes.rows, changes.columns) if changes.columns else 0
         return Applied(removed, written)
+
+    def _check_own(self, before: Held) -> None:
+        """Raise SinkRefusedError if another table has the name than the one that ``before`` was delivered to: one that
+        a dump of ours was restored into has our index.
+        """
+        now = self._identity()
+        is_another = None not in (now, before.identity) and str(now).split("/")[0] != str(before.identity).split("/")[0]
+        if is_another and not self._indexed():
+            raise SinkRefusedError(
+                f"table {self._name} of {self._place} is another one than was delivered to, and no delivery made it: "
+                "drop it, and the next delivery makes it again; or name another table. Headrace writes only tables "
+                "that it made"
+            )
 
     def _create(self, changes: Changes) -> None:
         self._check_absent()
@@ -57,8 +79,7 @@ class PostgresTable(PostgresTarget, OpenSink):
         self._index_by(changes.identity)
 
     def _change(self, changes: Changes) -> Applied:
-        staged = sql.Identifier("headrace_staged")
-        self._stage(staged, changes.columns)
+        staged = self._stage(changes.columns)
         self._check_columns(staged)
         self._copy(staged, changes.removed, {name: changes.columns[name] for name in changes.identity})
         removed = self._delete(staged, changes.identity)
@@ -77,12 +98,15 @@ class PostgresTable(PostgresTarget, OpenSink):
         self._execute("drop table {staged}", staged=staged)
         return Applied(removed, written)
 
-    def _stage(self, name: sql.Identifier, columns: Mapping[str, ValueType]) -> None:
+    def _stage(self, columns: Mapping[str, ValueType]) -> sql.Identifier:
+        """A table of this session, which has ``columns``."""
+        name = sql.Identifier("headrace_staged")
         self._execute(
             "create temporary table {staged} ({columns})",
             staged=name,
             columns=sql.SQL(", ").join(self._declared(column, kind) for column, kind in columns.items()),
         )
+        return name
 
     def _delete(self, staged: sql.Identifier, identity: Sequence[str]) -> int:
         """Remove the staged rows. Where a column is NULL is said in the condition, so that the index serves each."""

@@ -14,7 +14,14 @@ from psycopg import sql
 from psycopg.errors import CharacterNotInRepertoire, UndefinedTable, UntranslatableCharacter
 
 from headrace.model.expressions.value_types import ValueType
-from headrace.sinks.open_sink import Held, OpenTarget, SinkMovedError, SinkRefusedError, UndeliverableError
+from headrace.sinks.open_sink import (
+    Held,
+    Intervention,
+    OpenTarget,
+    SinkMovedError,
+    SinkRefusedError,
+    UndeliverableError,
+)
 from headrace.sinks.postgres.encodings import ServerEncoding
 from headrace.sinks.postgres.rows import column_type, csv_of
 from headrace.sinks.postgres.session import writing
@@ -26,7 +33,9 @@ if TYPE_CHECKING:
 _DELIVERIES: Final = "headrace_deliveries"
 """The table of what each table holds, in the same schema."""
 
-_HELD: Final = ("root", "pipeline", "output", "snapshot", "columns", "number")
+_HELD: Final = ("root", "pipeline", "output", "snapshot", "columns", "number", "identity")
+_ADDED: Final = {"number": "bigint", "identity": "text"}
+"""Columns of the table of deliveries that one of an older version lacks."""
 
 
 class PostgresTarget(OpenTarget):
@@ -51,6 +60,11 @@ class PostgresTarget(OpenTarget):
             except UndefinedTable:
                 return None
 
+    def intervention(self, held: Held) -> Intervention | None:
+        """Rows that others have changed one by one cannot be seen."""
+        with writing(self._connection):
+            return self._intervention(held)
+
     # --- which snapshot it holds --------------------------------------------------------------------------------------
 
     def _held(self, *, lock: bool = False) -> Held | None:
@@ -60,15 +74,59 @@ class PostgresTarget(OpenTarget):
         # a row without columns is one that another delivery has begun, and has not come to an end
         if row is None or row[0]["columns"] is None:
             return None
-        return Held(**{name: row[0].get(name) for name in _HELD})
+        return Held(**{name: row[0].get(name) for name in _HELD}, at=row[0].get("delivered_at"))
+
+    def _identity(self) -> str | None:
+        """The table (oid) and where its rows are (relfilenode); None if it is not there. Partitions come and go."""
+        query = (
+            "select oid || case when relkind = 'p' then '' else '/' || pg_relation_filenode(oid) end "
+            "from pg_class where oid = to_regclass(%s)"
+        )
+        row = self._execute(query, (self._table.as_string(self._connection),)).fetchone()
+        return None if row is None else str(row[0])
+
+    def _intervention(self, held: Held) -> Intervention | None:
+        now = self._identity()
+        if now is None:
+            return Intervention("was dropped")
+        if held.identity is None or now == held.identity:
+            return None
+        if now.split("/")[0] != held.identity.split("/")[0]:
+            return Intervention("was made again")
+        return Intervention("was emptied, or rewritten as a whole (truncate, vacuum full, cluster)")
+
+    def _check_as_seen(self, before: Held) -> None:
+        """Raise SinkMovedError if somebody else has done something to the table since that was looked at; from here on
+        nobody does, until the transaction ends.
+        """
+        if self._identity() is not None:
+            self._execute("lock table {table} in row exclusive mode")
+        if (others := self._intervention(before)) is not None:
+            raise SinkMovedError(
+                f"table {self._name} of {self._place} {others.words} while it was delivered to. Nothing was changed; "
+                "the next delivery fills it again"
+            )
+
+    def _add_columns(self) -> None:
+        """Columns that the table of deliveries lacks, if an older version made it. Where it has them, the statement
+        would wait for other deliveries.
+        """
+        there = "select attname from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped"
+        names = [name for (name,) in self._execute(there, (self._deliveries.as_string(self._connection),)).fetchall()]
+        for name, kind in _ADDED.items():
+            if names and name not in names:
+                statement = f"alter table {{deliveries}} add column if not exists {name} {kind}"
+                self._execute(statement)
 
     def _lock(self, before: Held | None) -> None:
         """Let no other delivery into this table until the transaction ends. Raises SinkMovedError."""
+        self._add_columns()
         if before is None:
             self._execute("select pg_advisory_xact_lock(hashtext(%s))", (_DELIVERIES,))  # two may create it at once
             self._execute(
                 "create table if not exists {deliveries} (table_name text primary key, root text, pipeline text, "
-                "output text, snapshot text, columns json, delivered_at timestamp with time zone, number bigint)"
+                "output text, snapshot text, columns json, delivered_at timestamp with time zone, number bigint, "
+                "identity text)"
             )
             self._execute("insert into {deliveries} (table_name) values (%s) on conflict do nothing", (self._own_name,))
         now = self._held(lock=True)
@@ -83,8 +141,8 @@ class PostgresTarget(OpenTarget):
         """Write what the table holds from now on."""
         self._execute(
             "update {deliveries} set root = %s, pipeline = %s, output = %s, snapshot = %s, columns = %s, "
-            "delivered_at = now() where table_name = %s",
-            (*after.owner, after.snapshot, json.dumps(after.columns), self._own_name),
+            "delivered_at = now(), number = %s, identity = %s where table_name = %s",
+            (*after.owner, after.snapshot, json.dumps(after.columns), after.number, self._identity(), self._own_name),
         )
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -163,8 +221,10 @@ class PostgresTarget(OpenTarget):
     def _execute(
         self, statement: str, values: Sequence[object] = (), **parts: sql.Composable
     ) -> "psycopg.Cursor[tuple[Any, ...]]":
-        query = sql.SQL(statement).format(table=self._table, deliveries=self._deliveries, **parts)
-        return self._connection.execute(query, values or None)
+        named = {"table": self._table, "deliveries": self._deliveries, **parts}
+        if values:  # a % in a name is no place for one
+            named = {name: sql.SQL(part.as_string(self._connection).replace("%", "%%")) for name, part in named.items()}
+        return self._connection.execute(sql.SQL(statement).format(**named), values or None)
 
 
 def names_of(names: Iterable[str]) -> sql.Composable:

@@ -169,6 +169,24 @@ class SinkConformance:
         assert deployment.held(sales) == deployment.published(sales)
         assert ChangeSource.PANES in sources or ChangeSource.DIFFERENCE in sources
 
+    def test_what_is_filled_again_holds_what_readers_see(self, deployment: SinkDeployment) -> None:
+        """Whatever somebody else has done to it, if the world can do something; numbers of records go on."""
+        sales = deployment.sales()
+        deployment.land("1", order("ann", 5), order("bob", 10), order("cyd", 70))
+        deployment.handle(sales).run()
+        deployment.deliver(sales)
+        if deployment.world.lose_a_row():
+            assert len(deployment.held(sales)) == 2
+        delivery = deployment.deliver(sales, refill=True)
+        assert delivery.source is ChangeSource.ALL_ROWS
+        assert delivery.reason in (FillReason.REFILL, FillReason.CHANGED)
+        assert deployment.held(sales) == deployment.published(sales)
+        assert deployment.deliver(sales).source is None
+        deployment.land("2", order("ann", 6))
+        deployment.handle(sales).run()
+        assert deployment.deliver(sales).source is ChangeSource.PANES
+        assert deployment.held(sales) == deployment.published(sales)
+
     # --- deliveries that are disturbed --------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("begins", ["empty", "filled"])

@@ -32,6 +32,10 @@ class SinkWorld(ABC):
     def rows(self) -> list[dict[str, Any]]:
         """All rows that the target holds, none if it is not there, as its users read them: not through the sink."""
 
+    def lose_a_row(self) -> bool:
+        """Remove a row of the target, as somebody else does; False: the kit does without it."""
+        return False
+
     def before_each_request(self, act: Callable[[], None]) -> None:
         """From here on, call ``act`` before each request of this process to the target: here, or in a process that was
         forked here.

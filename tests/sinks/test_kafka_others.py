@@ -1,0 +1,79 @@
+"""A topic that somebody made again, one whose deliveries are lost, and one that gets partitions."""
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from headrace.read.diff.changes import ChangeSource, FillReason
+from headrace.sinks.kafka.topic import DELIVERIES
+from headrace.testing.connectors.deployment import SinkDeployment, order
+from tests.sinks.delivered import Delivered, delivered
+from tests.sinks.worlds import KafkaWorld
+from tests.sources.kafka_topics import Topics
+
+
+@pytest.fixture
+def of_kafka(topics: Topics, tmp_path: Path) -> Delivered:
+    topic = f"sales.{secrets.token_hex(4)}"
+    topics.make(topic, 2)
+    return delivered(SinkDeployment(KafkaWorld(topics.address, topic), tmp_path))
+
+
+def signs(held: Delivered) -> list[tuple[int, int]]:
+    world = held.deployment.world
+    assert isinstance(world, KafkaWorld)
+    return [(record["_change"], record["_sign"]) for record in world.records()]
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_topic_that_was_made_anew_gets_all_rows(topics: Topics, of_kafka: Delivered, more: bool) -> None:
+    world = of_kafka.deployment.world
+    assert isinstance(world, KafkaWorld)
+    if more:
+        of_kafka.more()
+    topics.remove(world.topic)
+    topics.make(world.topic, 3)
+    delivery = of_kafka.deployment.deliver(of_kafka.sales)
+    assert (delivery.source, delivery.reason) == (ChangeSource.ALL_ROWS, FillReason.CHANGED)
+    assert "was made again" in delivery.describe()
+    assert signs(of_kafka) == [(4, 0), (5, 1), (6, 1), (7, 1)]
+    assert of_kafka.deployment.deliver(of_kafka.sales).source is None
+
+
+def test_where_the_topic_of_what_is_held_is_lost_all_before_is_void(topics: Topics, of_kafka: Delivered) -> None:
+    world = of_kafka.deployment.world
+    assert isinstance(world, KafkaWorld)
+    before = [number for number, _ in signs(of_kafka)]
+    topics.remove(f"{DELIVERIES}{world.topic}")
+    delivery = of_kafka.deployment.deliver(of_kafka.sales)
+    assert delivery.source is ChangeSource.ALL_ROWS
+    (number, sign), *rows = signs(of_kafka)[len(before) :]
+    assert sign == 0
+    assert number > max(before)
+    assert rows == [(number + n, 1) for n in (1, 2, 3)]
+    assert of_kafka.deployment.deliver(of_kafka.sales).source is None
+
+
+def test_keys_stay_in_their_partitions_where_a_topic_gets_more(topics: Topics, of_kafka: Delivered) -> None:
+    world, deployment = of_kafka.deployment.world, of_kafka.deployment
+    assert isinstance(world, KafkaWorld)
+
+    def places() -> dict[bytes, set[int]]:
+        by_key: dict[bytes, set[int]] = {}
+        for number, key, _ in topics.committed(world.topic):
+            by_key.setdefault(bytes(key or b""), set()).add(number)
+        return by_key
+
+    before = places()
+    topics.divide(world.topic, 7)
+    deployment.land("2", *(order(user, 10) for user in ("ann", "bob", "cyd", "dee", "eve", "fay", "gus")))
+    deployment.handle(of_kafka.sales).run()
+    deployment.deliver(of_kafka.sales)
+    after = places()
+    assert all(len(numbers) == 1 for numbers in after.values())
+    assert {key: after[key] for key in before} == before
+    assert {number for numbers in after.values() for number in numbers} <= {0, 1}
+    deployment.deliver(of_kafka.sales, refill=True)  # all before is void, in each partition: keys may go elsewhere
+    assert {number for numbers in places().values() for number in numbers} - {0, 1}
+    assert of_kafka.is_right()
