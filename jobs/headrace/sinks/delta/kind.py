@@ -17,6 +17,7 @@ from headrace.sinks.open_sink import (
     SinkUnreachableError,
     check_columns,
 )
+from headrace.sinks.store_answers import refuses_for_good
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +30,6 @@ _OPTIONS: Final[Mapping[str, str]] = {
 }
 """Options of a connection that the store's client calls otherwise. Others go to it as they are."""
 _PATIENCE: Final = {"connect_timeout": "10s", "retry_timeout": "30s", "max_retries": "5"}
-_DENIED: Final = re.compile(r"\b(401|403)\b|Forbidden|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|Permission")
 _UNANSWERED: Final = re.compile(r"error sending request|HTTP error")
 _MISWRITTEN: Final = re.compile(r"Generic Config error|failed to parse", re.IGNORECASE)
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -114,7 +114,7 @@ def translated(connection: Connection) -> Iterator[None]:
         ) from None
     except (DeltaError, OSError) as error:
         text = f"{connection}: {connection.without_secrets(_COLOURS.sub('', str(error)).strip())}"
-        if _DENIED.search(text) or (_MISWRITTEN.search(text) and not _UNANSWERED.search(text)):
+        if refuses_for_good(text) or (_MISWRITTEN.search(text) and not _UNANSWERED.search(text)):
             raise SinkRefusedError(f"{text}. Is {variable(connection.name)} right?") from None
         if isinstance(error, OSError) or "error sending request" in text or "Generic S3 error" in text:
             raise SinkUnreachableError(f"{text}. The next delivery tries again") from None

@@ -1,12 +1,14 @@
 """The kind of sink ``iceberg``: how a catalog is reached, and what errors mean."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote
 
 from headrace.connections import Connection, variable
+from headrace.errors import HeadraceError
 from headrace.extras import require
 from headrace.pipeline.sinks import IcebergSink, Sink
 from headrace.sinks.open_sink import (
@@ -17,8 +19,10 @@ from headrace.sinks.open_sink import (
     SinkUnreachableError,
     check_columns,
 )
+from headrace.sinks.store_answers import refuses_for_good
 
 if TYPE_CHECKING:
+    import psycopg
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
 
@@ -30,6 +34,8 @@ _PATIENT_REST: Final = "headrace.sinks.iceberg.patient_rest.PatientRestCatalog"
 _PATIENT_SQL: Final = "headrace.sinks.iceberg.patient_sql.PatientSqlCatalog"
 _SIGNED: Final = "rest.sigv4-enabled"
 _CONNECT_SECONDS: Final = 10
+_SQLITE_PASSES: Final = re.compile(r"is locked|is busy|disk I/O error|disk is full|interrupted")
+"""What SQLite says that passes."""
 _PATIENCE: Final = {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
 """Seconds that a store of files is waited for."""
 
@@ -130,8 +136,8 @@ def translated(connection: Connection) -> Iterator[None]:
     """Errors of Iceberg become those of sinks, by what the caller should do, without secrets."""
     from pydantic import ValidationError
     from pyiceberg import exceptions as iceberg
-    from requests.exceptions import RequestException
-    from sqlalchemy.exc import OperationalError, SQLAlchemyError
+    from requests import exceptions as requests
+    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
     denied = (iceberg.UnauthorizedError, iceberg.ForbiddenError, iceberg.OAuthError, PermissionError)
     passing = (
@@ -140,9 +146,15 @@ def translated(connection: Connection) -> Iterator[None]:
         iceberg.TooManyRequestsError,
         iceberg.CommitStateUnknownException,
         iceberg.AuthorizationExpiredError,
-        RequestException,
-        OperationalError,
+        requests.RequestException,
         OSError,
+    )
+    miswritten = (
+        requests.InvalidURL,
+        requests.MissingSchema,
+        requests.InvalidSchema,
+        requests.InvalidHeader,
+        requests.TooManyRedirects,
     )
     try:
         yield
@@ -154,15 +166,29 @@ def translated(connection: Connection) -> Iterator[None]:
     except denied as error:
         raise SinkRefusedError(f"{_text(connection, error)}. Is {variable(connection.name)} right?") from None
     except passing as error:
-        if "ACCESS_DENIED" in str(error) or "authentication failed" in str(error):
+        uncertified = isinstance(error, requests.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)
+        if isinstance(error, miswritten) or uncertified or refuses_for_good(str(error)):
             raise SinkRefusedError(f"{_text(connection, error)}. Is {variable(connection.name)} right?") from None
         raise SinkUnreachableError(f"{_text(connection, error)}. The next delivery tries again") from None
     except ValidationError as error:
         raise SinkRefusedError(
             f"{_text(connection, error)}: no catalog of Iceberg answers that. Is {variable(connection.name)} right?"
         ) from None
+    except DBAPIError as error:
+        raise _of_database(_text(connection, error), error.orig, connection) from None
     except (iceberg.RESTError, SQLAlchemyError, iceberg.NoSuchNamespaceError) as error:
         raise SinkRefusedError(f"{_text(connection, error)}. Nothing was delivered") from None
+
+
+def _of_database(text: str, error: BaseException | None, connection: Connection) -> HeadraceError:
+    """The error of a sink that an ``error`` of an SQL catalog's database is: PostgreSQL's, or SQLite's, which locks."""
+    if getattr(error, "sqlstate", ...) is not ...:
+        from headrace.sinks.postgres_answers import refusal
+
+        return refusal(text, cast("psycopg.Error", error), connection)
+    if _SQLITE_PASSES.search(text):
+        return SinkUnreachableError(f"{text}. The next delivery tries again")
+    return SinkRefusedError(f"{text}. Nothing was delivered. Is {variable(connection.name)} right?")
 
 
 def _text(connection: Connection, error: Exception) -> str:

@@ -44,6 +44,8 @@ def translated(connection: Connection) -> Iterator[None]:
     """Errors of Kafka become those of sinks, by what the caller should do, without secrets."""
     from aiokafka import errors as kafka_errors
 
+    from headrace.sources.kafka.answers import OVERTAKEN, TOO_LARGE, passes
+
     try:
         yield
     except KafkaUnreachableError as error:
@@ -53,13 +55,11 @@ def translated(connection: Connection) -> Iterator[None]:
     except (kafka_errors.KafkaError, OSError, TimeoutError) as raised:
         cause = _first_cause(raised)
         text = f"{connection}: {connection.without_secrets(str(cause) or type(cause).__name__)}"
-        if isinstance(cause, kafka_errors.ProducerFenced):
+        if isinstance(cause, OVERTAKEN):
             raise SinkMovedError(f"{text}. Another delivery has begun; the next one continues from there") from None
-        if isinstance(cause, kafka_errors.MessageSizeTooLargeError | kafka_errors.RecordListTooLargeError):
+        if isinstance(cause, TOO_LARGE):
             raise UndeliverableError(f"{text}. Nothing was delivered") from None
-        passing = (kafka_errors.KafkaConnectionError, kafka_errors.KafkaTimeoutError, OSError, TimeoutError)
-        says_nothing = type(cause) is kafka_errors.KafkaError  # a producer that has broken down raises copies
-        if isinstance(cause, passing) or says_nothing or getattr(cause, "retriable", False):
+        if isinstance(cause, OSError | TimeoutError) or passes(cause):
             raise SinkUnreachableError(f"{text}. The next delivery tries again") from None
         raise SinkRefusedError(f"{text}. Nothing was delivered. Is {variable(connection.name)} right?") from None
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.connections import Connection, variable
 from headrace.extras import require
 from headrace.pipeline.sinks import PostgresSink, Sink
-from headrace.sinks.open_sink import OpenTarget, SinkKind, SinkRefusedError, SinkUnreachableError, UndeliverableError
-from headrace.sql_states import DATA, LOGIN, PASSING, WRONG_LOGIN
+from headrace.sinks.open_sink import OpenTarget, SinkKind, SinkRefusedError
+from headrace.sinks.postgres_answers import refusal
 
 if TYPE_CHECKING:
     import psycopg
@@ -80,12 +80,5 @@ def translated(connection: Connection) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        state = error.sqlstate or ""
-        text = f"{connection}: {connection.without_secrets(str(error).strip())}"
-        if state.startswith(LOGIN) or WRONG_LOGIN in text:
-            raise SinkRefusedError(f"{text}. Is {variable(connection.name)} right?") from None
-        if state.startswith(DATA):
-            raise UndeliverableError(f"{text}. Nothing was delivered") from None
-        if isinstance(error, psycopg.OperationalError) or state.startswith(PASSING):
-            raise SinkUnreachableError(f"{text}. Nothing was delivered; the next delivery tries again") from None
-        raise SinkRefusedError(f"{text}. Nothing was delivered") from None
+        words = connection.without_secrets(str(error).strip())
+        raise refusal(f"{connection}: {words}", error, connection) from None

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType
@@ -24,6 +24,10 @@ TYPES: Mapping[DataType, str] = {
 }
 
 
+INDEX_BYTES: Final = 2704
+"""The longest entry of an index, if it cannot be compressed."""
+
+
 def column_type(name: str, kind: ValueType) -> str:
     """The type of a column in PostgreSQL. Raises UndeliverableError for lists of pairs."""
     match kind:
@@ -35,6 +39,17 @@ def column_type(name: str, kind: ValueType) -> str:
                 "that has this sink, or take it apart in a further aggregation"
             )
     return TYPES[kind]
+
+
+def longest(batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueType]) -> tuple[str, int]:
+    """The column with the longest text or octets, and how many bytes that has."""
+    import pyarrow.compute as pc
+
+    of_bytes = [name for name, kind in columns.items() if kind in (DataType.STRING, DataType.BYTES)]
+    lengths = [
+        (name, pc.max(pc.binary_length(batch.column(name))).as_py() or 0) for batch in batches for name in of_bytes
+    ]
+    return max(lengths, key=lambda one: one[1], default=("", 0))
 
 
 def csv_of(batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueType]) -> Iterator[tuple[int, bytes]]:

@@ -1,12 +1,15 @@
 """A table of PostgreSQL that holds ``current``: a change deletes rows and writes others over those that are there."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from psycopg import sql
+from psycopg.errors import ProgramLimitExceeded
 
 from headrace.model.expressions.value_types import ValueType
 from headrace.read.diff.changes import Changes, ChangeSource
-from headrace.sinks.open_sink import Applied, Held, OpenSink, SinkRefusedError
+from headrace.sinks.open_sink import Applied, Held, OpenSink, SinkRefusedError, UndeliverableError
+from headrace.sinks.postgres.rows import INDEX_BYTES, longest
 from headrace.sinks.postgres.session import writing
 from headrace.sinks.postgres.target import PostgresTarget, names_of
 
@@ -15,16 +18,34 @@ class PostgresTable(PostgresTarget, OpenSink):
     """A table of rows."""
 
     def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
-        with writing(self._connection):
+        with self._long_keys(changes), writing(self._connection):
             self._lock(before)
             if changes.source is ChangeSource.ALL_ROWS:
                 applied = self._fill(changes, before, after)
             else:
                 assert before is not None  # it holds the rows that change
                 self._check_as_seen(before)
+                self._identify_to_replicas()
                 applied = self._change(changes)
             self._store(after)
             return applied
+
+    @contextmanager
+    def _long_keys(self, changes: Changes) -> Iterator[None]:
+        """Inside, a key that is too long for the index is named."""
+        try:
+            yield
+        except ProgramLimitExceeded:
+            keys = {name: changes.columns[name] for name in changes.identity}
+            column, length = longest(changes.rows(), keys)
+            if length <= INDEX_BYTES:
+                raise
+            raise UndeliverableError(
+                f"table {self._name} of {self._place}: column {column!r} has a key of {length:,} bytes, and PostgreSQL "
+                f"has no place for more than {INDEX_BYTES:,} in an index, unless they can be compressed. Nothing was "
+                "delivered: make the key shorter, or deliver to a table of changes (changes=True), which has no such "
+                "index"
+            ) from None
 
     def _fill(self, changes: Changes, before: Held | None, after: Held) -> Applied:
         """All rows again, in a table that has the columns."""
@@ -34,6 +55,7 @@ class PostgresTable(PostgresTarget, OpenSink):
             self._index_by(changes.identity)  # sorted once; in a table that others read, it would lock them out
             return Applied(0, written)
         self._check_own(before)
+        self._identify_to_replicas()
         stay = {name: kind for name, kind in changes.columns.items() if before.columns.get(name) == after.columns[name]}
         staged = self._stage(stay)
         self._check_columns(staged)
@@ -64,6 +86,18 @@ class PostgresTable(PostgresTarget, OpenSink):
             "create table {table} ({columns}) with (fillfactor = 80)",
             columns=sql.SQL(", ").join(self._declared(name, kind) for name, kind in changes.columns.items()),
         )
+        self._execute("alter table {table} replica identity full")
+
+    def _identify_to_replicas(self) -> None:
+        """Let rows be changed that a publication sends on (``for all tables``): there is no primary key, since windows
+        may be NULL. Tables that an older version made do not say so, and what others have said stays.
+        """
+        query = (
+            "select from pg_class where oid = to_regclass(%s) and relreplident = 'd' and exists (select from "
+            "pg_publication) and not exists (select from pg_index where indrelid = pg_class.oid and indisprimary)"
+        )
+        if self._execute(query, (self._table.as_string(self._connection),)).fetchone() is not None:
+            self._execute("alter table {table} replica identity full")
 
     def _alter(self, held: Mapping[str, str], wanted: Mapping[str, str], changes: Changes) -> None:
         """The columns of ``changes`` in place of those that are ``held``, in a table without rows. Those that somebody

@@ -19,6 +19,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 
 from headrace.connections import Connection, variable
+from headrace.sources.kafka.answers import passes
 from headrace.sources.kafka.errors import (
     KafkaRefusedError,
     KafkaUnreachableError,
@@ -47,7 +48,6 @@ _OPTIONS: Final = ("tls", "cafile", "certfile", "keyfile", "mechanism", "bootstr
 _YES, _NO = ("true", "1", "yes"), ("false", "0", "no")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
-_PASSING = (kafka_errors.KafkaConnectionError, kafka_errors.NodeNotReadyError, kafka_errors.StaleMetadata)
 Result = TypeVar("Result")
 
 
@@ -221,7 +221,7 @@ class KafkaClient:
         try:
             return asyncio.run_coroutine_threadsafe(request(), self._loop).result()
         except kafka_errors.KafkaError as error:
-            if error.retriable or isinstance(error, _PASSING):
+            if passes(error):
                 raise KafkaUnreachableError(f"{self._told(error)}. Nothing was read; try again") from None
             raise KafkaRefusedError(f"{self._told(error)}. Is {variable(self._connection.name)} right?") from None
         except (ssl.SSLCertVerificationError, FileNotFoundError, PermissionError) as error:

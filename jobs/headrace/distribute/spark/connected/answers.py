@@ -7,7 +7,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 
 from headrace.connections import Connection, failure, in_a_line
-from headrace.sql_states import PASSING, REFUSED, WRONG_LOGIN
+from headrace.sql_states import SqlAnswer, answer_of
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,16 @@ class DatabaseAnswer:
     @property
     def refuses(self) -> bool:
         """Whether it would say the same again."""
-        return self.state.startswith(REFUSED) or WRONG_LOGIN in self.text
+        return self._answer in (SqlAnswer.LOGIN, SqlAnswer.REFUSED)
 
     @property
     def passes(self) -> bool:
         """Whether it may say something else soon; so where nothing was connected, which has no SQLSTATE."""
-        return not self.refuses and (not self.state or self.state.startswith(PASSING))
+        return self._answer is SqlAnswer.PASSING
+
+    @property
+    def _answer(self) -> SqlAnswer:
+        return answer_of(self.state, self.text)
 
 
 def answer_of_database(error: Exception, connection: Connection | None) -> DatabaseAnswer | None:
