@@ -23,6 +23,7 @@ from headrace.model.time import (
     GLOBAL_WINDOW_END,
     MIN_INSTANT,
     Instant,
+    iso_8601,
     parse,
     render,
 )
@@ -177,3 +178,52 @@ def test_times_are_written_as_iso_8601_has_them() -> None:
         "9999-12-31T23:59:59.999999Z",
         "+10000-01-01T00:00:00Z",
     ]
+
+
+FARTHEST = (-(2**63), -(2**63) + 1, -1, BEGIN_OF_CALENDAR - 1, END_OF_CALENDAR + 1, 2**63 - 2, 2**63 - 1)
+EXTREMES = """
+from datetime import datetime
+import headrace as hr
+from headrace import col
+
+extremes = hr.Pipeline(
+    "extremes", hr.json("landing", {"id": int, "us": int}).arrival_time(), key={"at": col("us").cast(datetime)},
+    what={"last": col("us").cast(datetime).max(), "all": col("us").cast(datetime).collect(), "n": hr.count()},
+    where=hr.GlobalWindows(), when=hr.on_update(), how=hr.retracting(), executor="local",
+)
+"""
+
+
+def test_each_command_prints_any_time(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    (tmp_path / "far.py").write_text(EXTREMES)
+    (tmp_path / "landing").mkdir()
+    far = f"{tmp_path}/far.py"
+    for number in range(2):
+        lines = [json.dumps({"id": number, "us": us}) + "\n" for us in FARTHEST]
+        (tmp_path / "landing" / f"{number}.json").write_text("".join(lines))
+        folder.said("run", far)
+        folder.said("tag", far, f"run{number}", "main")
+    written = [iso_8601(us) for us in FARTHEST if us != -1]
+    for words in (
+        ("read", far),
+        ("read", far, "--order", "last desc"),
+        ("read", far, "--view", "panes", "--limit", "100"),
+        ("diff", far, "run0", "run1"),
+    ):
+        for form in ("text", "json"):
+            output = folder.said(*words, "--format", form)
+            assert all(time in output for time in written), (words, form)
+    for time in written:
+        assert f"at = {time}" in folder.said("explain", far, f"--key={time}")
+    assert [row["last"] for row in hr.open(tmp_path.as_uri())["extremes"].current().head(20)]
+
+
+@pytest.mark.parametrize("executor", ["local", "reference"])
+def test_unit_tests_show_any_time(executor: Any) -> None:
+    scope: dict[str, Any] = {}
+    exec(EXTREMES, scope)
+    given = hr.testing.rows(*[{"id": 1, "us": us} for us in FARTHEST])
+    result = hr.testing.run(scope["extremes"], [given], executor=executor)
+    shown = {str(row["last"]).replace(" ", "T").replace("+00:00", "Z") for row in result.current}
+    assert shown == {iso_8601(us) for us in FARTHEST}

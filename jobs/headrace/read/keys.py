@@ -12,6 +12,7 @@ from headrace.errors import FixConfigError
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.arguments import shown
 from headrace.model.expressions.data_types import DataType
+from headrace.model.time import Instant, parse
 
 Given = Any
 """The key that is asked about: a value, several in the order of the key's columns, by their names, or None."""
@@ -38,9 +39,14 @@ def typed_key(kinds: Mapping[str, DataType], given: Given, whose: str) -> dict[s
     return {name: _value(name, kind, value) for (name, kind), value in zip(kinds.items(), values, strict=True)}
 
 
+def time_from_text(text: str) -> datetime | Instant:
+    """The time that people write, also one that Python has no datetime for, as it is printed. Raises ValueError."""
+    return parse(text) if text[:1] in ("+", "-") else datetime.fromisoformat(text)
+
+
 _READ = {
     DataType.INT: int,
-    DataType.TIMESTAMP: datetime.fromisoformat,
+    DataType.TIMESTAMP: time_from_text,
     DataType.DATE: date.fromisoformat,
     DataType.DECIMAL: Decimal,
     DataType.BYTES: base64.b64decode,
@@ -52,8 +58,10 @@ _READ = {
 def _value(name: str, kind: DataType, given: Any) -> Any:
     try:
         value = _READ[kind](given) if isinstance(given, str) and kind in _READ else given  # type: ignore[operator]
-        if value is None or (kind is DataType.TIMESTAMP and value.tzinfo is None):
+        if value is None or (isinstance(value, datetime) and value.tzinfo is None):
             raise ValueError("no time zone" if value is not None else "NULL is no key")
+        if kind is DataType.TIMESTAMP and isinstance(given, str) and isinstance(value, int):
+            return value  # beyond what Arrow gives Python
         return pa.scalar(value, ARROW_TYPES[kind]).as_py()
     except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError, pa.ArrowException) as error:
         raise ExplainError(f"key: {given!r} is not the {kind} that {name} is ({error})") from error

@@ -1,11 +1,12 @@
 """What a run of a test gives: panes and rows as plain values."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, overload
 
 from headrace.model.panes import Timing
+from headrace.model.time import instant, parse
 from headrace.testing.times import text_of
 
 Row = dict[str, Any]
@@ -138,12 +139,27 @@ def current_of(panes: Iterable[PaneRow]) -> Panes:
     for pane in panes:
         newest[(*pane.key.values(), pane.window)] = pane
     left = [pane for pane in newest.values() if not pane.is_retraction]
-    return Panes(sorted(left, key=lambda pane: (_first(pane.window.start), *pane.key.values(), _last(pane.window.end))))
+    rank = _ranking(left)
+    return Panes(sorted(left, key=lambda pane: (_first(pane.window.start), *rank(pane), _last(pane.window.end))))
 
 
 def in_order(panes: Iterable[PaneRow]) -> list[PaneRow]:
     """Panes of one step as ``StepResults.panes`` has them; those of a window are in order already."""
-    return sorted(panes, key=lambda p: (*p.key.values(), _first(p.window.start), _last(p.window.end)))
+    listed = [*panes]
+    rank = _ranking(listed)
+    return sorted(listed, key=lambda p: (*rank(p), _first(p.window.start), _last(p.window.end)))
+
+
+def _ranking(panes: Collection[PaneRow]) -> Callable[[PaneRow], list[Any]]:
+    """What orders panes by key: beside datetimes, times that are text count as what they say."""
+    times = {name for pane in panes for name, value in pane.key.items() if isinstance(value, datetime)}
+
+    def rank(name: str, value: Any) -> Any:
+        if name not in times:
+            return value
+        return instant(value) if isinstance(value, datetime) else parse(value)
+
+    return lambda pane: [rank(name, value) for name, value in pane.key.items()]
 
 
 def _first(start: datetime | None) -> tuple[bool, datetime | None]:

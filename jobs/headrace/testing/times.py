@@ -7,7 +7,16 @@ from datetime import UTC, date, datetime
 
 from headrace.model.arguments import shown
 from headrace.model.suggestions import keywords
-from headrace.model.time import END_OF_CALENDAR, MAX_INSTANT, MIN_INSTANT, Instant, instant, is_finite, to_datetime
+from headrace.model.time import (
+    BEGIN_OF_CALENDAR,
+    END_OF_CALENDAR,
+    MAX_INSTANT,
+    MIN_INSTANT,
+    Instant,
+    instant,
+    iso_8601,
+    to_datetime,
+)
 from headrace.testing.errors import UnitTestError
 
 BASE_DAY = date(1970, 1, 1)
@@ -77,5 +86,10 @@ def text_of(value: datetime | None) -> str:
 
 
 def real(value: Instant) -> datetime | None:
-    """``value`` for people, None where there is no end, or none before the year 10000."""
-    return to_datetime(value) if is_finite(value) and value <= END_OF_CALENDAR else None
+    """``value`` for people, None where there is no end, or none that Python has a datetime for."""
+    return to_datetime(value) if BEGIN_OF_CALENDAR <= value <= END_OF_CALENDAR else None
+
+
+def shown_time(value: Instant) -> datetime | str:
+    """A time that is a key or an aggregate: text as ``iso_8601`` gives it, where Python has no datetime for it."""
+    return real(value) or iso_8601(value)

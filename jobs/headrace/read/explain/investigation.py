@@ -15,9 +15,10 @@ from headrace.kernel.keys import hashes
 from headrace.kernel.state import remaining, rows_of
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.arguments import shown
+from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import render
 from headrace.model.panes import WINDOW_END, WINDOW_START
-from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, parse
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, iso_8601, parse
 from headrace.model.windows import GLOBAL_WINDOW, CustomWindows, Window
 from headrace.program import columns as c
 from headrace.read.explain.explanation import Explanation, Holding, WindowExplained, WindowStatus
@@ -25,7 +26,7 @@ from headrace.read.explain.key_rows import KeyRows
 from headrace.read.explain.stage_state import StageState
 from headrace.read.explain.waiting import Readiness
 from headrace.read.explain.withheld import newest_withheld, withheld
-from headrace.read.keys import ExplainError, Given, typed_key
+from headrace.read.keys import ExplainError, Given, time_from_text, typed_key
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View
 from headrace.read.views.open_windows import values_so_far
@@ -70,7 +71,7 @@ class _Asked:
             snapshot=manifest.snapshot_id,
             epoch=manifest.epoch,
             stage=state.number,
-            key=self.key,
+            key=_as_printed(state.stage.stage.key_types, self.key),
             watermark=state.clocks.watermark,
             held_back_by=state.held_back,
             held_since=state.held_since,
@@ -209,6 +210,12 @@ def _window(row: dict[str, Any]) -> Window:
     return Window(MIN_INSTANT if start is None else _at(start), GLOBAL_WINDOW_END if end is None else _at(end))
 
 
+def _as_printed(kinds: Mapping[str, DataType], key: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``key`` with a time that Python has no datetime for as text."""
+    times = {name: value for name, value in key.items() if kinds[name] is DataType.TIMESTAMP and isinstance(value, int)}
+    return {**key, **{name: iso_8601(value) for name, value in times.items()}}
+
+
 def _at(time: datetime | str) -> Instant:
     """A time of a row (``python_rows``)."""
     return parse(time) if isinstance(time, str) else instant(time)
@@ -216,7 +223,8 @@ def _at(time: datetime | str) -> Instant:
 
 def _instant(window: str | datetime) -> Instant:
     try:
-        return instant(datetime.fromisoformat(window) if isinstance(window, str) else window)
+        time = time_from_text(window) if isinstance(window, str) else window
+        return instant(time) if isinstance(time, datetime) else Instant(time)
     except (ValueError, TypeError) as error:
         raise ExplainError(
             f"window={shown(window)} is not a time: write a time in it, or its start, with a time zone, such as "

@@ -27,8 +27,6 @@ BATCH_ROWS = 8_192
 HTML_ROWS, HTML_BYTES = 10, 16 * 2**20
 """Rows that a notebook shows of a view, and about how many bytes may be read for them."""
 
-_ZONED = "TIMESTAMP WITH TIME ZONE"
-
 
 class LazyView:
     """Rows of one snapshot. What is asked for is read then; the snapshot stays the one that it was made for.
@@ -253,8 +251,13 @@ class LazyView:
         return without_rows()
 
     def _fetched(self, rows: "duckdb.DuckDBPyRelation", order: str | None, limit: int) -> list[dict[str, Any]]:
-        fetched = self._ordered(rows, _zoneless(rows, self._columns), order, limit).fetchall()
-        return [dict(zip(self._columns, row, strict=True)) for row in fetched]
+        """Rows as Python's values, by way of Arrow: DuckDB gives times beyond those of Python as it likes, and takes
+        some for infinity.
+        """
+        from headrace.read.views.arrow_types import zoneless_rows
+
+        fetched = self._ordered(rows, _numbered(self._columns), order, limit).to_arrow_table()
+        return zoneless_rows(fetched.rename_columns(self._columns))
 
     def _ordered(
         self, rows: "duckdb.DuckDBPyRelation", selected: str, order: str | None, limit: int | None
@@ -283,15 +286,9 @@ def _query(rows: "duckdb.DuckDBPyRelation", statement: str) -> "duckdb.DuckDBPyR
     return relation
 
 
-def _zoneless(rows: "duckdb.DuckDBPyRelation", columns: Sequence[str]) -> str:
-    """``columns`` without zones, for which DuckDB would ask Python for a library; under names of their own, so that an
-    order is one of the columns as they are.
-    """
-    kinds = {name: str(kind) for name, kind in zip(rows.columns, rows.types, strict=True)}
-    return ", ".join(
-        f"{identifier(name)}::{kinds[name].replace(_ZONED, 'TIMESTAMP')} as _headrace_{number}"
-        for number, name in enumerate(columns)
-    )
+def _numbered(columns: Sequence[str]) -> str:
+    """``columns`` under names of their own, so that an order is one of the columns as they are."""
+    return ", ".join(f"{identifier(name)} as _headrace_{number}" for number, name in enumerate(columns))
 
 
 def _counted(rows: "duckdb.DuckDBPyRelation") -> int:

@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from headrace.distribute.epoch import Attempt
 from headrace.distribute.local.engine import LocalEngine
-from headrace.model.panes import Timing
+from headrace.model.panes import WINDOW_END, WINDOW_START, Timing
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Source
 from headrace.read.views.arrow_types import python_rows
@@ -92,8 +92,10 @@ class _Landing(Landing):
 
 
 def _python_rows(table: pa.Table) -> list[Row]:
-    """Rows with aware times; one beyond the years that Python has is None, as in ``testing.times.real``."""
-    times = {field.name for field in table.schema if pa.types.is_timestamp(field.type)}
+    """Rows with aware times; of panes and windows one beyond the years that Python has is None, as in
+    ``testing.times.real``.
+    """
+    times = {WINDOW_START, WINDOW_END, "pane_time", "event_time"}
     rows = python_rows(table)
     return [
         {name: None if name in times and isinstance(value, str) else value for name, value in row.items()}

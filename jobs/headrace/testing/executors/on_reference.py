@@ -23,7 +23,7 @@ from headrace.sources.validation import EARLIEST, LATEST
 from headrace.testing.executors.interface import GivenEpoch, StepOutput
 from headrace.testing.files import ReadRecord
 from headrace.testing.results import PaneRow, Row, TimeSpan
-from headrace.testing.times import real
+from headrace.testing.times import real, shown_time
 from headrace_snapshots.format.table_names import UNNAMED
 
 
@@ -135,7 +135,7 @@ def _plain(value: Any, kind: ValueType) -> Any:
             return [_plain(element, item) for element in value]
         case PairsType(left, right):
             return [(_plain(one, left), _plain(other, right)) for one, other in value]
-    return real(Instant(value)) if kind is DataType.TIMESTAMP else value
+    return shown_time(Instant(value)) if kind is DataType.TIMESTAMP else value
 
 
 def _outside(given: Input, record: ReadRecord) -> str | None:
