@@ -25,7 +25,7 @@ from headrace.model.watermarks import (
 )
 from headrace.model.windows import GlobalWindows, SlidingWindows, describe_windows
 from headrace.pipeline.aggregation import Stage
-from headrace.pipeline.checks.trigger_checks import nodes
+from headrace.pipeline.checks.trigger_checks import looks_at_values, nodes
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sinks import Sink
@@ -124,6 +124,11 @@ def _output_notes(pipeline: Pipeline) -> Iterator[str]:
                 "panes of the global window are dated at the end of time, so windows downstream of it do not end "
                 "before the input does: give them another timestamp (timestamp= of how=)"
             )
+        if _gives_withdrawals(upper) and (trigger := looks_at_values(lower.when)) is not None:
+            yield (
+                f"panes above are withdrawn, and {trigger} looks at what elements hold, where a withdrawn pane counts "
+                "on, beside the one that replaces it: it may fire early. Use on_update(), or one that counts or waits"
+            )
     if pipeline.edges is not None:
         yield from _of_expressions(pipeline.edges)
     for stage in pipeline.stages:
@@ -132,6 +137,11 @@ def _output_notes(pipeline: Pipeline) -> Iterator[str]:
             yield "windows never expire (allowed_lateness None): their state grows with time"
         if pipeline.schedule is None and any(isinstance(node, AfterProcessingTime) for node in nodes(stage.when)):
             yield "a trigger waits for the clock, and without a schedule= only runs by hand look at the clock"
+
+
+def _gives_withdrawals(stage: Stage) -> bool:
+    """Whether panes of ``stage`` are withdrawn."""
+    return stage.aggregation.how.accumulation is Accumulation.RETRACTING
 
 
 def _of_stage(stage: Stage) -> Iterator[str]:

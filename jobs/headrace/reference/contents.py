@@ -185,14 +185,17 @@ def _mean(values: Sequence[Weighted]) -> float | Decimal | None:
 
 
 def _variance(values: Sequence[Weighted]) -> Any:
-    if any(isinstance(value, float) for value, _ in values):
-        mean = _mean(values)
-        return None if mean is None else _mean([((value - mean) ** 2, times) for value, times in values])
     number = sum(times for _, times in values)
     if not number:
         return None
-    near = Fraction(sum(value * times for value, times in values), number)
-    return float(sum((value - near) ** 2 * times for value, times in values) / number)
+    if not all(math.isfinite(value) for value, _ in values):
+        return math.nan
+    near = sum((Fraction(value) * times for value, times in values), Fraction()) / number
+    exact = sum(((Fraction(value) - near) ** 2 * times for value, times in values), Fraction()) / number
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 def _nearest_rank(ascending: Sequence[Any], q: float) -> Any:

@@ -37,8 +37,8 @@ class OverflowsInRecordError(Exception):
     """What is read of one record leaves its type, which makes it a dead letter (12.4): ``what`` it is, and ``why``."""
 
     def __init__(self, what: str, why: str) -> None:
-        super().__init__(what, why)
-        self.what, self.why = what, why
+        super().__init__(f"{what}: {why}")
+        self.what = what
 
 
 class _TooManyDaysError(Exception):

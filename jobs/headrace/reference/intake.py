@@ -22,8 +22,8 @@ from headrace.reference.stages import Entrance
 @dataclass(frozen=True)
 class Rejected:
     """A record without an event time, a sign, a key, or an id; ``column`` is ``event_time``, ``SIGN``, the name of the
-    key that is NULL, or ``id``. Of an edge that no loop can go over, it is why. Where a value leaves its type,
-    ``column`` says which it is, and ``overflow`` how.
+    key that is NULL, or ``id``. Of an edge that no loop can go over, it is why, as ``why`` says, too. Where a value
+    leaves its type, ``column`` says which it is, and ``why`` also how.
 
     Behind the first aggregation (``stage`` 0) it is what a pane became, and so it is there if it is ``of`` another
     output; its retraction is rejected as well.
@@ -33,7 +33,7 @@ class Rejected:
     column: str
     stage: int = 0
     of: str = ""
-    overflow: str = ""
+    why: str = ""
 
     @property
     def is_pane(self) -> bool:
@@ -108,7 +108,7 @@ class Intake:
             self._check_id(record)
         except OverflowsInRecordError as error:
             for taken in into.values():
-                taken.rejected.append(Rejected(raw, error.what, overflow=error.why))
+                taken.rejected.append(Rejected(raw, error.what, why=str(error)))
             return
         if reader.clock.is_control(raw):
             self._observe(reader, raw, processing_time, into)
@@ -120,12 +120,13 @@ class Intake:
             try:
                 missing = wrong or self._missing(record, entrance)
             except OverflowsInRecordError as error:
-                into[output].rejected.append(Rejected(raw, error.what, overflow=error.why))
+                into[output].rejected.append(Rejected(raw, error.what, why=str(error)))
                 continue
             if missing is None:
                 taking.append(output)
             else:
-                into[output].rejected.append(Rejected(raw, missing))
+                why = missing if missing in entrance.unfit_reasons else ""
+                into[output].rejected.append(Rejected(raw, missing, why=why))
         if timestamp is None or not taking:  # what no output can take says nothing
             return
         self._observe(reader, raw, processing_time, into)

@@ -136,7 +136,7 @@ class _OutputRun:
             record = {name: evaluate_of(f"column {name}", expr, own, schema) for name, expr in columns.items()}
             missing = self._entrances[0].missing(record)
         except OverflowsInRecordError as error:
-            taken.rejected.append(Rejected(record, error.what, of=upstream.output, overflow=error.why))
+            taken.rejected.append(Rejected(record, error.what, of=upstream.output, why=str(error)))
             return
         if missing is not None:
             taken.rejected.append(Rejected(record, missing, of=upstream.output))
@@ -174,7 +174,7 @@ class _OutputRun:
         try:
             missing = entrance.missing(record)
         except OverflowsInRecordError as error:
-            self._rejected.append(Rejected(record, error.what, stage, overflow=error.why))
+            self._rejected.append(Rejected(record, error.what, stage, why=str(error)))
             return None
         if missing is not None:
             self._rejected.append(Rejected(record, missing, stage))

@@ -41,6 +41,11 @@ class Entrance:
         values = ((name, evaluate_of(f"key {name}", expr, record, self.stage.schema)) for name, expr in keys)
         return next((name for name, value in values if value is None), None)
 
+    @property
+    def unfit_reasons(self) -> frozenset[str]:
+        """What ``unfit`` may say."""
+        return frozenset(reason for term in self.stage.terms for reason in (term.of_null, term.of_wrong_sign))
+
     def unfit(self, record: Record) -> str | None:
         """Why no loop can go over the edge ``record`` (13.7). Raises OverflowsInRecordError."""
         for term in self.stage.terms:

@@ -100,7 +100,10 @@ class Bag:
         divisor = np.where(empty, 1, number)
         values: Floats = self.values.to_numpy()
         with np.errstate(invalid="ignore", over="ignore"):
-            mean = add(values * self.times, self.groups) / divisor
+            first = np.zeros(len(self.groups))
+            first[self.groups.sizes > 0] = values[self.groups.offsets[:-1][self.groups.sizes > 0]]
+            near = np.repeat(first, self.groups.sizes)  # so that a sum of large values stays small
+            mean = first + add((values - near) * self.times, self.groups) / divisor
             apart = values - np.repeat(mean, self.groups.sizes)
             return pa.array(add(apart * apart * self.times, self.groups) / divisor, mask=empty)
 

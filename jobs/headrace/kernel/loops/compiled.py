@@ -7,9 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.errors import OPERANDS, ValueOverflowError
 from headrace.kernel.aggregates.extremes import extreme
 from headrace.kernel.elements import Columns
 from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.expressions.overflowing import Overflow, column_apart
 from headrace.kernel.grouping import Groups, Ints, of_sorted
 from headrace.kernel.keys import grouped, hashes, in_order_of_hashes
 from headrace.kernel.loops.places import in_order_of
@@ -17,6 +19,7 @@ from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import no_rows
 from headrace.kernel.types import arrow_type
 from headrace.model.expressions.data_types import Schema
+from headrace.model.expressions.expr import render
 from headrace.model.time import Instant
 from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.loops.loop import VERTEX, Loop
@@ -131,10 +134,19 @@ class CompiledLoop:
         """What the ``values`` at the first ends of edges are at the other ends; what is NULL does not arrive."""
         rows: Columns = {VALUE: values, **{name: terms.column(name) for name in self.terms}}
         kinds = {VALUE: self.stage.stage.schema[VALUE], **self.terms}
-        arriving = column(self.loop.compiled_step.expr, rows, kinds, len(values))
+        arriving, overflows = column_apart(self.loop.compiled_step.expr, rows, kinds, len(values))
+        if overflows:
+            raise self._overflow(overflows[0], values)
         if values.null_count and arriving.null_count < values.null_count:  # least(...) leaves NULL out
             arriving = pc.if_else(values.is_valid(), arriving, pa.scalar(None, arriving.type))
         return arriving
+
+    def _overflow(self, overflow: Overflow, values: pa.Array) -> ValueOverflowError:
+        """The error of a step, which names the columns of edges as users do."""
+        value = values[int(np.flatnonzero(overflow.rows)[0])].as_py()
+        how = overflow.why.rpartition(" leaves ")[2]
+        step = render(self.loop.step)
+        return overflow.error(f"the step of the loop, {step}, from the value {value!r}: it leaves {how}{OPERANDS}")
 
     def messages(
         self, hashed: pa.Array, vertices: pa.Array, values: pa.Array, start: pa.Array, end: pa.Array

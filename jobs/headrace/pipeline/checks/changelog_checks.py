@@ -7,10 +7,8 @@ from headrace.model.accumulation import Accumulation
 from headrace.model.changelog import DebeziumEnvelope, RecordSign, SignedBy
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.typing import type_of
-from headrace.model.triggers.custom import CustomTrigger
-from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
 from headrace.model.windows import GlobalWindows
-from headrace.pipeline.checks.trigger_checks import check_finishing, nodes
+from headrace.pipeline.checks.trigger_checks import check_finishing, looks_at_values
 from headrace.pipeline.following.published_source import PublishedSource
 from headrace.pipeline.sources import FileSource, Input
 
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     from headrace.pipeline.pipeline import Pipeline
 
 _WITHDRAWN = "records can be withdrawn"
-_OF_VALUES = (AfterPattern, AfterPunctuation, CustomTrigger, DataDriven)
-"""Triggers that look at what elements hold: a withdrawn one would count as one more."""
 
 
 def check_changelogs(pipeline: "Pipeline") -> None:
@@ -108,10 +104,9 @@ def _wrong_windows(pipeline: "Pipeline") -> str | None:
 
 def _wrong_trigger(pipeline: "Pipeline") -> str | None:
     when, how = pipeline.stages[0].when, pipeline.first.how
-    of_values = [type(node).__name__ for node in nodes(when) if isinstance(node, _OF_VALUES)]
-    if of_values:
+    if (of_values := looks_at_values(when)) is not None:
         return (
-            f"when: {_WITHDRAWN}, and {of_values[0]} looks at what elements hold, where a withdrawal would be one "
+            f"when: {_WITHDRAWN}, and {of_values} looks at what elements hold, where a withdrawal would be one "
             "more; use on_update(), or a trigger that counts or waits"
         )
     try:

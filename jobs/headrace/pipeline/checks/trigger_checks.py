@@ -7,11 +7,14 @@ from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.typing import type_of
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.custom import CustomTrigger, check_trigger
+from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
 from headrace.model.triggers.reads import predicates
 from headrace.model.vocabulary import words
 
 VOCABULARY: tuple[type[Trigger], ...] = (*words(Trigger).values(), CustomTrigger)
 """What may stand in a pipeline: what fingerprints have words for, and triggers of a user's own."""
+
+_OF_VALUES = (AfterPattern, AfterPunctuation, CustomTrigger, DataDriven)
 
 
 def nodes(trigger: Trigger) -> Iterator[Trigger]:
@@ -23,6 +26,11 @@ def nodes(trigger: Trigger) -> Iterator[Trigger]:
     yield trigger
     for child in trigger.children:
         yield from nodes(child)
+
+
+def looks_at_values(trigger: Trigger) -> str | None:
+    """The first node of ``trigger`` that looks at what elements hold, for which a withdrawn one counts as one more."""
+    return next((type(node).__name__ for node in nodes(trigger) if isinstance(node, _OF_VALUES)), None)
 
 
 def check_reads(trigger: Trigger, schema: Schema) -> None:

@@ -90,11 +90,11 @@ class ReferenceTestExecutor:
         return is_record and drop.is_late and drop.element.record.keys() == self._pipeline.schema.keys()
 
     def _late(self, drop: DroppedElement) -> Row:
-        keys = self._alone.stages[0].key_types
+        keys = self._alone.record_key_types
         window = drop.window
         why = BEYOND_HORIZON if window is None else WINDOW_EXPIRED
         return {
-            **_named(keys, drop.element.key),
+            **_named(keys, drop.element.key[: len(keys)]),  # an edge has what a loop reads of it, too
             "event_time": real(drop.element.timestamp),
             "window_start": None if window is None else real(window.start),
             "window_end": None if window is None else real(window.end),
@@ -161,8 +161,8 @@ def _outside(given: Input, record: ReadRecord) -> str | None:
 def _reason(rejection: Rejected) -> str:
     """The reason that the kernel gives (docs/judging.md)."""
     column = rejection.column
-    if rejection.overflow:
-        return f"{column}: {rejection.overflow}"
+    if rejection.why:
+        return rejection.why
     if column == "event_time":
         return "event time is null"
     return "id is null" if column == "id" else f"key is null: {column}"
