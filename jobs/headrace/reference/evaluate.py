@@ -8,7 +8,7 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -48,8 +48,17 @@ class _TooManyDaysError(Exception):
 _INTEGER = re.compile(r"([+-]?)0*(\d{1,19})", re.ASCII)
 _FLOAT = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
 _DECIMAL = re.compile(r"([+-]?)(?=\.?\d)(\d*)\.?(\d*)(?:e([+-]?\d+))?", re.ASCII | re.IGNORECASE)
-_ZONE = r"(Z|[+-]\d\d(:?[0-5]\d)?)"
-_INSTANT = re.compile(rf"\d{{4}}-\d\d-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d+)?)?)?{_ZONE}?)?", re.ASCII)
+_ZONE = r"(?:(?: [+-]00:?00)? ?(?:UTC|GMT|[Zz])| ?(?P<zone>[+-]\d\d(?::?[0-5]\d)?))"
+_FRACTION = r"(?:[.,](?P<fraction>\d+))?"
+_INSTANTS = [
+    re.compile(pattern, re.ASCII)
+    for pattern in (
+        r"(?P<day>\d{4}-\d\d-\d\d)"
+        rf"(?:[Tt ](?P<hour>\d\d)(?::(?P<minute>\d\d)(?::(?P<second>\d\d){_FRACTION})?)?{_ZONE}?)?",
+        r"(?P<day>\d{8})[Tt](?P<hour>\d\d)"
+        rf"(?:(?P<minute>\d\d)(?:(?P<second>\d\d){_FRACTION})?)?{_ZONE}?",
+    )
+]
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _FIRST_DAY, _DAY = date(1970, 1, 1), 86_400_000_000
 _TRUE, _FALSE = frozenset({"t", "true", "y", "yes", "1"}), frozenset({"f", "false", "n", "no", "0"})
@@ -385,13 +394,19 @@ def _parse_date(text: str) -> date | None:
 
 
 def _parse_timestamp(text: str) -> Instant | None:
-    if not _INSTANT.fullmatch(text):
+    written = _INSTANTS[0].fullmatch(text) or _INSTANTS[1].fullmatch(text)
+    if written is None:
         return None
+    hour, minute, second = (int(written[part] or 0) for part in ("hour", "minute", "second"))
+    micros = int((written["fraction"] or "")[:6].ljust(6, "0"))
+    ends_a_day = hour == 24 and not (minute or second or int(written["fraction"] or 0))
     try:
-        read = datetime.fromisoformat(text)
-    except ValueError:
+        begin = datetime.fromisoformat(f"{date.fromisoformat(written['day'])}T00:00:00{written['zone'] or 'Z'}")
+        if ends_a_day:
+            return instant(begin + timedelta(days=1))
+        return instant(begin.replace(hour=hour, minute=minute, second=second, microsecond=micros))
+    except (ValueError, OverflowError):
         return None
-    return instant(read if read.tzinfo else read.replace(tzinfo=UTC))
 
 
 def _spell(value: Any, source: DataType | None) -> str | None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from headrace.kernel.expressions import decimals
 from headrace.kernel.expressions.dates import date_of, in_calendar
+from headrace.kernel.expressions.text_instants import a_day_later, respelled
 from headrace.kernel.types import DATE, DECIMAL, TIMESTAMP
 from headrace.model.expressions.data_types import DataType
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
@@ -41,8 +42,8 @@ def read_text(text: pa.Array, kind: DataType) -> pa.Array:
 
     Integers are digits with a sign; floats may have a fraction, an exponent, or be inf or nan; booleans are t, true, y,
     yes, 1 and f, false, n, no, 0 in any case; timestamps are ISO 8601: a date with or without a time, UTC unless they
-    name another zone; dates are such dates alone; decimals are floats without inf and nan that need
-    no more digits than there are.
+    name another zone, and what tools write for that (``text_instants``); dates are such dates alone; decimals are
+    floats without inf and nan that need no more digits than there are.
     """
     if kind is DataType.STRING:
         return text
@@ -107,6 +108,15 @@ def _judged_bools(text: pa.Array) -> pa.Array:
 
 
 def _judged_instants(text: pa.Array) -> pa.Array:
+    odd = pc.invert(pc.match_substring_regex(text, _INSTANT)).fill_null(False)
+    if not pc.any(odd).as_py():
+        return _iso_instants(text)
+    others, ends_a_day = respelled(text.filter(odd))
+    later = a_day_later(_iso_instants(others).cast(pa.int64()), ends_a_day).cast(TIMESTAMP)
+    return pc.replace_with_mask(_iso_instants(text), odd, later)
+
+
+def _iso_instants(text: pa.Array) -> pa.Array:
     text = _matching(text, _INSTANT)
     text = pc.if_else(pc.starts_with(text, "0000"), pa.scalar(None, pa.string()), text)
     text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]+", r"\1")
