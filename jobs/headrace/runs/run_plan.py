@@ -22,6 +22,7 @@ from headrace.runs.executors.interface import Engine
 from headrace.runs.following.circles import check_circles
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.parking.left_out import left_out
 from headrace.runs.restore import RestoredRun
 from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.landed.portions import LandedPortions
@@ -104,7 +105,7 @@ def _input_plan(run: RunContext, snapshot: str | None) -> RunPlan:
     _warn_of_empty_inputs(run, files, progress)
     has_news = bool(files or run.new_signals(manifest))
     new = set() if manifest is None else {*run.pipeline.outputs} - {*outputs_of(manifest)}
-    is_behind = run.options.mode is Mode.MICRO_BATCH and not {*progress.parked, *new} <= {*run.options.without}
+    is_behind = run.options.mode is Mode.MICRO_BATCH and not {*progress.parked, *new} <= left_out(run)
     has_epochs = has_news or is_behind or progress.is_due(instant(run.now()), _hold(run.options, history))
     if has_epochs and run.options.mode is Mode.BATCH:
         _check_batch(run.options, manifest)

@@ -32,7 +32,7 @@ from headrace.runs.context import RunContext
 from headrace.runs.continuation import ChangedPipelineError, changed_outputs, definition_change
 from headrace.runs.executors.interface import Engine, ExecutorSide
 from headrace.runs.following.moves import UpstreamMovedError, check_counted
-from headrace.runs.options import RunOptionsError
+from headrace.runs.parking.left_out import check_left_out, left_out
 from headrace.runs.reporting.listener import number_of
 from headrace.sources.chain_clocks import ChainClocks, Parked
 from headrace.sources.progress import PipelineProgress
@@ -88,9 +88,9 @@ def catch_up(run: RunContext, side: ExecutorSide, head: Manifest) -> CaughtUp:
     Raises RetryError and GiveUpError: they are not of the output.
     """
     standing: dict[tuple[int, str | None], list[str]] = defaultdict(list)
-    changed = _changed(run, head)
+    changed, standing_still = _changed(run, head), left_out(run)
     for output, where in {**run.progress(head).parked, **_new(run, head)}.items():
-        if output not in run.pipeline.outputs or output in run.options.without:
+        if output not in run.pipeline.outputs or output in standing_still:
             continue
         if changed.keys().isdisjoint(with_upstream(run.pipeline.outputs, {output})):
             standing[where.epoch, where.snapshot].append(output)
@@ -149,9 +149,10 @@ class _Missed:
 
     def computed(self, side: ExecutorSide) -> CaughtUp:
         """What they come to. Raises the error of an output that is the last to fail."""
+        above = self._above(side)
         engine = side.engine(attempts_of(self.run.catalog))
         try:
-            self._restore(engine)
+            self._restore(engine, above)
             epochs = tuple(self._again(engine, *past) for past in self._past())
             clocks, tables = engine.progress.chains, engine.tables
         finally:
@@ -200,9 +201,30 @@ class _Missed:
         paths = (*read, *(file.path for files in unread for file in files))
         return frozenset(name for path in paths if (name := landed_from(path, View.REJECTED)) is not None)
 
-    def _restore(self, engine: Engine) -> None:
+    def _above(self, side: ExecutorSide) -> CaughtUp:
+        """What the outputs that these read come to up to where these stand, as far as they stood still earlier there:
+        that is computed again for these alone. Raises OutputHeldError if one fails.
+        """
+        base = self.base
+        if base is None:
+            return NOTHING
+        behind: dict[tuple[int, str | None], set[str]] = defaultdict(set)
+        parked = self.run.progress(base).parked
+        for name in with_upstream(self.run.pipeline.outputs, self.outputs) - self.outputs:
+            if (where := parked.get(name)) is not None:
+                behind[where.epoch, where.snapshot].add(name)
+        above = NOTHING
+        for (_, snapshot), names in sorted(behind.items(), key=lambda at: at[0][0]):
+            above = _together(above, _Missed(self.run, base, snapshot, frozenset(names)).computed(side))
+        for name, clocks in above.clocks.items():
+            if clocks.parked is not None:
+                raise OutputHeldError(f"output {name}, which it reads, is parked: {clocks.parked.message}")
+        return above
+
+    def _restore(self, engine: Engine, caught_up_above: CaughtUp) -> None:
         progress = self.run.progress(self.base)
         chains = {**progress.chains, **{name: replace(self._clocks(name), parked=None) for name in self.outputs}}
+        chains |= caught_up_above.clocks
         by_output = self.run.pipeline.by_output
         renamed: dict[str, tuple[Formerly, ...]] = {
             name: tuple(plan(by_output[name], seen_by(self.head, name)).columns)
@@ -221,7 +243,7 @@ class _Missed:
                         f"`headrace backfill {self.run.pipeline.name}.{name} --promote`, which computes both again"
                     )
             renamed |= {name: tuple(difference.columns) for name, difference in plans.items()}
-            tables |= replace(self, outputs=above)._own(self.base.tables)
+            tables |= {**replace(self, outputs=above)._own(self.base.tables), **caught_up_above.tables}
         engine.restore(epoch, replace(progress, chains=chains), tables, renamed, snapshot=self.snapshot)
 
     def _again(self, engine: Engine, epoch: RecordedEpoch, manifest: Manifest, again: Again) -> ComputedEpoch:
@@ -273,7 +295,7 @@ def check_held(run: RunContext, progress: PipelineProgress, epoch: int) -> None:
     held = {
         output: where
         for output, where in progress.parked.items()
-        if epoch + 1 - where.since >= HOLD and output not in run.options.without
+        if epoch + 1 - where.since >= HOLD and output not in left_out(run)
     }
     if not held:
         return
@@ -293,15 +315,10 @@ def standing_at(run: RunContext, head: Manifest | None, caught_up: CaughtUp) -> 
 
     Raises RunOptionsError for a name of no output, or if none is left.
     """
+    check_left_out(run)
     progress, outputs = run.progress(head), [*run.pipeline.outputs]
-    without = {*run.options.without}
-    if without - {*outputs} or (without and without >= {*outputs}):
-        raise RunOptionsError(
-            f"pipeline {run.pipeline.name} has the outputs {', '.join(outputs) or 'of no name'}: --without names some "
-            "of them, not all"
-        )
     chains = {name: clocks for name, clocks in progress.chains.items() if name in outputs or not outputs}
-    reasons = dict.fromkeys(without, LEFT_OUT)
+    reasons = dict.fromkeys(run.options.without, LEFT_OUT)
     epoch, snapshot = -1, None
     if head is not None:
         epoch, snapshot = head.epoch, head.snapshot_id
@@ -324,7 +341,7 @@ def check_none_parked(run: RunContext, progress: PipelineProgress) -> None:
     read needs all others.
     """
     for output, where in progress.parked.items():
-        if output in run.options.without:
+        if output in left_out(run):
             continue
         raise OutputHeldError(
             f"output {output} of pipeline {run.pipeline.name} stands at epoch {where.epoch}: {where.message}. Mend "
