@@ -7,7 +7,7 @@ from itertools import pairwise
 from headrace.describe.loops import loop_lines, loop_step
 from headrace.describe.windows import life
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.combiners import render_aggregate
+from headrace.model.combiners import Combiner, render_aggregate
 from headrace.model.expressions.expr import Binary, Expr, Literal, render
 from headrace.model.expressions.fields import ColumnType, SourceField
 from headrace.model.expressions.traversal import walk
@@ -158,6 +158,14 @@ def _of_stage(stage: Stage) -> Iterator[str]:
             "mean it?"
         )
     yield from _of_expressions(stage)
+    for combiner in (Combiner.FIRST, Combiner.LAST):
+        names = [name for name, made in stage.aggregation.aggregates.items() if made.combiner is combiner]
+        if len(names) > 1:
+            yield (
+                f"aggregates {', '.join(names)} are each the {combiner} value that is not NULL, by itself: where a "
+                "record has a NULL, or two have one event time, they may be of different records, and a row of them "
+                "one that never was. docs/how-to/change-data.md (Upserts) shows how a row stays together"
+            )
     for name, made in stage.aggregation.aggregates.items():
         if made.k is not None and made.k > MANY_VALUES:
             yield f"aggregate {name} keeps up to {made.k:,} values for each key and window: top is for a few"
