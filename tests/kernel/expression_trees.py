@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, Literal, col, lit
 from headrace.model.expressions.functions import coalesce, concat, greatest, if_else, least
-from headrace.model.expressions.methods.time import TimeUnit
+from headrace.model.expressions.methods.time import Skipped, TimeUnit, Twice
 
 Trees = st.SearchStrategy[Expr]
 
@@ -166,6 +166,7 @@ def _timestamps(depth: int) -> list[Trees]:
         st.builds(lambda at, by: at - by, times, lengths),
         st.builds(lambda at, n: at.plus(minutes=n), times, trees(DataType.INT, depth)),
         st.builds(Expr.truncate, times, units, st.sampled_from(ZONES)),
+        st.builds(Expr.local_to_utc, times, *map(st.sampled_from, (ZONES, list(Twice), list(Skipped)))),
         st.one_of(*(trees(kind, depth) for kind in (DataType.INT, DataType.STRING, DataType.DATE))).map(
             lambda a: a.cast(DataType.TIMESTAMP)
         ),

@@ -12,7 +12,7 @@ from headrace.kernel.expressions.evaluation import column
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, col
 from headrace.model.expressions.methods.time import TimeUnit
-from headrace.model.time import instant
+from headrace.model.time import Instant, instant, render
 from headrace.reference import evaluate
 from tests.kernel.columns import arrow, python
 
@@ -78,6 +78,31 @@ def test_truncation_is_that_of_the_reference(unit: TimeUnit, zone: str) -> None:
     assert computed(AT.truncate(unit, zone), start) == start
 
 
+@pytest.mark.parametrize("zone", ZONES)
+def test_local_times_are_moments_as_the_reference_says(zone: str) -> None:
+    shown = instants(zone)
+    for twice, skipped in (("first", "later"), ("second", "null"), ("null", "later")):
+        moments = AT.local_to_utc(zone, twice, skipped)
+        found = computed(moments, shown)
+        assert found == [evaluate(moments, {"at": each}, SCHEMA) for each in shown]
+
+
+def test_what_clocks_show_twice_or_never_is_what_was_asked_for() -> None:
+    def utc(text: str, **options: str) -> str | None:
+        at = instant(datetime.fromisoformat(f"{text}+00:00"))
+        (found,) = computed(AT.local_to_utc("Europe/Berlin", **options), [at])
+        return None if found is None else render(Instant(found))
+
+    assert utc("2025-07-01T12:00:00") == "2025-07-01T10:00:00Z"
+    assert utc("2025-10-26T02:30:00") == "2025-10-26T00:30:00Z"
+    assert utc("2025-10-26T02:30:00", twice="second") == "2025-10-26T01:30:00Z"
+    assert utc("2025-10-26T02:30:00", twice="null") is None
+    assert utc("2025-10-26T03:00:00", twice="null") == "2025-10-26T02:00:00Z"
+    assert utc("2025-03-30T02:30:00") == "2025-03-30T01:30:00Z"  # when clocks show 03:30
+    assert utc("2025-03-30T02:30:00", skipped="null") is None
+    assert utc("2025-03-30T03:00:00", skipped="null") == "2025-03-30T01:00:00Z"
+
+
 FIRST, LAST, HOUR = -62_135_596_800_000_000, 253_402_300_799_999_999, 3_600_000_000
 EDGES = [
     *[
@@ -91,5 +116,11 @@ EDGES = [
 
 @pytest.mark.parametrize("zone", ZONES[:8])
 def test_what_is_far_away_is_what_the_reference_says(zone: str) -> None:
-    for expr in (AT.year(zone), AT.weekday(zone), AT.hour(zone), *[AT.truncate(unit, zone) for unit in TimeUnit]):
+    for expr in (
+        AT.local_to_utc(zone),
+        AT.year(zone),
+        AT.weekday(zone),
+        AT.hour(zone),
+        *[AT.truncate(unit, zone) for unit in TimeUnit],
+    ):
         assert computed(expr, EDGES) == [evaluate(expr, {"at": each}, SCHEMA) for each in EDGES]

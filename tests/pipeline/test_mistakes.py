@@ -144,6 +144,7 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "ends_with": (S, {"text": "a"}),
     "matches": (S, {"regex": "a+"}),
     "replace": (S, {"old": "a", "new": "b"}),
+    "local_to_utc": (T, {"zone": "Europe/Berlin", "twice": "first", "skipped": "later"}),
     "truncate": (T, {"unit": "hour", "zone": "UTC"}),
     "hour": (T, {"zone": "UTC"}),
     "event_time": (FLIGHTS, {"at": "at", "bound": "1h", "idle": "1h", "split": "origin", "max_ahead": "1h"}),

@@ -7,9 +7,10 @@ from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from headrace.model.arguments import Arguments
-from headrace.model.expressions.methods.time import TimeUnit
+from headrace.model.expressions.methods.time import Skipped, TimeUnit, Twice
 from headrace.model.suggestions import keywords
 from headrace.model.time import (
+    BEGIN_OF_CALENDAR,
     END_OF_CALENDAR,
     GLOBAL_WINDOW_END,
     UNITS,
@@ -166,6 +167,25 @@ def local_time(moment: Instant, zone: str) -> datetime | None:
         return _local(moment, _zone(zone)) if is_finite(moment) else None
     except OverflowError:
         return None
+
+
+def moment_shown(shown: Instant, zone: str, twice: str, skipped: str) -> Instant | None:
+    """When clocks in ``zone`` show what UTC shows at ``shown``; None outside the years 1 to 9999."""
+    in_utc = to_datetime(shown) if BEGIN_OF_CALENDAR <= shown <= END_OF_CALENDAR else None
+    if in_utc is None:
+        return None
+    clock = in_utc.replace(tzinfo=None)
+    first, second = (instant(clock.replace(tzinfo=_zone(zone), fold=fold)) for fold in (0, 1))
+    try:
+        if first == second:
+            moment: Instant | None = first
+        elif _local(first, _zone(zone)) == clock:
+            moment = {Twice.FIRST: first, Twice.SECOND: second}.get(Twice(twice))
+        else:  # with the offset before, which shows it as much later as clocks are set forward
+            moment = first if skipped == Skipped.LATER else None
+    except OverflowError:
+        return None
+    return moment if moment is not None and BEGIN_OF_CALENDAR <= moment <= END_OF_CALENDAR else None
 
 
 def truncated(moment: Instant, unit: TimeUnit, zone: str) -> Instant | None:

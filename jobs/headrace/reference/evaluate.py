@@ -20,7 +20,7 @@ from headrace.errors import (
     IntegerOverflowError,
     ValueOverflowError,
 )
-from headrace.model.calendar import local_time, truncated
+from headrace.model.calendar import local_time, moment_shown, truncated
 from headrace.model.expressions import decimals
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.decimals import ONE, of_billionths, rounded
@@ -299,6 +299,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "floor": _strict(_rounded(math.floor)),
     "ceil": _strict(_rounded(math.ceil)),
     "plus_us": _strict(lambda time, microseconds: time + microseconds),
+    "local_to_utc": _strict(moment_shown),
     "truncate": _strict(lambda time, unit, zone: truncated(time, TimeUnit(unit), zone)),
     **{name: _strict(_part(name)) for name in ("year", "month", "day", "hour", "minute", "second")},
     "weekday": _strict(_part("isoweekday")),

@@ -20,7 +20,7 @@ from headrace.kernel.grouping import Ints
 from headrace.kernel.types import TIMESTAMP
 from headrace.kernel.windows.calendar import begun
 from headrace.model.calendar import periods
-from headrace.model.expressions.methods.time import TimeUnit
+from headrace.model.expressions.methods.time import Skipped, TimeUnit, Twice
 
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,6 +62,35 @@ def truncate(time: Datum, unit: str, zone: str) -> Datum:
 
     truncated: Datum = each(of)(time)
     return truncated
+
+
+def local_to_utc(time: Datum, zone: str, twice: str, skipped: str) -> Datum:
+    """When clocks in ``zone`` show what UTC shows at ``time``; NULL outside the years 1 to 9999.
+
+    It is one of two moments, by the offsets of the day before and the day after: what clocks show twice is both, what
+    they skip is neither.
+    """
+
+    def of(times: pa.Array) -> pa.Array:
+        shown, known = _instants(times)
+        if zone != "UTC":
+            before, after = (_offsets(np.clip(shown + shift, _FIRST, _LAST), zone)[0] for shift in (-_DAY, _DAY))
+            first, second = (_checked(shown - offset, offset, zone) for offset in (before, after))
+            is_twice, is_skipped = first[1] & second[1] & (before != after), ~(first[1] | second[1])
+            second_counts = ~first[1] & second[1] | is_twice & (Twice(twice) is Twice.SECOND)
+            shown = np.where(second_counts, second[0], first[0])
+            known &= ~is_twice | (Twice(twice) is not Twice.NULL)
+            known &= ~is_skipped | (Skipped(skipped) is not Skipped.NULL)
+            known &= (shown >= _FIRST) & (shown <= _LAST)
+        return pa.array(shown, pa.int64(), mask=~known).cast(TIMESTAMP)
+
+    moments: Datum = each(of)(time)
+    return moments
+
+
+def _checked(at: Ints, offset: Ints, zone: str) -> tuple[Ints, Bools]:
+    """``at``, and whether clocks are ``offset`` before UTC then."""
+    return at, _offsets(np.clip(at, _FIRST, _LAST), zone)[0] == offset
 
 
 def _instants(times: pa.Array) -> tuple[Ints, Bools]:

@@ -173,7 +173,7 @@ _SIGNATURES: dict[str, tuple[tuple[DataType, ...], Kind]] = {
     **dict.fromkeys(("length", "crc32"), ((_S,), _I)),
     **dict.fromkeys(("year", "month", "day", "weekday"), ((_T, _D), _I)),
     **dict.fromkeys(("hour", "minute", "second"), ((_T,), _I)),
-    "truncate": ((_T,), _T),
+    **dict.fromkeys(("truncate", "local_to_utc"), ((_T,), _T)),
     "plus_us": ((_T,), _T),
     "plus_days": ((_T, _D), None),
 }

@@ -23,6 +23,21 @@ class TimeUnit(StrEnum):
     YEAR = "year"
 
 
+class Twice(StrEnum):
+    """Which moment a local time is that clocks show twice, or none."""
+
+    FIRST = "first"
+    SECOND = "second"
+    NULL = "null"
+
+
+class Skipped(StrEnum):
+    """Which moment a local time is that clocks never show: as much later as it is skipped by, or none."""
+
+    LATER = "later"
+    NULL = "null"
+
+
 @method_keywords
 class TimeMethods:
     """Functions of a timestamp, as clocks and calendars show it in a ``zone`` such as "Europe/Berlin".
@@ -61,6 +76,23 @@ class TimeMethods:
     def second(self, zone: str = "UTC") -> "Expr":
         """The second of the minute, 0 to 59, without its fraction."""
         return self._apply("second", Arguments("second").zone("zone", zone))
+
+    def local_to_utc(
+        self, zone: str, twice: Twice | str = Twice.FIRST, skipped: Skipped | str = Skipped.LATER
+    ) -> "Expr":
+        """The moment at which clocks in ``zone`` show this time: of a text without a zone, which is read as UTC.
+
+        When clocks are set back they show an hour ``twice``: "first", "second", or "null" of it is meant. When they are
+        set forward they skip one: 02:30 is 03:30 then ("later"), or NULL ("null"). A record whose event time is NULL is
+        a dead letter.
+        """
+        given = Arguments("local_to_utc")
+        return self._apply(
+            "local_to_utc",
+            given.zone("zone", zone),
+            given.choice("twice", twice, Twice).value,
+            given.choice("skipped", skipped, Skipped).value,
+        )
 
     def truncate(self, unit: TimeUnit | str, zone: str = "UTC") -> "Expr":
         """The moment when the ``unit`` began ("minute", "hour", "day", "week", "month", "quarter" or "year").
