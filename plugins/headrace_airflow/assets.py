@@ -80,7 +80,10 @@ def landed(rooted: RootedPipeline, poll_interval: Duration) -> Asset:
     trigger = PendingWorkTrigger(
         root=rooted.root.name,
         pipeline=rooted.name,
-        inputs={name: [one.path, [*one.suffixes]] for name, one in watched_inputs(rooted.pipeline).items()},
+        inputs={
+            name: [one.path, [*one.suffixes], *([True] if one.is_ordered else [])]
+            for name, one in watched_inputs(rooted.pipeline).items()
+        },
         topics={name: astuple(one) for name, one in watched_topics(rooted.pipeline).items()},
         sources={
             name: [one.source_type, dict(one.arguments), [*one.connections]]

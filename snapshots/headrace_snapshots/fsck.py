@@ -29,7 +29,7 @@ from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.gc.expiry import KINDS, Expired, collect
-from headrace_snapshots.gc.snapshot_facts import data_files, files_of
+from headrace_snapshots.gc.snapshot_facts import data_files, files_of, names_of
 from headrace_snapshots.layout import ObjectKind, entry_path, hint_path, kind_of, manifest_path, node_path
 from headrace_snapshots.patches import warned
 from headrace_snapshots.refs import BEGINNING, MAIN, TAGS, is_delivery, is_published
@@ -214,6 +214,8 @@ class _Tree:
         self._catalog, self._listed, self._deep, self._copies = catalog, listed, deep, copies
         self.links: dict[str, Link] = {}
         self.named: set[str] = set()
+        self._names: set[str] = set()
+        """Names files, without which all goes on."""
         self._refs: dict[str, str] = {}
         """The ref by which each snapshot was found first."""
         self._broken: dict[str, _Broken] = {}
@@ -229,6 +231,7 @@ class _Tree:
         files: dict[str, tuple[DataFile, Link]] = {}
         for link in self.links.values():
             if link.manifest is not None:
+                self._names |= {file.path for file in names_of(link.manifest)}
                 for file in self._files(link, link.manifest, known=self.named):
                     files.setdefault(file.path, (file, link))
         self.named |= files.keys()
@@ -322,6 +325,8 @@ class _Tree:
         return f"{BACKUP}; or {self._way_on(path, ref)}"
 
     def _way_on(self, path: str, ref: str) -> str:
+        if path in self._names:
+            return "do without: the next run reads the log of inputs in its place, and stores it again"
         pipeline, whole = self._catalog.pipeline, self._newest_whole(ref)
         if ref.startswith(TAGS):
             return f"`headrace drop {pipeline} {ref}` does without the snapshot"
@@ -356,7 +361,7 @@ class _Tree:
         if link.manifest is None:
             return False
         nodes: set[str] = set()
-        files = {file.path for file in self._files(link, link.manifest, known=nodes)}
+        files = {file.path for file in self._files(link, link.manifest, known=nodes)} - self._names
         return self._broken.keys().isdisjoint(files | nodes)
 
 

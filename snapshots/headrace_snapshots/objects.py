@@ -8,7 +8,7 @@ from typing import TypeVar
 from headrace_snapshots import layout
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, cut, iterate, newest_first
+from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, beyond, cut, iterate, newest_first
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, is_there
 
@@ -58,6 +58,10 @@ class Objects:
         """Records of a file log, newest first; reads only as far back as is asked for."""
         return newest_first(log, self._read_nodes)
 
+    def files_beyond(self, log: FileLog, files: int) -> Iterator[FileRecord]:
+        """Records of a file log after those of its first so many ``files``, oldest first."""
+        return beyond(log, files, self._read_nodes)
+
     def _read_nodes(self, ids: Sequence[str]) -> list[IndexNode]:
         with ThreadPoolExecutor(len(ids)) as pool:
             return list(pool.map(self.read_node, ids))
@@ -106,6 +110,7 @@ class Objects:
         """Store nodes of file logs; storing one again changes nothing."""
         for node in nodes:
             self.store.write(self._node_path(node.id), node.to_bytes())
+            self._keep(self._nodes, node.id, node)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Store a manifest, which no entry names yet."""

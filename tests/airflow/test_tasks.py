@@ -48,7 +48,7 @@ print(json.dumps(done))
 def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each task of the story returned or raised, and how many applications it submitted."""
     folder = tmp_path_factory.mktemp("tasks")
-    write_pipeline(folder, "clicks", source="look_back=1,")
+    write_pipeline(folder, "clicks", source='look_back=1, names="ordered",')
     binary = folder / "bin" / "spark-submit"
     binary.parent.mkdir()
     binary.write_text(SPARK_SUBMIT.format(python=sys.executable))

@@ -44,13 +44,14 @@ def test_a_root_without_a_landing_is_named_with_what_it_holds(reference: str, tm
 
 
 def test_files_that_are_no_input_are_named(reference: str, tmp_path: Path) -> None:
-    names = ("_SUCCESS", ".part.json", "_temporary/a.json", "half.json.tmp")
+    names = ("_SUCCESS", ".part.json", "_temporary/a.json", "half.json.TMP", "half.json.filepart")
     put(tmp_path, *(f"landing/clicks/{name}" for name in names))
     done = run(reference, tmp_path)
     assert done.exit_code == 0
     assert "no file under" in done.stderr
     assert "_SUCCESS" in done.stderr
-    assert "those that begin with _ or . or end in .tmp are left out" in done.stderr
+    endings = ".tmp, .part, .filepart, .crdownload or .inprogress"
+    assert f"those that begin with _ or . or end in {endings} are left out" in done.stderr
     only_csv = str(write_pipeline(tmp_path, "other", source='suffixes=(".csv",),').rename(tmp_path / "other2.py"))
     put(tmp_path, "landing/other/a.json")
     assert "names must end in .csv" in run(only_csv, tmp_path).stderr

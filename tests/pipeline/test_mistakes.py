@@ -126,8 +126,8 @@ GOOD: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 ALSO = {"expect": {"column": "a"}}
 READING = {
-    "max_files": 1, "max_bytes": 1, "look_back": 1, "max_rejected": 1, "on_unreadable": "fail", "suffixes": [".json"],
-    "transform": None, "changelog": None,
+    "max_files": 1, "max_bytes": 1, "look_back": 1, "names": "any", "max_rejected": 1, "on_unreadable": "fail",
+    "suffixes": [".json"], "transform": None, "changelog": None,
 }  # fmt: skip
 BEHAVIOUR = {"on_time": "always", "closing": "always", "timestamp": "latest", "keep_last": 3}
 

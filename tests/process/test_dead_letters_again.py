@@ -9,6 +9,7 @@ import pytest
 
 from headrace import DataType, Pipeline, col, count
 from headrace.model.time import Duration, instant
+from headrace.pipeline.sources import NameOrder
 from headrace.runs.modes import Mode
 from headrace.runs.options import ReplayClock, RunOptions, parse_span
 from headrace.runs.publishing.promotion import promote
@@ -98,7 +99,7 @@ def test_another_definition_reads_them_under_a_root_of_their_own(executor: Execu
 def test_where_names_have_gone_on_a_full_sweep_finds_them(executor: Executed, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     schema = {name: found for name, found in CLICKS.source.schema.items() if name != "price"}
-    broken = changed(CLICKS_ALONE, source=replace(CLICKS.source, look_back=0))
+    broken = changed(CLICKS_ALONE, source=replace(CLICKS.source, names=NameOrder.ORDERED, look_back=0))
     mended = changed(broken, source=replace(broken.source, schema=schema))
     land(tmp_path, "json")
     for file in (tmp_path / "landing" / "clicks").iterdir():

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
+from headrace.pipeline.sources import NameOrder
 from headrace.runs.client.recording import run_recorded
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import Silent
@@ -101,12 +102,18 @@ def test_below_what_readers_see_a_person_decides(executor: Executed, tmp_path: P
 
 def test_a_straggler_is_read_again(executor: Executed, tmp_path: Path) -> None:
     """It sorts below the mark of the snapshot that is restored, where only a full sweep looks."""
-    pipeline, root = changed(CLICKS, source=replace(CLICKS.source, look_back=1)), tmp_path.as_uri()
+    pipeline, root = (
+        changed(CLICKS, source=replace(CLICKS.source, names=NameOrder.ORDERED, look_back=1)),
+        tmp_path.as_uri(),
+    )
     land(tmp_path, 1, 4)
     before = executor.process(pipeline, root, RunOptions("first")).snapshot
     land(tmp_path, 0, 1)
     assert executor.process(pipeline, root, RunOptions("blind")).epochs == ()
-    assert executor.process(pipeline, root, RunOptions("swept", full_sweep=True)).epochs == (3,)
+    swept = executor.process(pipeline, root, RunOptions("swept", full_sweep=True))
+    assert swept.epochs == (3,)
+    assert 'names="ordered"' in swept.warnings[0]
+    assert "part-00000" in swept.warnings[0]
     newest_state_file(tmp_path).unlink()
     land(tmp_path, 4, 5)
     assert executor.process(pipeline, root, RunOptions("after")).epochs == (3, 4)

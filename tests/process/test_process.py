@@ -14,7 +14,7 @@ from headrace.audit.store import AuditFailedError, read_audit
 from headrace.distribute.epoch import ComputedEpoch
 from headrace.distribute.local.engine import LocalEngine
 from headrace.model.time import Instant
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.sources import OWN, NameOrder
 from headrace.runs import process as processing
 from headrace.runs.commits import Committer, IncompleteEpochError, attempts_of
 from headrace.runs.continuation import ChangedPipelineError
@@ -263,7 +263,7 @@ def test_a_changed_pipeline_needs_a_backfill(executor: Executed, tmp_path: Path)
 
 def test_a_backfill_catches_up_with_a_straggler_that_main_found_meanwhile(executor: Executed, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
-    pipeline = changed(CLICKS, source=replace(CLICKS.source, look_back=0))
+    pipeline = changed(CLICKS, source=replace(CLICKS.source, names=NameOrder.ORDERED, look_back=0))
     land(tmp_path, 1, 3)
     executor.process(pipeline, root, RunOptions("main"))
     executor.backfill(pipeline, root, RunOptions("replay", branch="next"))

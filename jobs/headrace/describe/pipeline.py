@@ -29,7 +29,7 @@ from headrace.pipeline.checks.trigger_checks import looks_at_values, nodes
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sinks import Sink
-from headrace.pipeline.sources import FileSource, Input
+from headrace.pipeline.sources import FileSource, Input, NameOrder
 from headrace.pipeline.upstream import upstream_first
 
 _HOW = {
@@ -270,7 +270,11 @@ def _source(given: Input) -> str:
 
 def _input(given: Input) -> Iterator[str]:
     source, event_time = given.source, given.event_time
-    yield f"{source}, read in the order of their names" if isinstance(source, FileSource) else str(source)
+    if isinstance(source, FileSource):
+        ascend = ", which ascend as files land" if source.names is NameOrder.ORDERED else ""
+        yield f"{source}, read in the order of their names{ascend}"
+    else:
+        yield str(source)
     if not source.is_durable:
         yield "landed first: each run writes what is new to the folder of the pipeline, and reads it from there"
     yield f"columns: {', '.join(_source_column(*column) for column in source.schema.items())}"

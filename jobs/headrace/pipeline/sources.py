@@ -76,6 +76,15 @@ class OnMissing(StrEnum):
     NULL = "null"
 
 
+class NameOrder(StrEnum):
+    """In which order of their names files land: in any, so that a run looks at all names; or each behind those that
+    landed before it.
+    """
+
+    ANY = "any"
+    ORDERED = "ordered"
+
+
 @word("spark function", name=REQUIRED, returns=REQUIRED, deterministic=REQUIRED)
 @keywords
 @dataclass(frozen=True)
@@ -259,11 +268,14 @@ class FileSource(Source):
     ``FileSource(path, "name", schema)`` if another package brings the ``format`` (an entry point of
     ``headrace.formats``).
     ``path`` is relative to the root of the run (``landing/flights``) or a whole URI; a prefix, not a pattern. Files and
-    folders whose names start with ``_`` or ``.`` are not input. With ``suffixes`` only names that end in one of them
-    are input; without, all but those that end in ``.tmp``. ``schema`` names the columns to read. Files should sort
-    after those landed before them; one that sorts up to ``look_back`` files before the newest is still found by the
-    next run, an older straggler by a full sweep. An epoch takes at most ``max_files`` files and ``max_bytes`` bytes; a
-    larger file is an epoch of its own.
+    folders whose names start with ``_`` or ``.`` are not input, but for folders ``column=value``. With ``suffixes``
+    only names that end in one of them are input; without, all but those of files under way (``.tmp``, ``.part``,
+    ``.filepart``, ``.crdownload``, ``.inprogress``). ``schema`` names the columns to read. An epoch takes at most
+    ``max_files`` files and ``max_bytes`` bytes; a larger file is an epoch of its own.
+
+    What is new is what has no name that was ever read, wherever it sorts. ``names="ordered"`` promises that each file
+    sorts after those landed before it: a run lists the newest ``look_back`` files and what sorts after them; an older
+    straggler is found by a full sweep, which warns of it.
 
     A column whose name in the records is another, or begins with ``_``, or which lies in an object there, is a
     ``field``; ``list[str]`` is a list of strings, which ``length``, ``contains``, ``is_null`` and a ``transform`` read.
@@ -289,6 +301,7 @@ class FileSource(Source):
     max_files: int
     max_bytes: int
     look_back: int
+    names: NameOrder
     max_rejected: int | None
     on_unreadable: OnUnreadable
     missing: OnMissing
@@ -305,6 +318,7 @@ class FileSource(Source):
         max_files: int = 100,
         max_bytes: int = 512 * 1024 * 1024,
         look_back: int = 1000,
+        names: NameOrder | str = NameOrder.ANY,
         max_rejected: int | None = None,
         on_unreadable: OnUnreadable | str = OnUnreadable.FAIL,
         missing: OnMissing | str = OnMissing.FAIL,
@@ -321,6 +335,7 @@ class FileSource(Source):
         set_(self, "max_files", given.whole("max_files", max_files, least=1))
         set_(self, "max_bytes", given.whole("max_bytes", max_bytes, least=1))
         set_(self, "look_back", given.whole("look_back", look_back, least=0))
+        set_(self, "names", given.choice("names", names, NameOrder))
         limit = None if max_rejected is None else given.whole("max_rejected", max_rejected, least=0)
         set_(self, "max_rejected", limit)
         set_(self, "on_unreadable", given.choice("on_unreadable", on_unreadable, OnUnreadable))
@@ -450,6 +465,7 @@ class Reading(TypedDict, total=False):
     max_files: int
     max_bytes: int
     look_back: int
+    names: NameOrder | str
     max_rejected: int | None
     on_unreadable: OnUnreadable | str
     missing: OnMissing | str

@@ -7,18 +7,22 @@ A watcher asks again and again. What main has read is the position from which it
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import FixDataError, RestoreError
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileSource
+from headrace.pipeline.sources import FileSource, NameOrder
+from headrace.read.snapshots.logged_names import ReadNames
 from headrace.read.snapshots.progress import progress_of, without_copies
 from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.file_planning import (
     open_source,
     unread,
+    unread_names,
 )
+from headrace.sources.known_names import KnownNames
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -32,13 +36,20 @@ if TYPE_CHECKING:  # which pipelines over files alone do without
 ENOUGH: Final = 1_000
 """So many files of an input are looked at at once: where that many are unread, more of them say nothing new."""
 
+_BRIEF: Final = 1.0
+_PAUSE: Final = 9
+"""A look at all names that takes more seconds than the first is followed by a pause of so many times as long."""
+
 
 @dataclass(frozen=True)
 class WatchedInput:
-    """Where an input lands, and which files there are input, as its source says."""
+    """Where an input lands, and which files there are input, as its source says; ``is_ordered``: and that they land in
+    the order of their names.
+    """
 
     path: str
     suffixes: tuple[str, ...] = ()
+    is_ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +95,7 @@ def watched_inputs(pipeline: Pipeline) -> dict[str, WatchedInput]:
     """The inputs of ``pipeline`` that are files, by name."""
     sources = {one.name: one.source for one in pipeline.inputs}
     return {
-        name: WatchedInput(source.path, source.suffixes)
+        name: WatchedInput(source.path, source.suffixes, source.names is NameOrder.ORDERED)
         for name, source in sources.items()
         if isinstance(source, FileSource)
     }
@@ -93,8 +104,9 @@ def watched_inputs(pipeline: Pipeline) -> dict[str, WatchedInput]:
 class WorkFinder:
     """Looks what there is to do for ``pipeline``, whose snapshots are in ``store``. For one thread.
 
-    A look costs a listing of the log, and of each input one from where main has read on; a manifest only where main has
-    moved. ``topics`` are the inputs that are topics, ``others`` those of sources of one's own, by name.
+    A look costs a listing of the log, and one of each input; where its names are said to ascend, from where main has
+    read on. It costs a manifest only where main has moved. ``topics`` are the inputs that are topics, ``others`` those
+    of sources of one's own, by name.
     """
 
     def __init__(
@@ -108,8 +120,9 @@ class WorkFinder:
         self._topics = topics or {}
         self._others = others or {}
         self._catalog = Catalog(store, pipeline)
-        self._places = {name: (*open_source(store, one.path), one.suffixes) for name, one in inputs.items()}
+        self._places = {name: _WatchedPlace(*open_source(store, one.path), one) for name, one in inputs.items()}
         self._known: tuple[Manifest | None, PipelineProgress] = (None, PipelineProgress())
+        self._names: ReadNames | None = None
 
     def find(self, now: Instant) -> PendingWork | None:
         """What a run would find to do ``now``; None if nothing. Raises what the store raises, and FixConfigError."""
@@ -133,15 +146,49 @@ class WorkFinder:
             manifest = None if snapshot is None else self._catalog.manifest(snapshot)
             progress = PipelineProgress() if manifest is None else progress_of(self._catalog, manifest)
             self._known = manifest, progress
+            self._names = None if manifest is None else ReadNames.of(self._catalog, manifest)
         return self._known
 
     def _unread(self, name: str, manifest: Manifest | None, progress: PipelineProgress) -> UnreadFiles | None:
-        store, prefix, suffixes = self._places[name]
-        listed = unread(store, prefix, progress.offsets.get(name, Offsets()), suffixes)
+        place, offsets = self._places[name], progress.offsets.get(name, Offsets())
+        snapshot = None if manifest is None else manifest.snapshot_id
+        if place.is_due():
+            begun = monotonic()
+            known = KnownNames() if self._names is None else self._names.of_input(name)
+            last = self._first(name, manifest, unread_names(place.store, place.prefix, known, place.watched.suffixes))
+            place.looked(begun, snapshot, last)
+            return last
+        if snapshot == place.snapshot and place.last is not None:
+            return place.last
+        return self._first(name, manifest, unread(place.store, place.prefix, offsets, place.watched.suffixes))
+
+    def _first(self, name: str, manifest: Manifest | None, listed: Iterator[SourceSplit]) -> UnreadFiles | None:
         for page in _in_pages(listed):
             if files := without_copies(self._catalog, manifest, {name: page}).get(name):
                 return UnreadFiles(len(files), sum(file.size for file in files), files[-1].path)
         return None
+
+
+class _WatchedPlace:
+    """Where an input lands, and when all of its names were last listed: of many names that takes a while, and between
+    two such looks nine times as long only what sorts behind all that was read is looked for.
+    """
+
+    def __init__(self, store: ObjectStore, prefix: str, watched: WatchedInput) -> None:
+        self.store, self.prefix, self.watched = store, prefix, watched
+        self.snapshot: str | None = None
+        self.last: UnreadFiles | None = None
+        self._next = 0.0
+
+    def is_due(self) -> bool:
+        """Whether all names are to be listed now."""
+        return not self.watched.is_ordered and monotonic() >= self._next
+
+    def looked(self, begun: float, snapshot: str | None, last: UnreadFiles | None) -> None:
+        """Take in that a look that had ``begun`` ended with ``last``, beside what ``snapshot`` had read."""
+        ended = monotonic()
+        self._next = ended + (_PAUSE * (ended - begun) if ended - begun > _BRIEF else 0)
+        self.snapshot, self.last = snapshot, last
 
 
 def _unread_of(watches: "Mapping[str, TopicWatch | SplitWatch]", offsets: Mapping[str, Offsets]) -> dict[str, int]:

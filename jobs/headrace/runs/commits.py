@@ -24,6 +24,7 @@ from headrace.read.snapshots.progress import StoredProgress, progress_to_json
 from headrace.read.views.columns import ViewColumns, schema_of
 from headrace.runs.compaction import Folds
 from headrace.runs.executors.interface import Engine
+from headrace.runs.names_files import NamesFiles
 from headrace.runs.parking.identity import SnapshotIdentity
 from headrace.sources.landing import ByInput
 from headrace.state.datafiles.epoch_files import Written
@@ -75,7 +76,7 @@ class Committer:
     ``allowed`` raises if nothing may be committed, and is asked once. ``request``: whose signals the epochs are given.
     ``counted``: requests of the store that the first epoch is not charged for. ``missed``: epochs computed again for
     outputs that were parked, each at the epoch that ``stood_at`` says; the first commit brings them. Other outputs that
-    are ``standing`` stay what they are.
+    are ``standing`` stay what they are. ``names``: writes names of input files, where there are many.
     """
 
     def __init__(
@@ -92,11 +93,13 @@ class Committer:
         missed: Sequence[ComputedEpoch] = (),
         stood_at: Mapping[str, int] = NOTHING,
         standing: Collection[str] = (),
+        names: NamesFiles | None = None,
     ) -> None:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head, self._floor = base, claim.floor
         self.code = code_of(engine.pipeline)
         self._missed = missed
+        self._names = NamesFiles(catalog, ()) if names is None else names
         self.identity = SnapshotIdentity.of(engine.pipeline, base, standing)
         called = _called_on_main(catalog, engine.pipeline) if base is None else {}
         self.outputs = {
@@ -280,6 +283,8 @@ class Committer:
         own_letters = (*letters, *computed.written.logs[REJECTED])
         inputs = _input_files(computed.files)
         self._add(logs, computed.epoch, {**computed.written.logs, REJECTED: own_letters, INPUTS: inputs})
+        prefix = self.catalog.data_prefix(computed.epoch, computed.attempt.snapshot_id)
+        logs[INPUTS] = self._names.after(logs[INPUTS], prefix)
         return logs
 
     def _add(self, logs: dict[str, FileLog], epoch: int, added: Mapping[str, Sequence[LoggedFile]]) -> None:

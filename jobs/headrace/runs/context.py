@@ -9,12 +9,14 @@ from headrace.pipeline.executors import AUTO, ExecutorDecision
 from headrace.pipeline.identity.fingerprint import definition
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import under_new_names
+from headrace.read.snapshots.logged_names import NamesSeen
 from headrace.read.snapshots.progress import StoredProgress, progress_of, unread_files
 from headrace.read.snapshots.reprocessed_copies import AGAIN
 from headrace.runs.continuation import check_code, check_continues
 from headrace.runs.executors.choice import WorkEstimate, check_installed, choose
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import Watched
+from headrace.sources.connector import Offsets
 from headrace.sources.landed.portions import LandedPortions
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.landing_places import PlaceError
@@ -29,7 +31,7 @@ from headrace_snapshots.store import ObjectStore
 class RunContext:
     """One run's pipeline and options, its store, its processing-time clock ``now``, and who listens to it.
 
-    ``warnings``: what was told so far that a person should know, each once.
+    ``warnings``: what was told so far that a person should know, each once. ``names``: what was seen of known names.
     """
 
     pipeline: Pipeline
@@ -40,6 +42,7 @@ class RunContext:
     listener: Watched
     now: Callable[[], datetime]
     warnings: list[str] = field(default_factory=list)
+    names: NamesSeen = field(default_factory=NamesSeen)
 
     @classmethod
     def of(
@@ -115,10 +118,29 @@ class RunContext:
         """
         progress, on_unknown = self.progress(manifest), self._warn_of_landed_again
         files = unread_files(
-            self.catalog, self.landing, manifest, progress, full_sweep=full_sweep, on_unknown=on_unknown
+            self.catalog,
+            self.landing,
+            manifest,
+            progress,
+            full_sweep=full_sweep,
+            on_unknown=on_unknown,
+            seen=self.names,
         )
         self.warn_of_expired(files, progress)
+        self._warn_of_order(files, progress, full_sweep=full_sweep)
         return files
+
+    def _warn_of_order(self, files: ByInput, progress: PipelineProgress, *, full_sweep: bool) -> None:
+        """Name files that land behind others although their names sort before those."""
+        for name, enumerator in self.landing.files.items():
+            if early := enumerator.early(progress.offsets.get(name, Offsets()), files.get(name, ())):
+                many = "1 file" if len(early) == 1 else f"{len(early):,} files"
+                others = "only such a full sweep reads them" if full_sweep else "the next ones may be read by none"
+                self.warn(
+                    f'input {name}: names="ordered" says that each file sorts after those before it, and {many} that a '
+                    f"run had not read, such as {early[0].path}, sort before one that was read: {others}. Leave "
+                    "names= out, so that each run looks at all names; or have runs with --full-sweep, too"
+                )
 
     def warn_of_expired(self, files: ByInput, progress: PipelineProgress) -> None:
         """Say of which inputs ``files``, read after ``progress``, are not all that was ever landed."""

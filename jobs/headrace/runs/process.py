@@ -36,6 +36,7 @@ from headrace.runs.executors.interface import Engine, ExecutorSide
 from headrace.runs.following.moves import check_counted
 from headrace.runs.following.reading import hold
 from headrace.runs.modes import Mode
+from headrace.runs.names_files import NamesFiles
 from headrace.runs.options import RunOptions
 from headrace.runs.parking.catching_up import (
     NOTHING,
@@ -201,6 +202,7 @@ class _Run:
             missed=caught_up.epochs,
             stood_at=caught_up.since,
             standing={*progress.parked},
+            names=NamesFiles(self.catalog, {*self.context.landing.files}, self.context.names),
         )
         try:
             self._restore_engine(engine, restored.head, progress, caught_up)

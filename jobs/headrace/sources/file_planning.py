@@ -1,9 +1,12 @@
 """Which files an epoch reads: finding new files by listing, cutting them into epochs, remembering how far it came.
 
-The driver's side of the file source, without Spark. Files are taken in the order of their names. Of ``Offsets`` a
-snapshot remembers the newest ``look_back`` files as they were when they were read, and the mark below them from which
-listing starts; so a run lists only what is new or nearly so. The files themselves are stored once, in the file log of
-the inputs: a manifest has the mark, and how many files after it were read.
+The driver's side of the file source, without Spark. Files are taken in the order of their names. What is new is what is
+listed and has no name that was ever read (``unread_names``).
+
+Where names are said to ascend, a snapshot remembers of ``Offsets`` the newest ``look_back`` files as they were when
+they were read, and the mark below them from which listing starts; so a run lists only what is new or nearly so. The
+files themselves are stored once, in the file log of the inputs: a manifest has the mark, and how many files after it
+were read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +15,8 @@ from headrace.errors import FixDataError, RetryError
 from headrace.model.time import Instant
 from headrace.pipeline.sources import FileSource
 from headrace.sources.connector import Offsets, SourceSplit
+from headrace.sources.file_listing import folder_of, listed_inputs
+from headrace.sources.known_names import KnownNames, KnownVersion, hashed
 from headrace_snapshots.store import ObjectChangedError, ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
 
 MAX_READS = 3
@@ -66,8 +71,6 @@ def open_source(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
 def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSource) -> list[SourceSplit]:
     """Files to read that sort after the mark of ``offsets``, in the order of their names.
 
-    Hidden names (a part that starts with ``_`` or ``.``) are left out, and names without one of the source's suffixes;
-    if it has none, those that end in ``.tmp``.
     Raises ChangedFileError if a file of ``offsets.recent`` has another content now.
     """
     return [*unread(store, prefix, offsets, source.suffixes)]
@@ -84,12 +87,38 @@ def unread(store: ObjectStore, prefix: str, offsets: Offsets, suffixes: tuple[st
             raise ChangedFileError(file.path, f"it was {_version(recorded)}, now it is {_version(file)}")
 
 
+def unread_names(
+    store: ObjectStore, prefix: str, known: KnownNames, suffixes: tuple[str, ...]
+) -> Iterator[SourceSplit]:
+    """Files under ``prefix`` whose names are not ``known``, in the order of their names; lists all.
+
+    Raises ChangedFileError if one that is known has another content now.
+    """
+    for info, was in known.news(listed_inputs(store, prefix, suffixes, bounds=known.bounds())):
+        if was is None:
+            yield SourceSplit(info.path, info.size, info.etag)
+        else:
+            _confirm(store, known, info, was)
+
+
+def _confirm(store: ObjectStore, known: KnownNames, info: ObjectInfo, was: KnownVersion) -> None:
+    """Take ``info`` in as known if only its ETag differs from what it was. Raises ChangedFileError."""
+    try:
+        there = store.digested(info.path) if was.size == info.size and was.digest is not None else None
+    except ObjectNotFoundError:  # it went since it was listed
+        return
+    if there is None or there.digest is None or hashed(there.digest) != was.digest:
+        before = f"{was.size} bytes" if was.size != info.size else "other content"
+        raise ChangedFileError(info.path, f"it was {before}, now it is {_version(_split_of(info))}")
+    known.confirmed[info.path] = SourceSplit(there.path, there.size, there.etag, there.digest)
+
+
 def newest_landed(store: ObjectStore, prefix: str, mark: str, source: FileSource) -> Instant | None:
     """When the newest of the files that sort after ``mark`` landed; None if there are none, or the store does not say.
 
     A listing, as ``discover`` makes one.
     """
-    times = (info.modified for info in _inputs(store, prefix, mark, source.suffixes))
+    times = (info.modified for info in listed_inputs(store, prefix, source.suffixes, mark))
     return max((Instant(at) for at in times if at is not None), default=None)
 
 
@@ -120,7 +149,7 @@ def listed_again(store: ObjectStore, prefix: str, files: Sequence[SourceSplit]) 
     """``files``, which landed under ``prefix``, as they are now. Raises VanishedFileError."""
     wanted = {file.path for file in files}
     listed: dict[str, SourceSplit] = {}
-    listing = store.list(_folder(prefix), min(wanted, default="")[:-1])
+    listing = store.list(folder_of(prefix), min(wanted, default="")[:-1])
     while len(listed) < len(wanted) and (info := next(listing, None)) is not None:
         if info.path in wanted:
             listed[info.path] = SourceSplit(info.path, info.size, info.etag)
@@ -137,7 +166,7 @@ def gone(store: ObjectStore, prefix: str, files: Iterable[SourceSplit]) -> Itera
     if not wanted:
         return
     listed: dict[str, ObjectInfo] = {}
-    for info in store.list(_folder(prefix), min(wanted)[:-1]):
+    for info in store.list(folder_of(prefix), min(wanted)[:-1]):
         if info.path > max(wanted):
             break
         if info.path in wanted:
@@ -214,29 +243,12 @@ def advance(offsets: Offsets, batch: Sequence[SourceSplit], look_back: int) -> O
 
 
 def _listed(store: ObjectStore, prefix: str, start_after: str, suffixes: tuple[str, ...]) -> Iterator[SourceSplit]:
-    for info in _inputs(store, prefix, start_after, suffixes):
+    for info in listed_inputs(store, prefix, suffixes, start_after):
         yield SourceSplit(info.path, info.size, info.etag)
 
 
-def _inputs(store: ObjectStore, prefix: str, start_after: str, suffixes: tuple[str, ...]) -> Iterator[ObjectInfo]:
-    folder = _folder(prefix)
-    return (info for info in store.list(folder, start_after) if _is_input(info, folder, suffixes))
-
-
-def _folder(prefix: str) -> str:
-    return f"{prefix}/" if prefix else ""
-
-
-def _is_input(info: ObjectInfo, folder: str, suffixes: tuple[str, ...]) -> bool:
-    name = info.path.removeprefix(folder)
-    # Spark and Hadoop skip these names too, so they could not be read even if they were listed.
-    if any(part.startswith(("_", ".")) for part in name.split("/")) or name.endswith(("/", "._COPYING_")):
-        return False
-    return name.endswith(suffixes) if suffixes else not name.endswith(_UNFINISHED)
-
-
-_UNFINISHED = ".tmp"
-"""How names end while a producer still writes the file, as many do it."""
+def _split_of(info: ObjectInfo) -> SourceSplit:
+    return SourceSplit(info.path, info.size, info.etag, info.digest)
 
 
 def _version(file: SourceSplit) -> str:

@@ -1,13 +1,14 @@
 """Landed files as a source: each is a split, and the position is the name from which listing starts."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.model.time import Instant
 from headrace.pipeline.file_formats import FORMATS
-from headrace.pipeline.sources import FileSource, Source
+from headrace.pipeline.sources import FileSource, NameOrder, Source
 from headrace.sources.connector import Offsets, OpenSource, SourceConnector, SourceReader, SourceSplit, SplitEnumerator
+from headrace.sources.file_listing import is_unfinished
 from headrace.sources.file_planning import (
     advance,
     content,
@@ -19,8 +20,10 @@ from headrace.sources.file_planning import (
     newest_landed,
     open_source,
     taken_in,
+    unread_names,
 )
 from headrace.sources.input_diagnostics import instead_of_input
+from headrace.sources.known_names import KnownNames
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:  # with Arrow, which planning does without
@@ -45,9 +48,27 @@ class FileEnumerator(SplitEnumerator):
             yield from full_sweep(self.store, self.prefix, position, read, self.source)
         yield from discover(self.store, self.prefix, position, self.source)
 
+    def unread_beside(self, position: Offsets, known: KnownNames, *, everywhere: bool = False) -> Iterator[SourceSplit]:
+        """Files whose names are not ``known``; if names are said to ascend, only those after the mark, unless it is to
+        be looked ``everywhere``. Raises ChangedFileError if a known one has another content now.
+        """
+        if self.is_ordered and not everywhere:
+            return iter(discover(self.store, self.prefix, position, self.source))
+        return unread_names(self.store, self.prefix, known, self.source.suffixes)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether files are said to land in the order of their names."""
+        return self.source.names is NameOrder.ORDERED
+
+    def early(self, position: Offsets, files: Sequence[SourceSplit]) -> list[SourceSplit]:
+        """Names those of unread ``files`` that sort before one that was read up to ``position``, if none should."""
+        newest = max([position.mark, *(file.path for file in position.recent)])
+        return [file for file in files if file.path < newest] if self.is_ordered else []
+
     def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
-        """The newest ``look_back`` files stay in the window."""
-        return advance(position, splits, self.source.look_back)
+        """Where names ascend, the newest ``look_back`` files stay in the window; else they are in the log alone."""
+        return advance(position, splits, self.source.look_back if self.is_ordered else 0)
 
     def is_same(self, was: SourceSplit, now: SourceSplit) -> bool:
         """Whether a file has the content that it had."""
@@ -66,8 +87,13 @@ class FileEnumerator(SplitEnumerator):
         return gone(self.store, self.prefix, splits)
 
     def newest(self, position: Offsets) -> Instant | None:
-        """When the newest file after the mark landed."""
-        return newest_landed(self.store, self.prefix, position.mark, self.source)
+        """When the newest file landed; where names ascend, of those after the mark."""
+        return newest_landed(self.store, self.prefix, position.mark if self.is_ordered else "", self.source)
+
+    def is_lost(self, split: SourceSplit, unread: Mapping[str, SourceSplit]) -> bool:
+        """Whether records of ``split`` are missed; not if its name was input as it was read, and is none any more."""
+        is_left_out = not self.source.suffixes and is_unfinished(split.path)
+        return not is_left_out and super().is_lost(split, unread)
 
     def explain(self) -> str:
         """What lies under the prefix instead of input, or around it."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from headrace.sources.file_listing import LEFT_OUT
 from headrace_snapshots.store import LocalStore, ObjectStore
 
 SHOWN = 5
@@ -43,8 +44,9 @@ def instead_of_input(store: ObjectStore, prefix: str, suffixes: tuple[str, ...])
 
 
 def _taken(suffixes: tuple[str, ...]) -> str:
-    ending = f"names must end in {' or '.join(suffixes)}, and " if suffixes else ""
-    return f"{ending}those that begin with _ or . or end in .tmp are left out"
+    if suffixes:
+        return f"names must end in {' or '.join(suffixes)}, and those that begin with _ or . are left out"
+    return LEFT_OUT
 
 
 def _holding(where: str, names: list[str]) -> str:

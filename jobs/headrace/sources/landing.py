@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
@@ -21,6 +21,7 @@ from headrace.sources.connector import (
 )
 from headrace.sources.file_planning import MAX_READS, ChangedFileError, ChangingFileError, next_batch
 from headrace.sources.files import FileEnumerator
+from headrace.sources.known_names import KnownNames
 from headrace.sources.landed.claimed import ClaimedEnumerator, ClaimedReader, landed_as
 from headrace.sources.landed.files import LandedEnumerator, LandedReader
 from headrace.sources.landed.lander import Lander, PortionSize, WritingLander
@@ -36,6 +37,16 @@ ByInput = Mapping[str, Sequence[SourceSplit]]
 """Splits by the name of their input; no entry where there are none."""
 
 Read = TypeVar("Read")
+
+
+class KnownFiles(Protocol):
+    """What was read of all inputs."""
+
+    def of_input(self, name: str) -> KnownNames:
+        """The names of input ``name``, which is files."""
+
+    def paths(self, name: str) -> set[str]:
+        """The names of all splits of input ``name``."""
 
 
 class Landing:
@@ -109,19 +120,20 @@ class Landing:
         return tuple(dict.fromkeys(store.uri for store in self.stores))
 
     def new_files(
-        self, offsets: Mapping[str, Offsets], swept: Iterable[stored.InputFile] | None = None
+        self, offsets: Mapping[str, Offsets], known: KnownFiles | None = None, *, full_sweep: bool = False
     ) -> dict[str, list[SourceSplit]]:
-        """What has come since ``offsets``.
-
-        ``swept`` are all splits that were ever read: then stragglers are found as well, where nobody looks any more.
+        """What has come since ``offsets``, and is none of what is ``known`` to be read (None: nothing). ``full_sweep``:
+        stragglers are found as well, where nobody looks any more.
         """
-        known: dict[str, set[str]] = {}
-        for file in swept or ():
-            known.setdefault(file.input, set()).add(file.path)
         new: dict[str, list[SourceSplit]] = {}
         for name, enumerator in self.enumerators.items():
-            read = None if swept is None else known.get(name, set())
-            if splits := [*enumerator.unread(self._known(name, offsets.get(name, Offsets())), read)]:
+            position = self._known(name, offsets.get(name, Offsets()))
+            if isinstance(enumerator, FileEnumerator):
+                names = KnownNames() if known is None else known.of_input(name)
+                unread = enumerator.unread_beside(position, names, everywhere=full_sweep)
+            else:
+                unread = enumerator.unread(position, known.paths(name) if full_sweep and known is not None else None)
+            if splits := [*unread]:
                 new[name] = splits
         return new
 

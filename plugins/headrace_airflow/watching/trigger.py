@@ -41,7 +41,8 @@ def landed_name(root: Root, pipeline: str) -> str:
 
 class PendingWorkTrigger(BaseEventTrigger):
     """Fires when a run of ``pipeline`` would find something to do and none is queued or running. ``root`` is the name
-    of its root, ``inputs`` are its inputs by name: a path and suffixes each; ``topics`` those that are topics of Kafka:
+    of its root, ``inputs`` are its inputs by name: a path and suffixes
+    each, and whether names ascend; ``topics`` those that are topics of Kafka:
     a topic and the name of its connection each, and how it is read; ``sources`` those of sources of one's own: a class,
     its arguments and the names of its connections each.
     """
@@ -90,7 +91,10 @@ class PendingWorkTrigger(BaseEventTrigger):
             self._reached = root, KeptVariables(root)
         variables = self._reached[1].get()
         if self._finder is None or self._finder[:2] != (root, variables):
-            watched = {name: WatchedInput(path, tuple(suffixes)) for name, (path, suffixes) in self.inputs.items()}
+            watched = {
+                name: WatchedInput(path, tuple(suffixes), *is_ordered)
+                for name, (path, suffixes, *is_ordered) in self.inputs.items()
+            }
             with reached_by(variables.over(os.environ)):
                 store = open_store(root.uri)
             topics = {} if not self.topics else self._watched_topics(store)

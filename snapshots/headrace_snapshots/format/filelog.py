@@ -9,6 +9,7 @@ deleted, nobody else can have come to need it.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import ClassVar
 
 from headrace_snapshots.format.codec import canonical, checksum
@@ -78,11 +79,30 @@ class Level(JsonRecord, frozen=True):
     refs: tuple[IndexRef, ...]
 
 
-class FileLog(JsonRecord, frozen=True):
-    """A log as a manifest holds it: its newest records, and references by level (the first: to leaves)."""
+class NamesFile(JsonRecord, frozen=True):
+    """A data file of names of files of one ``input``, sorted, with what tells the content that each had."""
+
+    input: str
+    file: DataFile
+
+
+class LoggedNames(JsonRecord, frozen=True):
+    """The names that the first ``of`` files of a log of inputs have, for a look-up that does not read them all. Of one
+    name the newest of ``files`` counts, which are oldest first. They repeat what the log says, and may be lost.
+    """
+
+    of: int
+    files: tuple[NamesFile, ...]
+
+
+class FileLog(JsonRecord, frozen=True, omit_defaults=True):
+    """A log as a manifest holds it: its newest records, and references by level (the first: to leaves); of inputs
+    ``names``, too, once there are many.
+    """
 
     tail: tuple[FileRecord, ...]
     levels: tuple[Level, ...]
+    names: LoggedNames | None = None
 
     @classmethod
     def empty(cls) -> "FileLog":
@@ -121,7 +141,7 @@ def append(log: FileLog, record: FileRecord, writer: str = "") -> tuple[FileLog,
         raise ValueError(f"a record of epoch {record.epoch} cannot follow one of epoch {last}")
     tail = (*log.tail, record)
     if sum(max(1, len(r.files)) for r in tail) < RADIX:
-        return FileLog(tail, log.levels), ()
+        return log.replace(tail=tail), ()
     nodes, levels = [IndexNode(tail, (), writer)], list(log.levels)
     for number in range(len(levels) + 1):
         refs = (*(levels[number].refs if number < len(levels) else ()), nodes[-1].ref)
@@ -130,7 +150,7 @@ def append(log: FileLog, record: FileRecord, writer: str = "") -> tuple[FileLog,
         if not is_full:
             break
         nodes.append(IndexNode((), refs, writer))
-    return FileLog((), tuple(levels)), tuple(nodes)
+    return log.replace(tail=(), levels=tuple(levels)), tuple(nodes)
 
 
 def cut(
@@ -162,6 +182,38 @@ def iterate(
     for level in reversed(log.levels):
         yield from _below(level.refs, read_node, since_epoch)
     yield from (r for r in log.tail if since_epoch is None or r.epoch > since_epoch)
+
+
+def beyond(
+    log: FileLog, files: int, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]
+) -> Iterator[FileRecord]:
+    """Records after those of the first so many ``files``, oldest first; reads no node that holds no others, and many
+    at a time.
+    """
+    refs = [ref for level in reversed(log.levels) for ref in level.refs]
+    yield from (record for begin, record in _beyond(refs, 0, files, read_nodes) if begin >= files)
+    begin = sum(ref.files for ref in refs)
+    for record in log.tail:
+        if begin >= files:
+            yield record
+        begin += len(record.files)
+
+
+def _beyond(
+    refs: Sequence[IndexRef], begin: int, files: int, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]
+) -> Iterator[tuple[int, FileRecord]]:
+    """Records below ``refs``, each with how many files come before it, from the node on that has the next of them."""
+    left: list[tuple[int, str]] = []
+    for ref in refs:
+        if begin + ref.files > files:
+            left.append((begin, ref.id))
+        begin += ref.files
+    for first in range(0, len(left), RADIX):
+        batch = left[first : first + RADIX]
+        for (start, _), node in zip(batch, read_nodes([node_id for _, node_id in batch]), strict=True):
+            yield from _beyond(node.refs, start, files, read_nodes)
+            before = accumulate((len(record.files) for record in node.records), initial=start)
+            yield from zip(before, node.records, strict=False)
 
 
 def newest_first(log: FileLog, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]) -> Iterator[FileRecord]:

@@ -160,13 +160,20 @@ class FactsIndex:
 
 
 def files_of(manifest: Manifest) -> Iterable[DataFile]:
-    """The data files that a manifest names itself: those of layers, and of the newest records of file logs."""
+    """The data files that a manifest names itself: of layers, of the newest records of file logs, and of names."""
+    yield from names_of(manifest)
     for layers in manifest.tables.values():
         for layer in layers:
             yield from layer.files
     for log in manifest.logs.values():
         for record in log.tail:
             yield from (file for file in record.files if isinstance(file, DataFile))
+
+
+def names_of(manifest: Manifest) -> Iterable[DataFile]:
+    """The data files of names of what was read, which can be made of the log again."""
+    for log in manifest.logs.values():
+        yield from () if log.names is None else (names.file for names in log.names.files)
 
 
 def data_files(node: IndexNode) -> Iterable[DataFile]:

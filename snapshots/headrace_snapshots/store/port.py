@@ -152,6 +152,13 @@ def is_there(store: ObjectStore, path: str) -> bool:
     return True
 
 
+def lists_in_pages(store: ObjectStore) -> bool:
+    """Whether ``store`` gives a listing in pages, a request for each, so that two of its ranges can be asked for at
+    once; others walk a folder, whose names they see together.
+    """
+    return bool(getattr(store, "lists_in_pages", False))
+
+
 def check_path(path: str) -> str:
     """``path``, if every store can hold it under its root. Raises ObjectPathError."""
     parts = path.split("/")

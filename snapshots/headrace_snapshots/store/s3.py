@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import parse_qs, urlsplit
 from xml.etree.ElementTree import ParseError
 
@@ -119,6 +119,8 @@ class S3Config:
 
 class S3Store:
     """Objects are keys below ``prefix`` of ``bucket``, which must exist."""
+
+    lists_in_pages: ClassVar[bool] = True
 
     def __init__(self, bucket: str, prefix: str, config: S3Config) -> None:
         self.uri = f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}"

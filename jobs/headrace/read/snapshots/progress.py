@@ -8,6 +8,7 @@ from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.model.watermarks import Split
 from headrace.model.windows import Window
+from headrace.read.snapshots.logged_names import NamesSeen, ReadNames
 from headrace.read.snapshots.reprocessed_copies import left_out
 from headrace.sources.connector import FILES, Offsets, SourceSplit
 from headrace.sources.landing import ByInput, Landing
@@ -131,16 +132,15 @@ def unread_files(
     *,
     full_sweep: bool,
     on_unknown: Callable[[Set[str]], None] = lambda paths: None,
+    seen: NamesSeen | None = None,
 ) -> dict[str, list[SourceSplit]]:
     """What has landed and was not read by ``manifest`` or before, to which ``progress`` has come; ``full_sweep``: also
     where nobody looks any more. ``on_unknown`` receives the paths of landed copies of which nobody
-    knows whether they are input, if there are any.
+    knows whether they are input, if there are any; ``seen`` what was seen of known names.
     """
-    read = None
-    if full_sweep and manifest is not None:
-        records = catalog.files(manifest.logs[INPUTS])
-        read = [file for record in records for file in record.files if isinstance(file, stored.InputFile)]
-    return without_copies(catalog, manifest, landing.new_files(progress.offsets, read), on_unknown)
+    known = None if manifest is None else ReadNames.of(catalog, manifest, seen)
+    files = landing.new_files(progress.offsets, known, full_sweep=full_sweep)
+    return without_copies(catalog, manifest, files, on_unknown)
 
 
 def without_copies(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from headrace.read.snapshots.reprocessed_copies import left_out
+from headrace.sources.file_listing import is_unfinished
 from headrace.sources.landed.claimed import landed_as
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -16,8 +17,11 @@ from headrace_snapshots.layout import landed_file
 
 def lacking(pipeline: str, branch_files: set[str], main_files: set[str]) -> list[str]:
     """The paths of one input that are in ``main_files`` and not in ``branch_files``. Of an input that reads from
-    another place now only numbers can be compared; what a pipeline has landed is always in one place.
+    another place now only numbers can be compared; what a pipeline has landed is always in one place. Names of files
+    under way, which were input before 0.1.3, count only where the branch reads such.
     """
+    if not any(map(is_unfinished, branch_files)):
+        main_files = {path for path in main_files if not is_unfinished(path)}
     is_one_place = bool(branch_files & main_files) or all(
         any(landed_file(pipeline, path) is not None for path in files) for files in (branch_files, main_files)
     )

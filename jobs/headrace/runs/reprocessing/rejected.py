@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.pipeline.output import Output
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import Input
+from headrace.pipeline.sources import FileSource, Input, NameOrder
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.reprocessed_copies import DroppedBefore, landed_from
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
@@ -44,10 +44,10 @@ class LandedRejected:
 
     ``already_landed`` files had landed before. ``rejected_twice`` records had landed once and were rejected again; they
     are left out. ``left``: how many cannot land, by the reason why; they stay in the view ``rejected``.
-    ``lands_in_source``: the pipeline itself reads a target. ``needs_full_sweep``: newer names are there, so that only a
-    full sweep finds what has landed. ``late``: how many of the ``records`` are late behind the watermark of main if
-    the next run reads them; None where that cannot be told (records of a user's own Spark code). ``beside``: the root
-    that they land below by default, None under another prefix.
+    ``lands_in_source``: the pipeline itself reads a target. ``needs_full_sweep``: names are said to ascend, and newer
+    ones are there, so that only a full sweep finds what has landed. ``late``: how many of the ``records`` are late
+    behind the watermark of main if the next run reads them; None where that cannot be told (records of a user's own
+    Spark code). ``beside``: the root that they land below by default, None under another prefix.
     """
 
     targets: Mapping[str, str]
@@ -91,10 +91,16 @@ def land_rejected(
     columns = (*_READ, "output") if pipeline.has_names else _READ
     common = relanding.land(columns, rejected.copies)
     marks = {} if relanding.manifest is None else StoredProgress.of(relanding.manifest).marks
+    ordered = {
+        given.name
+        for given in chosen
+        if isinstance(given.source, FileSource) and given.source.names is NameOrder.ORDERED
+    }
     return LandedRejected(
         {name: target.uri for name, target in relanding.targets.items()},
         needs_full_sweep=any(
-            name in marks and target.path(target.stem) <= marks[name].path for name, target in own.items()
+            name in marks and name in ordered and target.path(target.stem) <= marks[name].path
+            for name, target in own.items()
         ),
         late=late_behind(relanding.catalog, pipeline, {name: target.created for name, target in own.items()}),
         **common,

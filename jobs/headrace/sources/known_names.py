@@ -1,0 +1,89 @@
+"""The names of one input's files that were read, and what of a listing is not among them.
+
+A listing is in the order of names, and so is what is stored of names, so both are read side by side: of a million names
+a part is in memory at a time.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import xxhash
+
+from headrace.sources.connector import SourceSplit
+from headrace_snapshots.store import ObjectInfo
+
+if TYPE_CHECKING:  # with Arrow, which an input of few files does without
+    from headrace.sources.names_file import NamesLookup
+
+AT_ONCE: Final = 10_000
+"""So many names of a listing are looked up together."""
+
+
+class KnownVersion(NamedTuple):
+    """What tells the content that a file had when it was read: its size, and hashes of its ETag and of its digest."""
+
+    size: int
+    etag: int
+    digest: int | None
+
+    @classmethod
+    def of(cls, file: SourceSplit) -> "KnownVersion":
+        """What is remembered of ``file``."""
+        return cls(file.size, hashed(file.etag), None if file.digest is None else hashed(file.digest))
+
+
+def hashed(text: str) -> int:
+    """64 bits of ``text``: enough to tell one version of one file from another."""
+    return xxhash.xxh3_64_intdigest(text.encode())
+
+
+@dataclass(frozen=True)
+class KnownNames:
+    """``recent`` files, as they were read, by name; and many more that are ``stored``, as contents of names files,
+    oldest first.
+
+    ``confirmed`` takes files in that have another ETag and the content that they had, as they are now.
+    """
+
+    recent: Mapping[str, SourceSplit] = field(default_factory=dict)
+    stored: Sequence[bytes] = ()
+    confirmed: MutableMapping[str, SourceSplit] = field(default_factory=dict)
+
+    def news(self, listing: Iterable[ObjectInfo]) -> Iterator[tuple[ObjectInfo, KnownVersion | None]]:
+        """What in a ``listing`` was never read, with None; and what is listed otherwise than it was, with that."""
+        lookup = self._lookup()
+        ahead = iter(listing)
+        while infos := [*islice(ahead, AT_ONCE)]:
+            left = [info for info in infos if info.path not in self.recent]
+            old = (info for info in infos if info.path in self.recent) if len(left) < len(infos) else ()
+            changed = {info.path: was for info in old if (was := self._changed(info)) is not None}
+            unknown = {info.path for info in left}
+            if lookup is not None and left:
+                unknown, others = lookup.news(left)
+                changed |= others
+            for info in infos:
+                if info.path in unknown:
+                    yield info, None
+                elif info.path in changed:
+                    yield info, changed[info.path]
+
+    def bounds(self) -> list[str]:
+        """Names that cut a listing into ranges of similar size, ascending; none where few are stored."""
+        if not self.stored:
+            return []
+        from headrace.sources.names_file import bounds
+
+        return bounds(max(self.stored, key=len))
+
+    def _changed(self, info: ObjectInfo) -> KnownVersion | None:
+        was = self.recent[info.path]
+        return None if (was.size, was.etag) == (info.size, info.etag) else KnownVersion.of(was)
+
+    def _lookup(self) -> "NamesLookup | None":
+        if not self.stored:
+            return None
+        from headrace.sources.names_file import NamesLookup
+
+        return NamesLookup(self.stored)

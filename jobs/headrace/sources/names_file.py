@@ -1,0 +1,150 @@
+"""Names files: Parquet with a row for each file of an input that was read, sorted by the bytes of the name."""
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.sources.connector import SourceSplit
+from headrace.sources.known_names import KnownVersion, hashed
+from headrace_snapshots.store import ObjectInfo
+from headrace_snapshots.store.port import sort_key
+
+SCHEMA = pa.schema([("path", pa.binary()), ("size", pa.int64()), ("etag", pa.uint64()), ("digest", pa.uint64())])
+ROWS = 32_768
+"""Rows of one group: so many are decoded at a time, and a listing is cut where they end."""
+
+
+class NamesLookup:
+    """Looks up in names files, oldest first, what is asked for in ascending order; where it does not ascend, the files
+    are read from their beginning again.
+    """
+
+    def __init__(self, files: Sequence[bytes]) -> None:
+        self._files = files
+        self._last = b""
+        self._cursors = [_Cursor(data) for data in files]
+
+    def news(self, infos: Sequence[ObjectInfo]) -> tuple[set[str], dict[str, KnownVersion]]:
+        """Which of ``infos`` are in no file, and what those were that are listed otherwise now, by name."""
+        listed = _Listed(sorted(infos, key=lambda info: sort_key(info.path)))
+        if listed.first <= self._last:
+            self._cursors = [_Cursor(data) for data in self._files]
+        self._last = listed.last
+        for cursor in self._cursors:  # the newest comes last, and counts
+            cursor.look_up(listed)
+        names = [info.path for info in listed.infos]
+        unknown = {names[row] for row in np.flatnonzero(listed.is_unknown).tolist()}
+        return unknown, {names[row]: version for row, version in listed.changed.items()}
+
+
+class _Listed:
+    """Objects of a listing in the order of their names, and what was found of each."""
+
+    def __init__(self, infos: Sequence[ObjectInfo]) -> None:
+        self.infos = infos
+        paths = [sort_key(info.path) for info in infos]
+        self.first, self.last = paths[0], paths[-1]
+        self.paths = pa.array(paths, pa.binary())
+        self.sizes = np.fromiter((info.size for info in infos), np.int64, len(infos))
+        self.etags = np.fromiter((hashed(info.etag) for info in infos), np.uint64, len(infos))
+        self.is_unknown = np.ones(len(infos), bool)
+        self.changed: dict[int, KnownVersion] = {}
+
+    def match(self, rows: pa.RecordBatch) -> None:
+        """Take in what ``rows`` of a names file say."""
+        place = pc.index_in(rows.column("path"), value_set=self.paths)
+        rows, here = rows.filter(place.is_valid()), place.drop_null().to_numpy()
+        if not len(here):
+            return
+        is_same = (rows.column("size").to_numpy() == self.sizes[here]) & (
+            rows.column("etag").to_numpy() == self.etags[here]
+        )
+        self.is_unknown[here] = False
+        if self.changed:
+            for row in here[is_same].tolist():
+                self.changed.pop(row, None)
+        if not is_same.all():
+            others = rows.filter(pa.array(~is_same))
+            columns = [others.column(name).to_pylist() for name in ("size", "etag", "digest")]
+            versions = (KnownVersion(*version) for version in zip(*columns, strict=True))
+            self.changed |= dict(zip(here[~is_same].tolist(), versions, strict=True))
+
+
+class _Cursor:
+    """Reads a names file from its beginning to its end, as far as names are looked up."""
+
+    def __init__(self, data: bytes) -> None:
+        self._batches = _batches(data)
+        self._batch = next(self._batches, None)
+
+    def look_up(self, listed: _Listed) -> None:
+        """Match all rows up to the last of ``listed``."""
+        while self._batch is not None:
+            paths = self._batch.column("path")
+            if paths[0].as_py() > listed.last:
+                return
+            if paths[len(paths) - 1].as_py() >= listed.first:
+                listed.match(self._batch)
+            if paths[len(paths) - 1].as_py() > listed.last:
+                return
+            self._batch = next(self._batches, None)
+
+
+def names_table(files: Iterable[SourceSplit]) -> pa.Table:
+    """The rows of ``files``, sorted; of one name the last counts."""
+    last = {sort_key(file.path): KnownVersion.of(file) for file in files}
+    paths = sorted(last)
+    versions = [last[path] for path in paths]
+    columns = [paths, *([version[number] for version in versions] for number in range(3))]
+    return pa.table([pa.array(column, kind.type) for column, kind in zip(columns, SCHEMA, strict=True)], SCHEMA)
+
+
+def merged(tables: Sequence[pa.Table]) -> pa.Table:
+    """All rows of ``tables``, oldest first; of one name that of the newest."""
+    if len(tables) == 1:
+        return tables[0]
+    ages = [pa.array([age], pa.int32()) for age in range(len(tables))]
+    aged = [
+        table.append_column("age", pc.take(age, pa.nulls(table.num_rows, pa.int32()).fill_null(0)))
+        for table, age in zip(tables, ages, strict=True)
+    ]
+    rows = pa.concat_tables(aged).sort_by([("path", "ascending"), ("age", "descending")]).combine_chunks()
+    paths = rows.column("path").combine_chunks()
+    first = pc.not_equal(paths[1:], paths[:-1])
+    return rows.filter(pa.concat_arrays([pa.array([True]), first])).drop_columns(["age"])
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """The names file of ``table``."""
+    sink = io.BytesIO()
+    encodings = {"path": "DELTA_BYTE_ARRAY", "size": "PLAIN", "etag": "PLAIN", "digest": "PLAIN"}
+    pq.write_table(
+        table, sink, row_group_size=ROWS, compression="zstd", use_dictionary=False, column_encoding=encodings
+    )
+    return sink.getvalue()
+
+
+def table_of(data: bytes) -> pa.Table:
+    """The rows of a names file."""
+    return pq.read_table(pa.BufferReader(data), schema=SCHEMA)
+
+
+def bounds(data: bytes) -> list[str]:
+    """The last name of each group of rows but the last."""
+    metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
+    statistics = (metadata.row_group(group).column(0).statistics for group in range(metadata.num_row_groups - 1))
+    return [_text(one.max) for one in statistics if one is not None and one.has_min_max]
+
+
+def _batches(data: bytes) -> Iterator[pa.RecordBatch]:
+    for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(ROWS):
+        if batch.num_rows:
+            yield batch
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
