@@ -10,7 +10,8 @@ from headrace.sources import known_names, names_file
 from headrace.sources.connector import SourceSplit
 from headrace.sources.file_listing import is_input, listed_inputs
 from headrace.sources.file_planning import ChangedFileError, unread_names
-from headrace.sources.known_names import KnownNames, KnownVersion
+from headrace.sources.known_names import KnownNames
+from headrace.sources.known_version import KnownVersion
 from headrace.sources.names_file import bounds, merged, names_table, table_of, to_bytes
 from headrace_snapshots.store import LocalStore, ObjectInfo
 from headrace_snapshots.store.memory import MemoryStore

@@ -16,7 +16,8 @@ from headrace.model.time import Instant
 from headrace.pipeline.sources import FileSource
 from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.file_listing import folder_of, listed_inputs
-from headrace.sources.known_names import KnownNames, KnownVersion, hashed
+from headrace.sources.known_names import KnownNames
+from headrace.sources.known_version import KnownVersion, hashed
 from headrace_snapshots.store import ObjectChangedError, ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
 
 MAX_READS = 3

@@ -7,11 +7,10 @@ a part is in memory at a time.
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-import xxhash
+from typing import TYPE_CHECKING, Final
 
 from headrace.sources.connector import SourceSplit
+from headrace.sources.known_version import KnownVersion
 from headrace_snapshots.store import ObjectInfo
 
 if TYPE_CHECKING:  # with Arrow, which an input of few files does without
@@ -19,24 +18,6 @@ if TYPE_CHECKING:  # with Arrow, which an input of few files does without
 
 AT_ONCE: Final = 10_000
 """So many names of a listing are looked up together."""
-
-
-class KnownVersion(NamedTuple):
-    """What tells the content that a file had when it was read: its size, and hashes of its ETag and of its digest."""
-
-    size: int
-    etag: int
-    digest: int | None
-
-    @classmethod
-    def of(cls, file: SourceSplit) -> "KnownVersion":
-        """What is remembered of ``file``."""
-        return cls(file.size, hashed(file.etag), None if file.digest is None else hashed(file.digest))
-
-
-def hashed(text: str) -> int:
-    """64 bits of ``text``: enough to tell one version of one file from another."""
-    return xxhash.xxh3_64_intdigest(text.encode())
 
 
 @dataclass(frozen=True)

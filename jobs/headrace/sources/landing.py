@@ -129,7 +129,8 @@ class Landing:
         for name, enumerator in self.enumerators.items():
             position = self._known(name, offsets.get(name, Offsets()))
             if isinstance(enumerator, FileEnumerator):
-                names = KnownNames() if known is None else known.of_input(name)
+                looks_behind = enumerator.is_ordered and not full_sweep
+                names = KnownNames() if known is None or looks_behind else known.of_input(name)
                 unread = enumerator.unread_beside(position, names, everywhere=full_sweep)
             else:
                 unread = enumerator.unread(position, known.paths(name) if full_sweep and known is not None else None)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.sources.connector import SourceSplit
-from headrace.sources.known_names import KnownVersion, hashed
+from headrace.sources.known_version import KnownVersion, hashed
 from headrace_snapshots.store import ObjectInfo
 from headrace_snapshots.store.port import sort_key
 
