@@ -89,8 +89,7 @@ def test_an_sql_catalog() -> None:
     extra = '{"warehouse": "s3://bucket/lake", "catalog": "other"}'
     uri = uri_of(password=ODD, extra=extra, **OF_AIRFLOW["postgres"])
     properties = catalog_properties(connection("lake", {variable("lake"): uri}))
-    assert (
-        properties["uri"] == "postgresql+psycopg://ann:a%2Fb%2Bc%3Dd%20e%40f%3Ag%25h@db:5432/reports?connect_timeout=10"
-    )
+    login = "ann:a%2Fb%2Bc%3Dd%20e%40f%3Ag%25h"
+    assert properties["uri"] == f"postgresql+psycopg://{login}@db:5432/reports?connect_timeout=10&client_encoding=utf8"
     assert properties["warehouse"] == "s3://bucket/lake"
     assert "catalog" not in properties
