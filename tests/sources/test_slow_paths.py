@@ -26,8 +26,9 @@ from headrace import FileSource
 from headrace.errors import HeadraceError
 from headrace.kernel.expressions.text_casts import read_text
 from headrace.model.expressions.data_types import DataType, Schema
-from headrace.sources.formats import csv_lines, json_lines
+from headrace.sources.formats import csv_quoting, json_lines
 from headrace.sources.formats.base64_text import decoded
+from headrace.sources.formats.quotes import Quotes
 from headrace.sources.formats.reader import read_file
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.required_columns import Required
@@ -114,8 +115,8 @@ def none_in_blocks() -> Iterator[None]:
     """Every line is looked at alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_lines._Reading, "_may_be_whole", lambda reading: np.zeros(len(reading.lines), np.bool_))
-        judge = csv_lines._QuotedLines.of
-        patch.setattr(csv_lines._QuotedLines, "of", lambda *of: replace(judge(*of), is_plain=of[0].is_utf8 & False))
+        judge = csv_quoting.JudgedLines.of
+        patch.setattr(csv_quoting.JudgedLines, "of", lambda *of: replace(judge(*of), is_plain=of[0].is_utf8 & False))
         yield
 
 
@@ -143,7 +144,7 @@ def test_a_line_of_json_is_read_alone_as_in_a_block(lines: list[str], names: set
 
 def is_closed(line: str) -> bool:
     """Whether no quote goes on into the next line."""
-    return not csv_lines.QUOTES.are_open_behind(line.encode("utf-8", "surrogatepass"))
+    return not Quotes().are_open_behind(line.encode("utf-8", "surrogatepass"))
 
 
 FIELDS = st.one_of(

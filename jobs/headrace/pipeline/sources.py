@@ -33,12 +33,14 @@ from headrace.model.expressions.value_types import ListType, in_words
 from headrace.model.suggestions import keywords
 from headrace.model.vocabulary import REQUIRED, word
 from headrace.model.watermarks import WatermarkStrategy
+from headrace.pipeline.csv_dialect import CsvDialect
 from headrace.pipeline.event_time import EventTime, arrival_time, event_time
 from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.loading.folders import current
 
 if TYPE_CHECKING:
     from headrace.sources.connector import SourceConnector
+    from headrace.sources.formats.file_format import FileFormat
 
 SOURCES: "Final[EntryPointGroup[SourceConnector]]" = EntryPointGroup(
     "headrace.sources",
@@ -308,6 +310,7 @@ class FileSource(Source):
     suffixes: tuple[str, ...]
     transform: SparkFunction | None
     changelog: Changelog | None
+    dialect: CsvDialect | None
 
     def __init__(
         self,
@@ -325,6 +328,7 @@ class FileSource(Source):
         suffixes: Sequence[str] = (),
         transform: SparkFunction | None = None,
         changelog: WrittenChangelog | None = None,
+        dialect: CsvDialect | None = None,
     ) -> None:
         kind = Arguments("FileSource").registered("format", format, FORMATS)
         given = Arguments(kind if kind in FORMATS.built_in else "FileSource")  # the function that users write
@@ -348,6 +352,7 @@ class FileSource(Source):
         set_(self, "changelog", signed)
         if signed is not None:
             signed.check(given, self.schema)
+        set_(self, "dialect", _dialect(given, kind, dialect))
         if {"*", "?"} & {*self.path}:
             raise given.wrong(
                 "path",
@@ -360,6 +365,12 @@ class FileSource(Source):
     def place(self) -> str:
         """The path."""
         return self.path
+
+    @property
+    def file_format(self) -> "FileFormat":
+        """What reads its files, and writes those of late records, dead letters and unit tests."""
+        form = FORMATS[self.format]
+        return form if self.dialect is None else form.in_dialect(self.dialect)
 
     @property
     def is_watched(self) -> bool:
@@ -459,6 +470,16 @@ class Input:
         return own
 
 
+def _dialect(given: Arguments, kind: str, dialect: CsvDialect | None) -> CsvDialect | None:
+    """How files of format ``kind`` are written; None: as RFC 4180 says."""
+    if dialect is None:
+        return None
+    written = given.instance("dialect", dialect, CsvDialect, "nothing: csv(...) has options for it")
+    if kind != "csv":
+        raise given.wrong("dialect", dialect, f"files of format {kind} have none; only CSV has")
+    return written if written.options else None
+
+
 class Reading(TypedDict, total=False):
     """How files are read: the arguments of ``FileSource`` beside path, format and schema."""
 
@@ -485,13 +506,44 @@ def json(path: str, schema: WrittenColumns, **reading: Unpack[Reading]) -> FileS
 
 
 @keywords
-def csv(path: str, schema: WrittenColumns, **reading: Unpack[Reading]) -> FileSource:
+def csv(
+    path: str,
+    schema: WrittenColumns,
+    *,
+    delimiter: str = ",",
+    quote: str | None = '"',
+    escape: str | None = None,
+    encoding: str = "utf-8",
+    skip_lines: int = 0,
+    nulls: Sequence[str] = (),
+    decimal: str = ".",
+    thousands: str | None = None,
+    **reading: Unpack[Reading],
+) -> FileSource:
     """CSV files under ``path``, each with a header.
+
+    Files that are written otherwise than with commas, quotes and in UTF-8: ``delimiter`` parts fields (";", "\\t");
+    ``quote`` encloses them, and is doubled in them (None: nothing does); ``escape``, such as a backslash, takes the
+    meaning of the character behind it; ``encoding`` is one that Python knows ("cp1252", "utf-16"); ``skip_lines``
+    before the header are left out; ``nulls`` are NULL, beside the empty field ("NA"); numbers have a ``decimal`` comma,
+    and ``thousands`` between groups of three digits.
 
     >>> hr.csv("landing/flights", {"origin": str, "delay": int}).format
     'csv'
+    >>> hr.csv("landing/sales", {"shop": str, "amount": float}, delimiter=";", decimal=",").dialect.decimal
+    ','
     """
-    return FileSource(path, "csv", schema, **reading)
+    dialect = CsvDialect(
+        delimiter=delimiter,
+        quote=quote,
+        escape=escape,
+        encoding=encoding,
+        skip_lines=skip_lines,
+        nulls=nulls,
+        decimal=decimal,
+        thousands=thousands,
+    )
+    return FileSource(path, "csv", schema, **reading, dialect=dialect)
 
 
 @keywords

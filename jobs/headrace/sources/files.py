@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.model.time import Instant
-from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.sources import FileSource, NameOrder, Source
 from headrace.sources.connector import Offsets, OpenSource, SourceConnector, SourceReader, SourceSplit, SplitEnumerator
 from headrace.sources.file_listing import is_unfinished
@@ -116,11 +115,11 @@ class FileReader(SourceReader):
     @property
     def rules(self) -> int:
         """What its format has."""
-        return FORMATS[self.source.format].rules
+        return self.source.file_format.rules
 
     def is_divisible(self, split: SourceSplit) -> bool:
         """Whether its format can be read in pieces."""
-        return FORMATS[self.source.format].is_divisible(split.path)
+        return self.source.file_format.is_divisible(split.path)
 
 
 class FileConnector(SourceConnector):

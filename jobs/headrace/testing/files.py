@@ -13,7 +13,6 @@ from headrace.model.arguments import shown
 from headrace.model.changelog import SIGN
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.value_types import ListType
-from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileSource, Input, Source
 from headrace.sources.changelogs.changes import as_changes
@@ -62,7 +61,7 @@ def written(given: Input, records: Sequence[Record]) -> bytes:
         columns = record if changelog is None else changelog.flat(record, given.source.as_read.fields)
         values.append(_spelled(columns, files.types, f"record {number} of input {given.name}"))
     try:
-        return FORMATS[files.format].written(values, files.fields)
+        return files.file_format.written(values, files.fields)
     except ValueError as error:
         raise UnitTestError(f"input {given.name}, {error}") from error
 

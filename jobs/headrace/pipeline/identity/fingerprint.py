@@ -86,6 +86,7 @@ def _input(given: Input) -> dict[str, Any]:
         kind=None if isinstance(source, FileSource) else source.kind,
         path=source.place,
         schema=dict(sorted(source.schema.items())),
+        dialect=source.dialect.options if isinstance(source, FileSource) and source.dialect is not None else None,
         transform=source.transform,
         changelog=source.changelog,
         event_time=given.event_time,

@@ -12,7 +12,6 @@ from functools import cached_property
 
 from headrace.errors import FixConfigError, FixDataError
 from headrace.model.time import instant
-from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileSource
 from headrace.read.snapshots.progress import StoredProgress
@@ -90,7 +89,7 @@ class Target:
     @property
     def format(self) -> FileFormat:
         """The format of the files."""
-        return FORMATS[self.source.format]
+        return self.source.file_format
 
     @property
     def stem(self) -> str:
@@ -223,12 +222,12 @@ def _target(own: Target, store: ObjectStore, beside: str | None, to: str | None)
 def suffix_of(source: FileSource) -> str:
     """How names end that the source takes. Raises LandingAgainError if it takes only files that are packed somehow."""
     if not source.suffixes:
-        return FORMATS[source.format].suffix
+        return source.file_format.suffix
     unpacked = [suffix for suffix in source.suffixes if not suffix.endswith(_PACKED)]
     if not unpacked:
         raise LandingAgainError(
             f"the source {source.path} takes only {', '.join(source.suffixes)}, which records are not landed as: "
-            f"let it take {FORMATS[source.format].suffix} too"
+            f"let it take {source.file_format.suffix} too"
         )
     return min(unpacked, key=lambda suffix: suffix.endswith(_GZIP))
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileSource, Input
 from headrace.read.snapshots.damage import ways_out
@@ -118,7 +117,7 @@ class Relanding:
                 "where they come from"
             )
         store, prefix = open_source(self._store, source.path)
-        headers = Headers(FORMATS[source.format], store, self.catalog, self.manifest, input_.name)
+        headers = Headers(source.file_format, store, self.catalog, self.manifest, input_.name)
         own = Target(self._view, source, suffix_of(source), headers, store, prefix, lands_in_source=True)
         target = target_of(own, self._store, self._beside, to)
         if self._output and target.lands_in_source:

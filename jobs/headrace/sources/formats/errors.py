@@ -44,6 +44,16 @@ class MissingColumnError(FileColumnsError):
     )
 
 
+class DialectError(FileColumnsError):
+    """The header of a CSV file names columns of the source if the file is read in another way, and none as it is."""
+
+    code = "data.csv_dialect"
+    what_to_do = (
+        "Options of csv(...) say how files are written: delimiter, quote, escape, encoding, skip_lines; "
+        "or set on_unreadable=DEAD_LETTER on the source"
+    )
+
+
 class LargeFileError(FixDataError):
     """A text file that cannot be read in pieces holds more than one piece can."""
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from headrace.model.expressions.fields import SourceFields
+from headrace.pipeline.csv_dialect import CsvDialect
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.formats.spans import Span
 from headrace.sources.required_columns import Required
@@ -34,6 +35,10 @@ class FileFormat(ABC):
     def by_rules(self, rules: int) -> "FileFormat":
         """The format as it was with an older number of ``rules``."""
         raise NotImplementedError(f"{self.name} says that it has other rules since, and does not read by rules {rules}")
+
+    def in_dialect(self, dialect: CsvDialect) -> "FileFormat":
+        """The format of files that are written otherwise, for those that have dialects: CSV."""
+        raise NotImplementedError(f"{self.name} has no dialects")
 
     @abstractmethod
     def read(self, data: bytes, fields: SourceFields, required: Required, path: str, span: Span) -> Scanned:

@@ -4,6 +4,7 @@ line breaks a line goes on behind them, and is numbered like the one where it be
 
 import codecs
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +12,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.grouping import Ints
-from headrace.sources.formats.quotes import Quotes
 from headrace.sources.formats.spans import Span
+from headrace.sources.formats.text_layout import TextLayout
 
 _NEWLINE, _RETURN = 10, 13
+LINES: Final = TextLayout()
 _A_HEADER = 4096
 """How many bytes mostly hold the first line."""
 
@@ -41,27 +43,31 @@ class TextLines:
         return TextLines(self.text[:count], self.position[:count], self.is_utf8[:count])
 
 
-def bounds(text: bytes, span: Span, quotes: Quotes | None) -> tuple[int, int]:
+def bounds(text: bytes, span: Span, layout: TextLayout) -> tuple[int, int]:
     """Where the lines of ``span`` begin and end in ``text``."""
-    return span.lines(text) if quotes is None else quotes.bounds(text, span)
+    before = layout.begin(text)
+    rest = text[before:] if before else text
+    begin, end = span.lines(rest) if layout.quotes is None else layout.quotes.bounds(rest, span)
+    return before + begin, before + end
 
 
-def cut(text: bytes, piece: tuple[int, int] | None = None, quotes: Quotes | None = None) -> TextLines:
+def cut(text: bytes, piece: tuple[int, int] | None = None, layout: TextLayout = LINES) -> TextLines:
     """The lines of a ``piece`` of ``text``, or of all of it, which end with a newline, a carriage return, or both, that
-    is not in ``quotes``. A byte order mark is no part of the first one; a line of nothing but blanks and tabs is none.
+    is not in quotes. A byte order mark is no part of the first one; a line of nothing but blanks is none.
     """
     if piece is None:
-        return _cut(text.removeprefix(codecs.BOM_UTF8), 0, quotes)
-    begin, end = piece
-    return _cut(text[begin:end], _breaks(text, begin), quotes)
+        text = text.removeprefix(codecs.BOM_UTF8)
+    begin, end = (layout.begin(text), len(text)) if piece is None else piece
+    return _cut(layout.piece(text[begin:end]), _breaks(text, begin), layout)
 
 
-def first_line(text: bytes, quotes: Quotes | None = None) -> TextLines:
+def first_line(text: bytes, layout: TextLayout = LINES) -> TextLines:
     """The first line of ``text`` that is not blank, or none."""
+    begin = layout.begin(text)
     size = _A_HEADER
-    while size < len(text) and len(cut(text[:size], quotes=quotes)) < 2:
+    while size < len(text) - begin and len(cut(text, (begin, begin + size), layout)) < 2:
         size *= 4
-    return cut(text[:size], quotes=quotes).first(1)
+    return cut(text, (begin, begin + size), layout).first(1)
 
 
 def _breaks(text: bytes, end: int) -> int:
@@ -71,9 +77,11 @@ def _breaks(text: bytes, end: int) -> int:
     return text.count(b"\n", 0, end) + returns - both
 
 
-def _cut(data: bytes, first: int, quotes: Quotes | None) -> TextLines:
+def _cut(data: bytes, first: int, layout: TextLayout) -> TextLines:
     """The lines of ``data``, of which the first has number ``first`` in its file."""
-    octets = np.frombuffer(data, np.uint8)
+    quotes = layout.quotes
+    marks = data if quotes is None else quotes.marks(data)
+    octets = np.frombuffer(marks, np.uint8)
     is_break = octets == _NEWLINE
     returns = np.flatnonzero(octets == _RETURN)
     if len(returns):  # one that a newline follows is part of the same break
@@ -84,7 +92,7 @@ def _cut(data: bytes, first: int, quotes: Quotes | None) -> TextLines:
     if len(octets) and (not len(ends) or ends[-1] != len(octets) - 1):
         ends = np.append(ends, len(octets))
     position = np.arange(first, first + len(ends), dtype=np.int64)
-    if quotes is not None and quotes.quote in data:
+    if quotes is not None and quotes.quote in marks:
         is_end = ~quotes.open_at(octets, ends)
         is_end[-1:] = True
         ends, position = ends[is_end], position[np.append(True, is_end[:-1])]
@@ -94,17 +102,19 @@ def _cut(data: bytes, first: int, quotes: Quotes | None) -> TextLines:
     whole = pa.Array.from_buffers(pa.string(), len(starts), buffers)  # bytes, whatever they are, until they are checked
     text = pc.ascii_rtrim(whole, "\r\n")
     is_utf8 = _are_utf8(data, starts)
-    filled = _is_filled(text)
+    filled = _is_filled(text, layout.blanks)
     if not filled.all():
         text, position, is_utf8 = text.filter(pa.array(filled)), position[filled], is_utf8[filled]
     return TextLines(text.cast(pa.binary()), position, is_utf8)
 
 
-def _is_filled(text: pa.Array) -> NDArray[np.bool_]:
+def _is_filled(text: pa.Array, blanks: str) -> NDArray[np.bool_]:
     is_filled: NDArray[np.bool_] = pc.greater(pc.binary_length(text), 0).to_numpy(zero_copy_only=False)
-    blank = pc.or_(pc.starts_with(text, " "), pc.starts_with(text, "\t")).to_numpy(zero_copy_only=False)
+    blank = np.zeros(len(text), np.bool_)
+    for character in blanks:
+        blank |= pc.starts_with(text, character).to_numpy(zero_copy_only=False)
     if blank.any():
-        rest = pc.ascii_ltrim(text.filter(pa.array(blank)), " \t\r")
+        rest = pc.ascii_ltrim(text.filter(pa.array(blank)), f"{blanks}\r")
         is_filled[blank] = pc.greater(pc.binary_length(rest), 0).to_numpy(zero_copy_only=False)
     return is_filled
 

@@ -19,17 +19,31 @@ from headrace.sources.formats.spans import Span
 
 Octets = NDArray[np.uint8]
 
-_NEWLINE, _RETURN = 10, 13
+_NEWLINE, _RETURN, _OTHER = 10, 13, ord("x")
 _WINDOW: Final = 2**18
 """How many bytes are looked at together: as many as fit into a cache of the processor."""
 
 
 @dataclass(frozen=True)
 class Quotes:
-    """The bytes of a ``quote``, and of the ``delimiter`` between fields."""
+    """The bytes of a ``quote``, of the ``delimiter`` between fields, and of what escapes the byte behind it."""
 
     quote: int = ord('"')
     delimiter: int = ord(",")
+    escape: int | None = None
+
+    def marks(self, data: bytes) -> bytes:
+        """``data`` with escaped bytes, and what escapes them, as others, which mean nothing."""
+        if self.escape is None or self.escape not in data:
+            return data
+        octets = np.frombuffer(data, np.uint8).copy()
+        escapes = np.flatnonzero(octets == self.escape)
+        first = np.flatnonzero(np.diff(escapes, prepend=-2) != 1)
+        lengths = np.diff(first, append=len(escapes))
+        behind = (escapes[first] + lengths)[lengths % 2 == 1]
+        octets[escapes] = _OTHER
+        octets[behind[behind < len(octets)]] = _OTHER
+        return octets.tobytes()
 
     def open_at(self, octets: Octets, places: Ints) -> NDArray[np.bool_]:
         """At which ``places`` of a text, which ascend, quotes are open; none is where it begins."""
@@ -45,12 +59,14 @@ class Quotes:
 
     def are_open_behind(self, data: bytes) -> bool:
         """Whether quotes are open where ``data`` ends; none is where it begins. It looks back to one that closes."""
-        return self._open_behind(data, np.frombuffer(data, np.uint8), 0, len(data))
+        marks = self.marks(data)
+        return self._open_behind(marks, np.frombuffer(marks, np.uint8), 0, len(marks))
 
     def bounds(self, data: bytes, span: Span) -> tuple[int, int]:
         """Where the records of ``span`` begin and end in ``data``: pieces end after the first newline outside quotes at
         or after their share.
         """
+        data = self.marks(data)
         begin = self._record(data, span.of, span.first, 0)
         return begin, self._record(data, span.of, span.after, begin)
 

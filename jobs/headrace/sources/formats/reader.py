@@ -1,6 +1,5 @@
 """A landed file as records of its source's schema, whatever its format."""
 
-from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.sources import FileSource
 from headrace.sources.formats.scan import Scanned, nothing
 from headrace.sources.formats.spans import WHOLE_FILE, Span
@@ -22,7 +21,7 @@ def read_file(
     Raises UnreadableFileError if it is not a whole file of its format, FileColumnsError for a column that is missing or
     does not fit, LargeFileError for more text than MOST_BYTES.
     """
-    form = FORMATS[source.format]
+    form = source.file_format
     if rules is not None and rules < form.rules:
         form = form.by_rules(rules)
     return form.read(data, source.fields, required, path, span) if data else nothing(source.fields)

@@ -1,6 +1,5 @@
 """Formats of text, whose records are lines: decompressed and cut here, so that one bad line never fails a block."""
 
-import codecs
 from abc import abstractmethod
 from collections.abc import Sequence
 
@@ -8,10 +7,10 @@ from headrace.model.expressions.fields import SourceFields
 from headrace.sources.formats.compression import is_packed_by_name, unpacked
 from headrace.sources.formats.errors import LargeFileError, UnreadableFileError
 from headrace.sources.formats.file_format import FileFormat
-from headrace.sources.formats.lines import TextLines, bounds, cut, first_line
-from headrace.sources.formats.quotes import Quotes
+from headrace.sources.formats.lines import LINES, TextLines, bounds, cut, first_line
 from headrace.sources.formats.scan import Scanned, nothing
 from headrace.sources.formats.spans import WHOLE_FILE, Span
+from headrace.sources.formats.text_layout import TextLayout
 from headrace.sources.required_columns import Required
 
 MOST_BYTES = 2**31 - 16
@@ -23,8 +22,10 @@ class TextFormat(FileFormat):
     have one, is the first line that is not blank.
     """
 
-    quotes: Quotes | None = None
-    """In which a line break ends no line; None: each line break ends one."""
+    @property
+    def layout(self) -> TextLayout:
+        """How lines are told apart."""
+        return LINES
 
     @abstractmethod
     def read_lines(
@@ -41,12 +42,12 @@ class TextFormat(FileFormat):
             if span.first:
                 return nothing(fields)
             span = WHOLE_FILE
-        text = text.removeprefix(codecs.BOM_UTF8)
-        begin, end = bounds(text, span, self.quotes)
+        text = self.layout.whole(text, path)
+        begin, end = bounds(text, span, self.layout)
         if end - begin > MOST_BYTES:
             raise LargeFileError(path, end - begin)
-        lines = cut(text, (begin, end), self.quotes)
-        first = lines.first(1) if span.first == 0 and len(lines) else first_line(text, self.quotes)
+        lines = cut(text, (begin, end), self.layout)
+        first = lines.first(1) if span.first == 0 and len(lines) else first_line(text, self.layout)
         self.check_lines(lines, first, path)
         if not self.has_header:
             return self.read_lines(lines, None, fields, required, path) if len(lines) else nothing(fields)
@@ -58,19 +59,20 @@ class TextFormat(FileFormat):
         """
 
     def is_divisible(self, path: str) -> bool:
-        """Whether its name does not say that it is compressed."""
-        return not is_packed_by_name(path)
+        """Whether its name does not say that it is compressed, and pieces can be cut before they are decoded."""
+        return self.layout.is_divisible and not is_packed_by_name(path)
 
     def header(self, data: bytes, path: str) -> bytes:
         """The first line that is not blank. Raises UnreadableFileError."""
-        lines = first_line(unpacked(data, path), self.quotes)
+        lines = first_line(self.layout.whole(unpacked(data, path), path), self.layout)
         if not len(lines):
             raise UnreadableFileError(path, "it has no header")
         return _line(lines)
 
     def copied(self, records: Sequence[bytes], fields: SourceFields, header: bytes | None) -> bytes:
         """The lines as they were."""
-        return b"".join(line + b"\n" for line in (records if header is None else [header, *records]))
+        lines = records if header is None else [header, *records]
+        return self.layout.stored(b"".join(line + b"\n" for line in lines))
 
 
 def _line(lines: TextLines) -> bytes:

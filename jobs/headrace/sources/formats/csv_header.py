@@ -1,0 +1,121 @@
+"""The header of a CSV file: its names, where the columns of the source are; and which dialect it seems to be of, where
+it names none of them.
+"""
+
+import codecs
+import csv
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from headrace.model.expressions.fields import SourceFields
+from headrace.pipeline.csv_dialect import CsvDialect
+from headrace.sources.formats.csv_quoting import Quoting
+from headrace.sources.formats.errors import DialectError, FileColumnsError, UnreadableFileError
+from headrace.sources.formats.lines import cut
+from headrace.sources.formats.text_layout import UTF8, TextLayout
+
+HEADER_BYTES = 1024 * 1024
+"""How long a header may be."""
+
+_DELIMITERS, _QUOTES = ",;\t|", "\"'"
+_PREAMBLE_BYTES, _PREAMBLE_LINES = 65536, 50
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first line of a file: its bytes, its names, and where the columns of the source are."""
+
+    line: bytes
+    names: list[str]
+    stored: dict[str, int]
+
+    @property
+    def width(self) -> int:
+        """How many fields it has."""
+        return len(self.names)
+
+
+def header_of(line: bytes, fields: SourceFields, dialect: CsvDialect, path: str) -> Header:
+    """The header ``line`` of a file. Raises UnreadableFileError if it is none, FileColumnsError if it names a column
+    twice, DialectError if it names a column in another dialect, and none in this one.
+    """
+    if len(line) > HEADER_BYTES:
+        raise UnreadableFileError(path, f"its header does not end within {HEADER_BYTES} bytes")
+    try:
+        names = Quoting(dialect).header(line.decode())
+    except UnicodeDecodeError as error:
+        mark = line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        advice = ', and begins as UTF-16 does: write encoding="utf-16" in the source' if mark else ""
+        raise DialectError(path, f"its header is not {_called(dialect)}{advice}") from error
+    except csv.Error as error:
+        raise UnreadableFileError(path, f"its header is not a line of CSV ({error})") from error
+    places = {name: field.place for name, field in fields.items()}
+    for place in places.values():
+        if names.count(place) > 1:
+            raise FileColumnsError(path, f"its header names column {place} {names.count(place)} times")
+    stored = {name: names.index(place) for name, place in places.items() if place in names}
+    if not stored:
+        _check_dialect(line.decode(), {*places.values()}, dialect, path)
+    return Header(line, names, stored)
+
+
+def check_preamble(text: bytes, layout: TextLayout, dialect: CsvDialect, fields: SourceFields, path: str) -> None:
+    """Raise DialectError if another line near the beginning of ``text`` than its first names columns of the source."""
+    places = {field.place for field in fields.values()}
+    head = cut(text[:_PREAMBLE_BYTES], layout=replace(layout, skip_lines=0, quotes=None)).first(_PREAMBLE_LINES)
+    for position, line in zip(head.position.tolist(), head.text.to_pylist(), strict=True):
+        if position and position != dialect.skip_lines and _named(line.decode(errors="replace"), places, dialect):
+            raise DialectError(
+                path, f"its header seems to be line {position + 1}: write skip_lines={position} in the source"
+            )
+
+
+def _check_dialect(line: str, places: Collection[str], dialect: CsvDialect, path: str) -> None:
+    """Raise DialectError for a header that names columns in another dialect; as it is read it names none."""
+    if "\0" in line:
+        bare = line.replace("\0", "")
+        if _likeliest(bare, places, dialect) is not None or _named(bare, places, dialect):
+            encoding = "utf-16-be" if line.startswith("\0") else "utf-16-le"
+            raise DialectError(path, f'its header looks like UTF-16: write encoding="{encoding}" in the source')
+    if (other := _likeliest(line, places, dialect)) is not None:
+        options = ", ".join(f"{name}={_literal(value)}" for name, value in _changed(dialect, other))
+        count = _named(line, places, other)
+        columns = f"{count} columns" if count > 1 else "a column"
+        raise DialectError(
+            path, f"its header names {columns} of the source if read otherwise, and none as it is: write {options}"
+        )
+
+
+def _likeliest(line: str, places: Collection[str], dialect: CsvDialect) -> CsvDialect | None:
+    """The dialect in which ``line`` names most of ``places``; None if it names none in any."""
+    quotes = [dialect.quote, *(quote for quote in _QUOTES if quote != dialect.quote)]
+    delimiters = [dialect.delimiter, *(one for one in _DELIMITERS if one != dialect.delimiter)]
+    others = [
+        replace(dialect, delimiter=delimiter, quote=quote)
+        for quote, delimiter in product(quotes, delimiters)
+        if delimiter not in (quote, dialect.escape) and quote != dialect.escape
+    ]
+    best = max(others, key=lambda other: _named(line, places, other))
+    return best if _named(line, places, best) else None
+
+
+def _named(line: str, places: Collection[str], dialect: CsvDialect) -> int:
+    """How many of ``places`` are in a header."""
+    try:
+        return len({*Quoting(dialect).header(line)} & {*places})
+    except (csv.Error, StopIteration):
+        return 0
+
+
+def _changed(one: CsvDialect, other: CsvDialect) -> Sequence[tuple[str, str | None]]:
+    pairs = (("delimiter", one.delimiter, other.delimiter), ("quote", one.quote, other.quote))
+    return [(name, new) for name, old, new in pairs if new != old]
+
+
+def _literal(value: str | None) -> str:
+    return {'"': "'\"'", "\t": '"\\t"'}.get(value or "", f'"{value}"')
+
+
+def _called(dialect: CsvDialect) -> str:
+    return "UTF-8" if dialect.encoding == UTF8 else dialect.encoding
