@@ -324,10 +324,20 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"headrace.{name}")
     if name not in _HOME:
-        raise AttributeError(f"headrace has no {name!r}; it has {', '.join(__all__)}")
+        raise _unknown(name)
     value = getattr(import_module(f"headrace.{_HOME[name]}"), name)
     globals()[name] = value
     return value
+
+
+def _unknown(name: str) -> AttributeError:
+    if name.startswith("_"):  # which Python itself asks for
+        return AttributeError(f"headrace has no {name!r}")
+    from headrace.model.expressions.methods.aggregates import Aggregations
+    from headrace.model.suggestions import no_such_name
+
+    is_method = hasattr(Aggregations, name)
+    return no_such_name("headrace", name, __all__, f'write hr.col("amount").{name}(...)' if is_method else "")
 
 
 def __dir__() -> list[str]:

@@ -36,6 +36,19 @@ MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
         "how, filter, having, renamed, loop, deduplicate, union, outputs, then, expectations, limits, usual, sinks, "
         "description, schedule, backfill, retention, airflow, executor, allow_finishing, allow_double_counting",
     ),
+    "a function": (lambda: hr.jsn, "headrace has no 'jsn'; did you mean 'json'?"),
+    "other case": (lambda: hr.fixed_windows, "headrace has no 'fixed_windows'; did you mean 'FixedWindows'?"),
+    "a method as a function": (lambda: hr.sum, "headrace has no 'sum'; write hr.col(\"amount\").sum(...)"),
+    "nothing like it": (lambda: hr.xyzzy, "headrace has no 'xyzzy'; dir(headrace) names what it has"),
+    "of tests": (lambda: hr.testing.rum, "headrace.testing has no 'rum'; did you mean 'run'?"),
+    "of a source": (lambda: CLICKS.eventTime, "FileSource has no 'eventTime'; did you mean 'event_time'?"),
+    "of a pipeline": (lambda: pipeline().stagess, "Pipeline has no 'stagess'; did you mean 'stages'?"),
+    "of windows": (lambda: hr.FixedWindows("1h").sise, "FixedWindows has no 'sise'; did you mean 'size'?"),
+    "of how": (lambda: hr.accumulating().latenes, "How has no 'latenes'; did you mean 'allowed_lateness'?"),
+    "of what is open": (
+        lambda: hr.open("memory://x", create=True).pipelins,  # type: ignore[attr-defined]
+        "OpenDeployment has no 'pipelins'; did you mean 'pipelines'?",
+    ),
     "startswith": (lambda: col("a").startswith("b"), "Column has no 'startswith'; did you mean 'starts_with'?"),  # type: ignore[attr-defined]
     "len": (lambda: col("a").len(), "Column has no 'len'; did you mean 'length'?"),  # type: ignore[attr-defined]
     "split": (

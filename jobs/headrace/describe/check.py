@@ -9,7 +9,7 @@ from typing import Any, Final
 from headrace.describe.pipeline import Section, describe, graph, notes
 from headrace.errors import HeadraceError
 from headrace.model.arguments import Arguments
-from headrace.model.suggestions import keywords
+from headrace.model.suggestions import Suggesting, keywords
 from headrace.pipeline.checks.circles import UpstreamCycleError, check_beside
 from headrace.pipeline.loading.folders import imported
 from headrace.pipeline.loading.registry import Registered, UnknownPipelineError, in_file, registered_files, resolve
@@ -36,7 +36,7 @@ class CheckedPipeline:
 
 
 @dataclass(frozen=True, repr=False)
-class CheckReport:
+class CheckReport(Suggesting):
     """What was looked at: the pipelines, and why each of the other files cannot be used."""
 
     pipelines: Sequence[CheckedPipeline]

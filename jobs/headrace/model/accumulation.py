@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import TypedDict, Unpack
 
 from headrace.model.arguments import Arguments, Length
-from headrace.model.suggestions import keywords
+from headrace.model.suggestions import Suggesting, keywords
 from headrace.model.time import Duration
 from headrace.model.vocabulary import REQUIRED, word
 
@@ -45,7 +45,7 @@ class TimestampCombiner(StrEnum):
 )
 @keywords
 @dataclass(frozen=True, init=False)
-class How:
+class How(Suggesting):
     """One of the model's four questions: how refinements of a result relate.
 
     ``allowed_lateness`` None means that a window never expires. ``on_time`` decides whether the ON_TIME pane is emitted

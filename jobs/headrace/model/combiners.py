@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from headrace.errors import PipelineError
 from headrace.model.custom_combiners import CustomCombiner, check_combiner
-from headrace.model.suggestions import keywords
+from headrace.model.suggestions import Suggesting, keywords
 from headrace.model.vocabulary import REQUIRED, word
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _refused(operator: str) -> Callable[..., NoReturn]:
 )
 @keywords
 @dataclass(frozen=True)
-class Aggregate:
+class Aggregate(Suggesting):
     """``combiner`` over ``input``; ``input`` None (only for count) counts elements.
 
     ``k`` is how many values TOP keeps, ``q`` (0 to 1) which quantile QUANTILE gives; PAIRS pairs ``input`` with

@@ -121,12 +121,31 @@ class _Called:
         return self._function.__name__ + brackets.format(text)
 
 
+def no_such_name(owner: str, name: str, known: Iterable[str], more: str = "") -> AttributeError:
+    """The error for a ``name`` that a module does not have, with what it may have meant, or ``more``."""
+    names = [one for one in known if not one.startswith("_")]
+    hint = more or did_you_mean(name, names).strip() or _in_other_case(name, names)
+    return AttributeError(f"{owner} has no {name!r}; {hint or f'dir({owner}) names what it has'}")
+
+
+def _in_other_case(name: str, known: Iterable[str]) -> str:
+    """What ``did_you_mean`` says where cases and underscores do not count."""
+    plain = {one.replace("_", "").lower(): one for one in known}
+    near = difflib.get_close_matches(name.replace("_", "").lower(), plain, 1, cutoff=0.75)
+    return f"did you mean {plain[near[0]]!r}?" if near else ""
+
+
 class Suggesting:
-    """A value whose missing methods are refused with the nearest one: AttributeError."""
+    """A value whose missing names are refused with the nearest one: AttributeError."""
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # it is there, and raises an AttributeError of its own
+                return object.__getattribute__(self, name)
             kind = type(self).__name__
-            hint = "" if name.startswith("_") else did_you_mean(name, [n for n in dir(type(self)) if n[0] != "_"])
-            raise AttributeError(f"{kind} has no {name!r}{'; ' + hint.strip() if hint else ''}")
+            if name.startswith("_"):
+                raise AttributeError(f"{kind} has no {name!r}")
+            names = [one for one in dir(self) if not one.startswith("_")]
+            hint = did_you_mean(name, names).strip() or _in_other_case(name, names)
+            raise AttributeError(f"{kind} has no {name!r}{'; ' + hint if hint else ''}")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from headrace.model.arguments import Arguments, Length
 from headrace.model.expressions.coercion import expression
 from headrace.model.expressions.expr import Expr, render
-from headrace.model.suggestions import keywords
+from headrace.model.suggestions import Suggesting, keywords
 from headrace.model.time import (
     GLOBAL_WINDOW_END,
     LONGEST_WINDOW,
@@ -45,7 +45,7 @@ class Window(NamedTuple):
 GLOBAL_WINDOW = Window(MIN_INSTANT, GLOBAL_WINDOW_END)
 
 
-class WindowFn:
+class WindowFn(Suggesting):
     """What all window functions share.
 
     >>> isinstance(hr.Sessions("30m"), hr.WindowFn)

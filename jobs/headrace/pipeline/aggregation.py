@@ -15,7 +15,7 @@ from headrace.model.expressions.result_columns import check_reads, in_order, res
 from headrace.model.expressions.typing import output_type, readable_types, type_of
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.panes import WINDOW_END, WINDOW_START
-from headrace.model.suggestions import keywords
+from headrace.model.suggestions import Suggesting, keywords
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.reads import inputs
 from headrace.model.windows import WindowFn
@@ -25,7 +25,7 @@ from headrace.pipeline.sources import SparkFunction
 
 
 @dataclass(frozen=True, init=False)
-class Aggregation:
+class Aggregation(Suggesting):
     """One grouping: *what* is computed of each ``key``, *where* in event time, *when* in processing time, and *how*
     refinements relate, over rows that pass ``filter``.
 

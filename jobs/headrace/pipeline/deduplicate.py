@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from headrace.model.arguments import Arguments, Length
 from headrace.model.expressions.coercion import Read, read
 from headrace.model.expressions.expr import Expr
-from headrace.model.suggestions import keywords
+from headrace.model.suggestions import Suggesting, keywords
 from headrace.model.time import Duration
 from headrace.model.vocabulary import REQUIRED, word
 
@@ -13,7 +13,7 @@ from headrace.model.vocabulary import REQUIRED, word
 @word("deduplicate", id=REQUIRED, horizon=REQUIRED)
 @keywords
 @dataclass(frozen=True, init=False)
-class Deduplicate:
+class Deduplicate(Suggesting):
     """Counts only the first record of each ``id``, across all keys, windows and inputs (12.10).
 
     An id is remembered until the watermark passes its event time plus ``horizon``. A record that comes later than that

@@ -9,7 +9,7 @@ from headrace.model.arguments import Arguments
 from headrace.model.combiners import Aggregate
 from headrace.model.expressions.coercion import Key
 from headrace.model.expressions.expr import Expr
-from headrace.model.suggestions import keywords
+from headrace.model.suggestions import Suggesting, keywords
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.leaves import Default
 from headrace.model.windows import WindowFn
@@ -28,7 +28,7 @@ AT_THE_END = Default()
 
 @keywords
 @dataclass(frozen=True, init=False)
-class Output:
+class Output(Suggesting):
     """One aggregation of a pipeline's records, or several in a chain (``then``), beside the pipeline's other
     ``outputs``.
 

@@ -16,7 +16,7 @@ from headrace.model.expressions.coercion import Key, expression
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.value_types import ValueType
-from headrace.model.suggestions import keywords
+from headrace.model.suggestions import Suggesting, keywords
 from headrace.model.triggers import Trigger
 from headrace.model.windows import WindowFn
 from headrace.pipeline.aggregation import Aggregation, Stage
@@ -47,7 +47,7 @@ class SeveralOutputsError(PipelineError):
 
 
 @dataclass(frozen=True, init=False)
-class Pipeline:
+class Pipeline(Suggesting):
     """One aggregation of ``input``, or several in a chain (``then``); or several ``outputs``, each with its own.
 
     ``key`` is the name of a column, a list of names, expressions by name, or None for one group of all; a record whose

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.entry_points import EntryPointGroup
 from headrace.model.arguments import Arguments
-from headrace.model.suggestions import keywords
+from headrace.model.suggestions import Suggesting, keywords
 from headrace.pipeline.loading.folders import current
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _PATH = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z
 
 
 @dataclass(frozen=True)
-class Sink:
+class Sink(Suggesting):
     """A target of some ``kind`` that holds what readers see. ``connection`` names how it is reached, "" if by none."""
 
     kind: ClassVar[str]

@@ -30,7 +30,7 @@ from headrace.model.expressions.identity import same
 from headrace.model.expressions.schemas import schema_of
 from headrace.model.expressions.typing import type_of
 from headrace.model.expressions.value_types import ListType, in_words
-from headrace.model.suggestions import keywords
+from headrace.model.suggestions import Suggesting, keywords
 from headrace.model.vocabulary import REQUIRED, word
 from headrace.model.watermarks import WatermarkStrategy
 from headrace.pipeline.csv_dialect import CsvDialect
@@ -120,7 +120,7 @@ class SparkFunction:
         object.__setattr__(self, "returns", schema_of(given, "returns", self.returns))
 
 
-class Source(ABC):
+class Source(Suggesting, ABC):
     """Where records come from: a frozen dataclass of what tells its data from others', without any secret.
 
     ``kind`` names the code that reads it: ``files``, or an entry point of ``headrace.sources``. ``schema`` names the
@@ -391,7 +391,7 @@ def _is_json(value: object) -> bool:
 
 @keywords
 @dataclass(frozen=True)
-class Input:
+class Input(Suggesting):
     """A source with its event time: what a pipeline reads, alone or beside others (12.9). Written
     ``json(...).event_time(...)``.
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from headrace.model.suggestions import Suggesting
 from headrace.model.time import instant
 from headrace.pipeline.loading.registry import UnknownPipelineError
 from headrace.pipeline.pipeline import Pipeline
@@ -27,7 +28,7 @@ class UnknownResultsError(UnknownPipelineError, KeyError):
         return str(self.args[0])
 
 
-class Deployment(Mapping[str, PipelineReader]):
+class Deployment(Suggesting, Mapping[str, PipelineReader]):
     """The pipelines that have run under a root, by name. What there is is looked up each time.
 
     A pipeline itself may stand for its name. It is then the definition that methods take which need one, and need not

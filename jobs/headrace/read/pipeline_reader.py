@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.model.arguments import Arguments, shown
 from headrace.model.expressions.expr import Expr
-from headrace.model.suggestions import did_you_mean
+from headrace.model.suggestions import Suggesting, did_you_mean
 from headrace.pipeline.loading.registry import UnknownPipelineError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definitions import Definition, definition_of, registered_definition
@@ -36,7 +36,7 @@ Where = str | Expr
 """A condition in SQL, as DuckDB reads it, or an expression of Headrace."""
 
 
-class PipelineReader:
+class PipelineReader(Suggesting):
     """The results of one pipeline.
 
     Every view takes ``at``: a branch, a tag, the id of a snapshot, or a time (an aware datetime, or ISO 8601 text). A

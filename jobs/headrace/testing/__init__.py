@@ -62,7 +62,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"headrace.testing has no {name!r}; it has {', '.join(__all__)}")
+        from headrace.model.suggestions import no_such_name
+
+        raise no_such_name("headrace.testing", name, __all__)
     value = getattr(import_module(f"headrace.testing.{_HOME[name]}"), name)
     globals()[name] = value
     return value

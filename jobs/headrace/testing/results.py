@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, overload
 
 from headrace.model.panes import Timing
+from headrace.model.suggestions import Suggesting
 from headrace.model.time import instant, parse
 from headrace.testing.times import text_of
 
@@ -101,7 +102,7 @@ class Panes(Sequence[PaneRow]):
 
 
 @dataclass(frozen=True)
-class StepResults:
+class StepResults(Suggesting):
     """What one step gave, or several.
 
     ``panes`` are in order: by step, key and window, and those of a window as they were emitted. ``current`` is what

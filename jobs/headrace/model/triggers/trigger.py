@@ -2,8 +2,10 @@
 
 from collections.abc import Collection
 
+from headrace.model.suggestions import Suggesting
 
-class Trigger:
+
+class Trigger(Suggesting):
     """A node of a trigger tree.
 
     >>> isinstance(hr.AfterCount(1), hr.Trigger)

@@ -17,7 +17,7 @@ from headrace.model.expressions.expr import Column, Expr, render
 from headrace.model.expressions.traversal import columns_of
 from headrace.model.expressions.tree_size import too_large
 from headrace.model.expressions.typing import type_of
-from headrace.model.suggestions import keywords
+from headrace.model.suggestions import Suggesting, keywords
 from headrace.model.triggers.leaves import Default
 from headrace.model.vocabulary import REQUIRED, word
 from headrace.pipeline.aggregation import Aggregation
@@ -37,7 +37,7 @@ class Combine(StrEnum):
 @word("loop", start=REQUIRED, step=REQUIRED, combine=REQUIRED, both_ways=False)
 @keywords
 @dataclass(frozen=True, init=False)
-class Loop:
+class Loop(Suggesting):
     """Gives each vertex of a graph a value, which goes round over its edges until nothing changes. Records are the
     edges; the two columns of the output's ``key`` are their ends (semantics 13).
 

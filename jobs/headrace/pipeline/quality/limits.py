@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar
 
 from headrace.model.arguments import Arguments, Length
-from headrace.model.suggestions import keywords
+from headrace.model.suggestions import Suggesting, keywords
 from headrace.model.time import Duration, render_duration
 
 _PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?) ?%")
@@ -93,7 +93,7 @@ def limit(*, warn: Bound | None = None, fail: Bound | None = None) -> Limit[Any]
 
 @keywords
 @dataclass(frozen=True, init=False)
-class Limits:
+class Limits(Suggesting):
     """What a pipeline's runs may show. None: anything.
 
     ``rejected`` and ``late`` are how many dead letters and late drops there may be, a share of the records read ("1%")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.extras import require, require_library
 from headrace.model.arguments import Arguments, shown
 from headrace.model.expressions.expr import Expr
+from headrace.model.suggestions import Suggesting
 from headrace.read.views.conditions import RowCondition
 from headrace.read.views.database import database, identifier, in_utc, kept, quoted, without_rows, working_folder
 from headrace.read.views.rows_shown import RowsShown
@@ -28,7 +29,7 @@ HTML_ROWS, HTML_BYTES = 10, 16 * 2**20
 """Rows that a notebook shows of a view, and about how many bytes may be read for them."""
 
 
-class LazyView:
+class LazyView(Suggesting):
     """Rows of one snapshot. What is asked for is read then; the snapshot stays the one that it was made for.
 
     Data files are held against the lengths and checksums of the manifest before anything is read from them (to_spark

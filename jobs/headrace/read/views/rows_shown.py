@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
+from headrace.model.suggestions import Suggesting
+
 
 @dataclass(frozen=True, repr=False)
-class RowsShown(Sequence[Mapping[str, Any]]):
+class RowsShown(Suggesting, Sequence[Mapping[str, Any]]):
     """The first rows of a view: a sequence of mappings by column. Times are in UTC, and do not say so.
 
     ``number`` is how many rows the view has, None where only reading all of them would tell; ``view`` names the view

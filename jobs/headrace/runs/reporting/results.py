@@ -15,6 +15,7 @@ import msgspec
 from headrace.audit.limits import LimitFinding
 from headrace.audit.usual.findings import UsualFinding
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
+from headrace.model.suggestions import Suggesting
 from headrace.pipeline.executors import ExecutorDecision
 from headrace.runs.reporting.quoted_values import (
     message_without_values,
@@ -88,7 +89,7 @@ class OutputResult(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class RunResult:
+class RunResult(Suggesting):
     """What one run did. ``epochs`` are those that it committed (or, for a publish, made visible), oldest first.
 
     ``snapshot`` and ``epoch`` are the head of the run's ``branch`` afterwards, ``published`` is what readers see then;
