@@ -21,6 +21,16 @@ PREFIX: Final = "HEADRACE_CONN"
 _SECRET: Final = re.compile(
     r"password|passfile|secret|token|key|credential|authorization|connection.string", re.IGNORECASE
 )
+_EXAMPLES: Final = {
+    "delta": "s3://key:secret@bucket/prefix?region=eu-west-1, or file:///folder",
+    "iceberg": "https://client:secret@host/path?warehouse=NAME, or postgresql://user:password@host/database?warehouse=...",
+    "kafka": "kafka://host:9092, or kafka://user:password@host:9092",
+    "postgres": "postgresql://user:password@host:5432/database",
+    "registry": "https://user:password@host:8081",
+}
+"""How connections of sinks and sources are written, by kind."""
+_ANY: Final = "scheme://user:password@host:port/database"
+
 _WITHOUT_HOST: Final = ("file", "sqlite")
 """Schemes of what lies on this machine."""
 
@@ -114,9 +124,9 @@ def knowing(connections: "Iterable[Connection]") -> Iterator[None]:
         _KNOWN.reset(before)
 
 
-def connection(name: str, environment: Mapping[str, str] = os.environ) -> Connection:
-    """The connection ``name``, as this context knows it (``knowing``) or the ``environment`` says it. Raises
-    MissingConnectionError.
+def connection(name: str, environment: Mapping[str, str] = os.environ, *, kind: str = "") -> Connection:
+    """The connection ``name`` of a ``kind`` of system, as this context knows it (``knowing``) or the ``environment``
+    says it. Raises MissingConnectionError.
     """
     if environment is os.environ and name in _KNOWN.get():
         return _KNOWN.get()[name]
@@ -124,7 +134,7 @@ def connection(name: str, environment: Mapping[str, str] = os.environ) -> Connec
     if not uri:
         raise MissingConnectionError(
             f"connection {name!r} is not known here: set {variable(name)} to a URI such as "
-            "postgresql://user:password@host:5432/database; in Airflow, add a connection with this id"
+            f"{_EXAMPLES.get(kind, _ANY)}; in Airflow, add a connection with this id"
         )
     try:
         parts = urlsplit(uri)

@@ -180,7 +180,7 @@ def test_of_two_first_deliveries_the_slower_tries_again(
 
     monkeypatch.setattr(DeltaTarget, "apply", late)
     with pytest.raises(SinkMovedError, match="another one came between"):
-        deployment.deliver(sales)
+        deployment.attempt(sales)
     assert deployment.deliver(sales).source is None
     assert deployment.held(sales) == deployment.published(sales)
 

@@ -148,7 +148,7 @@ def test_a_commit_that_comes_between_is_not_gone_over(
     with monkeypatch.context() as patch:
         patch.setattr(IcebergTarget, "apply", late)
         with pytest.raises(SinkMovedError):
-            deployment.deliver(sales)
+            deployment.attempt(sales)
     # what was written for it is gone
     assert set(map(str, (deployment.folder / "lake").rglob("*.parquet"))) == files
     deployment.deliver(sales)

@@ -103,7 +103,7 @@ def test_a_table_that_is_emptied_while_it_is_delivered_to(
 
     monkeypatch.setattr(PostgresTable, "apply", late)
     with pytest.raises(SinkMovedError, match="was emptied"):
-        of_postgres.deployment.deliver(of_postgres.sales)
+        of_postgres.deployment.attempt(of_postgres.sales)
     of_postgres.mended("was emptied")
 
 

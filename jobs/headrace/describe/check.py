@@ -1,11 +1,13 @@
 """``headrace check``, and ``hr.check``: what was looked at, what it means, what is wrong with it."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
 
+from headrace.connections import MissingConnectionError, connection
 from headrace.describe.pipeline import Section, describe, graph, notes
 from headrace.errors import HeadraceError
 from headrace.model.arguments import Arguments
@@ -104,7 +106,7 @@ def check(pipeline: Pipeline | str | PathLike[str] | None = None) -> CheckReport
     False
     """
     if isinstance(pipeline, Pipeline):
-        return CheckReport([checked(pipeline)])
+        return CheckReport([checked(pipeline, environment=os.environ)])
     if pipeline is None:
         registered = registered_files()
         every = [*registered.pipelines.values()]
@@ -133,17 +135,24 @@ def _section(heading: str, lines: Sequence[str], indent: str = "  ") -> Iterator
 
 def _checked_files(chosen: Iterable[Registered], known: Iterable[Registered]) -> list[CheckedPipeline]:
     beside = [one.pipeline for one in known]
-    return [checked(one.pipeline, one.file, beside=beside) for one in chosen]
+    return [checked(one.pipeline, one.file, beside=beside, environment=os.environ) for one in chosen]
 
 
 def checked(
-    pipeline: Pipeline, file: Path | None = None, root: str = "", beside: Iterable[Pipeline] = ()
+    pipeline: Pipeline,
+    file: Path | None = None,
+    root: str = "",
+    beside: Iterable[Pipeline] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> CheckedPipeline:
-    """What there is to say of a pipeline under a ``root`` of that name, where those ``beside`` it are known. One that
-    cannot be described does not keep the others from being checked.
+    """What there is to say of a pipeline under a ``root`` of that name, where those ``beside`` it are known; with an
+    ``environment`` also which connections that does not know. One that cannot be described does not keep the others
+    from being checked.
     """
     try:
-        return _described(pipeline, file, root, beside)
+        described = _described(pipeline, file, root, beside)
+        unknown = [] if environment is None else [*_unknown_connections(pipeline, environment)]
+        return replace(described, notes=[*described.notes, *unknown])
     except Exception as error:  # objects of a user's own may raise anything when they are asked what they are
         why = f"it cannot be described: {type(error).__name__}: {error}"
         executor = pipeline.executor
@@ -169,6 +178,24 @@ def _described(pipeline: Pipeline, file: Path | None, root: str, beside: Iterabl
         [*_problems(pipeline, beside)],
         [*notes(pipeline)],
     )
+
+
+def _unknown_connections(pipeline: Pipeline, environment: Mapping[str, str]) -> Iterator[str]:
+    """What stands against each connection of sources and sinks; nothing is connected to."""
+    users: dict[str, tuple[str, str]] = {}
+    for one in pipeline.inputs:
+        for name in one.source.connections:
+            kind = one.source.kind if name == one.source.connections[0] else "registry"
+            users.setdefault(name, (f"input {one.name}" if one.name else "its input", kind))
+    for alone in pipeline.by_output.values():
+        for sink in alone.sinks:
+            if sink.connection:
+                users.setdefault(sink.connection, (f"sink {sink.name}", sink.kind))
+    for name, (user, kind) in users.items():
+        try:
+            connection(name, environment, kind=kind)
+        except MissingConnectionError as error:
+            yield f"{user}: {error}"
 
 
 _MOVED: Final = "whenever what readers see moves"

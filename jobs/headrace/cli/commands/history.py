@@ -128,6 +128,7 @@ def rollback(
     command names each of them, with the command that makes it again, and the releases that end.
     """
     from headrace.cli.catalog_names import handle_of
+    from headrace.cli.display.run import say_what_is_due
     from headrace.read.log_entries import moves
 
     handle = handle_of(pipeline, root)
@@ -140,6 +141,7 @@ def rollback(
     else:
         entry = handle.rollback(to=to, branch=branch, message=message, give_up_delivered=give_up_delivered)
         print_entry(entry, output)
+        say_what_is_due(handle, pipeline, root, output)
     for line in given_up.told:
         notice(f"warning: {line}")
 
@@ -178,7 +180,7 @@ def promote(
         promoted_as = handle.promote(
             branch, output=of_output, patch=patch, message=message, give_up_delivered=give_up_delivered
         )
-        print_ending(promoted_as, pipeline, root, output)
+        print_ending(promoted_as, pipeline, root, output, handle)
         notice(f"In Airflow the next run of the process DAG of {handle.name} announces this to DAGs downstream")
         return
     rehearsal: Rehearsal | PatchRehearsal

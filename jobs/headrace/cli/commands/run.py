@@ -112,7 +112,7 @@ def run(
             without=without or (),
             listener=listener,
         )
-    print_ending(result, pipeline, root, output)
+    print_ending(result, pipeline, root, output, handle)
 
 
 @command("headrace backfill delays.py --from 2026-01-05 --to 2026-01-07 --root file:///tmp/hr --executor local")
@@ -230,7 +230,7 @@ def recover(
             reader_roots=reader_root or (),
             listener=listener,
         )
-    print_ending(result, pipeline, root, output)
+    print_ending(result, pipeline, root, output, handle)
 
 
 @command("headrace replay-late delays.py --root file:///tmp/hr")

@@ -120,6 +120,7 @@ def release(
     to the snapshot takes them back to it.
     """
     from headrace.cli.catalog_names import handle_and_output
+    from headrace.cli.display.run import say_what_is_due
     from headrace.runs.publishing.release import STAY
 
     handle, named = handle_and_output(pipeline, root)
@@ -129,6 +130,7 @@ def release(
         notice(STAY)
         return
     notice(f"In Airflow the next run of the process DAG of {handle.name} announces this to DAGs downstream")
+    say_what_is_due(handle, pipeline, root, output)
 
 
 @command("headrace publish delays.py --root file:///tmp/hr")
@@ -143,7 +145,7 @@ def publish(
     from headrace.cli.display.run import print_ending
 
     handle, named = handle_and_output(pipeline, root)
-    print_ending(handle.publish(named), pipeline, root, output)
+    print_ending(handle.publish(named), pipeline, root, output, handle)
 
 
 @command("headrace tag delays.py before-the-change --root file:///tmp/hr")

@@ -10,6 +10,7 @@ from headrace.cli.display.output import Format, despite_closed_output, notice, p
 from headrace.cli.display.progress import Bar
 from headrace.errors import HeadraceError
 from headrace.pipeline.loading.registry import output_named
+from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.client.recording import new_run_id
 from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, watched
 from headrace.runs.reporting.results import RunResult, to_json
@@ -35,7 +36,7 @@ def run_backfill(
             again = (*on, *(("--promote",) if promote else ()), *(("--patch",) if patch else ()))
             error.add_note(f"to go on where it stopped: {where.command('backfill', *again)}")
         raise
-    print_ending(result, whole, root, output)
+    print_ending(result, whole, root, output, handle if promote else None)
     if result.snapshot is None:
         return
     if patch:
@@ -65,8 +66,25 @@ def watching() -> Iterator[Listener]:
         yield watched(bar)
 
 
-def print_ending(result: RunResult, reference: str, root: str, output: Format) -> None:
-    """Print how a run of the pipeline that ``reference`` names ended."""
+def print_ending(
+    result: RunResult, reference: str, root: str, output: Format, handle: PipelineHandle | None = None
+) -> None:
+    """Print how a run of the pipeline that ``reference`` names ended, and what is due then if ``handle`` has it."""
     with despite_closed_output():
         where = Where(reference, root)
         print_lines([to_json(result).decode()] if output is Format.JSON else ending(result, where))
+        if handle is not None and result.epochs and result.published is not None:
+            say_what_is_due(handle, reference, root, output)
+
+
+def say_what_is_due(handle: PipelineHandle, reference: str, root: str, output: Format) -> None:
+    """Sinks hold what readers saw until somebody delivers; a DAG does so where there is Airflow."""
+    try:
+        definition = handle.definition()
+    except HeadraceError:  # its file is broken, which is nothing to what was done
+        return
+    outputs = {} if definition is None else definition.by_output
+    sinks = [sink.name for alone in outputs.values() for sink in alone.sinks]
+    if sinks and output is not Format.JSON:
+        named = f"sink {sinks[0]}" if len(sinks) == 1 else f"{len(sinks)} sinks"
+        notice(f"to bring {named} to what readers see: {Where(reference, root).command('deliver')}")

@@ -50,7 +50,7 @@ def compare(
     system = SINKS[kind]
     if connection is None:
         raise ComparedTableError(f"say how {table} is reached: --connection NAME, as in HEADRACE_CONN_NAME")
-    reached = connection_named(connection)
+    reached = connection_named(connection, kind=kind)
 
     def rows(theirs: Mapping[str, ValueType]) -> "AbstractContextManager[pa.RecordBatchReader]":
         return system.read(name, [*theirs], reached)

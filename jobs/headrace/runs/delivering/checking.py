@@ -11,7 +11,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sinks import SINKS, Sink
 from headrace.read.diff.changes import still_there
 from headrace.read.diff.table_comparison import ComparedColumns, TableComparison, compare_with_table
-from headrace.runs.delivering.deliver import chosen_sinks
+from headrace.runs.delivering.deliver import chosen_sinks, is_same_place
 from headrace.sinks.open_sink import Held, OpenReceiver, named_failures
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.output_catalog import OutputCatalog
@@ -92,7 +92,7 @@ def _check(catalog: Catalog, output: str, sink: Sink, limit: int) -> SinkCheck:
     published = catalog.head().refs.get(PUBLISHED)
     if not sink.connection:
         return SinkCheck(catalog.pipeline, output, sink.name, None, None, published, None, None, _HANDED_OVER)
-    reached = connection(sink.connection)
+    reached = connection(sink.connection, kind=sink.kind)
     held, others, reason = None, None, _HANDED_OVER
     with named_failures(sink, reached), SINKS[sink.kind].open(sink, reached) as target:
         if not isinstance(target, OpenReceiver):
@@ -115,7 +115,7 @@ def _not_comparable(catalog: Catalog, sink: Sink, held: Held | None) -> str:
         return "it holds no rows that could be read as a table"
     if held is None or held.snapshot is None:
         return "nothing was delivered"
-    if (held.pipeline, held.root) != (catalog.pipeline, catalog.store.uri):
+    if held.pipeline != catalog.pipeline or not is_same_place(held.root, catalog.store.uri):
         return f"it holds rows of {held.pipeline} under {held.root}"
     if still_there(catalog, held.snapshot) is None:
         return "that snapshot has expired, and the next delivery fills it again"

@@ -4,6 +4,7 @@ Publishing, releases, rollbacks, promotions and patches are one case, and need n
 snapshot it holds, and gets what lies between that one and ``published``.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -11,6 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
+from urllib.parse import unquote
+
+import tenacity
 
 from headrace.connections import Connection, connection
 from headrace.errors import FixConfigError, HeadraceError
@@ -29,6 +33,7 @@ from headrace.sinks.open_sink import (
     OpenReceiver,
     OpenSink,
     OpenTarget,
+    SinkMovedError,
     SinkRefusedError,
     SinkTakenError,
     named_failures,
@@ -45,6 +50,10 @@ class UnknownSinkError(FixConfigError):
 
     code = "config.unknown_sink"
 
+
+_FILE: Final = "file://"
+_ATTEMPTS: Final = 5
+"""So often a delivery that another one came before looks again."""
 
 _REASONS: Final = {
     FillReason.FIRST: "it had none",
@@ -130,7 +139,7 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
     changed then. Raises SinkFailedError for what the code of a sink raises beside these.
     """
     began = time.monotonic()
-    reached = connection(sink.connection) if sink.connection else Connection("", "")
+    reached = connection(sink.connection, kind=sink.kind) if sink.connection else Connection("", "")
     with named_failures(sink, reached), SINKS[sink.kind].open(sink, reached) as target:
         if isinstance(target, OpenReceiver):
             return _handed_over(catalog, output, sink, target, reached if sink.connection else None)
@@ -148,6 +157,8 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
             _number(target, held),
             at=_now(),
         )
+        if held is not None and is_same_place(held.root, own.root):
+            own = replace(own, root=held.root)  # whichever way somebody went there
         if held is not None and (held.number is None) is not (own.number is None):
             kinds = ("changes", "rows") if own.number is None else ("rows", "changes")
             raise SinkRefusedError(
@@ -229,6 +240,12 @@ def _handed_over(
     return Delivery(catalog.pipeline, output, sink.name, before, after, source, None, 0, number, seconds, head.entry)
 
 
+def is_same_place(root: str, other: str) -> bool:
+    """Whether two addresses lead to one folder: by a link, or as a folder was called before it was moved behind one."""
+    paths = [unquote(one.removeprefix(_FILE)) for one in (root, other) if one.startswith(_FILE)]
+    return root == other or (len(paths) == 2 and os.path.realpath(paths[0]) == os.path.realpath(paths[1]))
+
+
 def _owner(held: Held) -> str:
     return f"{held.pipeline}{held.output and '.' + held.output} under {held.root}"
 
@@ -286,7 +303,7 @@ def deliver_all(
         seen = OutputCatalog(catalog, name) if name else catalog
         begun = catalog.head().entry
         try:
-            delivery = deliver(seen, name, sink, take_over=take_over, refill=refill)
+            delivery = _delivered(seen, name, sink, take_over=take_over, refill=refill)
         except HeadraceError as error:
             errors.append(error)
             note(catalog.store, catalog.pipeline, name, sink, partial(DeliveryNote.failed, error=error, entry=begun))
@@ -300,6 +317,21 @@ def deliver_all(
             first.add_note(f"and another sink failed: {other}")
         raise first
     return tuple(deliveries)
+
+
+def _delivered(catalog: Catalog, output: str, sink: Sink, *, take_over: bool, refill: bool) -> Delivery:
+    """A delivery, which looks again where another one came before it: that one may have done all there was to do. The
+    later one of two looks first, and not both at the same time.
+    """
+    for attempt in tenacity.Retrying(
+        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        wait=tenacity.wait_random_exponential(0.2, max=5),
+        retry=tenacity.retry_if_exception_type(SinkMovedError),
+        reraise=True,
+    ):
+        with attempt:
+            return deliver(catalog, output, sink, take_over=take_over, refill=refill)
+    raise AssertionError("unreachable")
 
 
 def _as_noted(catalog: Catalog, delivery: Delivery) -> Callable[[DeliveryNote], DeliveryNote]:

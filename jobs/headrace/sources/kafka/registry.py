@@ -53,7 +53,7 @@ def with_schemas(fetched: pa.Table, registry: str) -> pa.Table:
     """What was ``fetched``, with the schemas of its values. Raises MissingConnectionError, RegistryRefusedError,
     RegistryUnreachableError.
     """
-    known = schemas(connection(registry), _numbers(fetched))
+    known = schemas(connection(registry, kind="registry"), _numbers(fetched))
     kept = {_KEPT + str(one).encode(): text.encode() for one, text in known.items()}
     return fetched.replace_schema_metadata({_ASKED: b"1", **kept})
 

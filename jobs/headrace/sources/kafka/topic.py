@@ -59,7 +59,7 @@ def connected(source: KafkaSource, reached: Connection | None = None) -> "Iterat
     KafkaRefusedError, KafkaUnreachableError.
     """
     require("kafka", str(source))
-    given = connection(source.connection) if reached is None else reached
+    given = connection(source.connection, kind="kafka") if reached is None else reached
     if given.scheme != "kafka":
         raise KafkaRefusedError(f"{given}: a source of Kafka needs kafka://host:port")
     with CLIENTS.client(given) as client:

@@ -21,7 +21,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.views.arrow_types import schema_of, zoneless_rows
 from headrace.runs.client.deployment import open as open_root
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.delivering.deliver import Delivery
+from headrace.runs.delivering.deliver import Delivery, deliver
 from headrace.testing.connectors.sink_world import SinkWorld
 from headrace.testing.connectors.values import plain
 
@@ -106,6 +106,11 @@ class SinkDeployment:
         """Deliver to the one sink."""
         (delivery,) = self.handle(pipeline).deliver(**options)
         return delivery
+
+    def attempt(self, pipeline: Pipeline) -> Delivery:
+        """Deliver to the one sink, and do not look again where another delivery came between."""
+        (sink,) = pipeline.sinks
+        return deliver(self.handle(pipeline).catalog, "", sink)
 
     def held(self, pipeline: Pipeline) -> Rows:
         """What the target holds, in the columns of the pipeline."""

@@ -14,7 +14,7 @@ import pytest
 from headrace.pipeline.sinks import SINKS
 from headrace.read.diff.change_records import ChangeRecords
 from headrace.read.diff.changes import Changes
-from headrace.sinks.open_sink import Applied, Held, OpenChangeLog, OpenSink, OpenTarget
+from headrace.sinks.open_sink import Applied, Held, Intervention, OpenChangeLog, OpenSink, OpenTarget
 from headrace.testing.connectors.sink_world import SinkWorld
 
 if TYPE_CHECKING:
@@ -59,6 +59,12 @@ class _SteppedLog(OpenChangeLog):
     def held(self) -> Held | None:
         return self.target.held()
 
+    def intervention(self, held: Held) -> Intervention | None:
+        return self.target.intervention(held)
+
+    def unknown_records(self) -> int:
+        return self.target.unknown_records()
+
     def append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
         self.act()
         parts: dict[str, Any] = {part.name: getattr(records, part.name) for part in fields(ChangeRecords)}
@@ -75,6 +81,9 @@ class _Stepped(OpenSink):
 
     def held(self) -> Held | None:
         return self.target.held()
+
+    def intervention(self, held: Held) -> Intervention | None:
+        return self.target.intervention(held)
 
     def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
         self.act()

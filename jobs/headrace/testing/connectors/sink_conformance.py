@@ -227,7 +227,7 @@ class SinkConformance:
             deployment.deliver(sales)
 
         with pytest.raises(SinkMovedError), at_each_step(deployment.world, _once(overtake)):
-            deployment.deliver(sales)
+            deployment.attempt(sales)
         assert deployment.held(sales) == deployment.published(sales)
         assert deployment.deliver(sales).source is None
 
@@ -253,7 +253,7 @@ class SinkConformance:
 
         def deliver() -> None:
             try:
-                ends.append(deployment.deliver(sales))
+                ends.append(deployment.attempt(sales))
             except RetryError as error:
                 ends.append(error)
                 together.abort()
