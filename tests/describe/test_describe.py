@@ -72,6 +72,9 @@ WINDOWS = {
     hr.SlidingWindows("1h", "5m"): "sliding windows of 1h, a new one every 5m",
     hr.Sessions("30m"): "sessions, closed by a gap of 30m; elements exactly that far apart are two",
     hr.CalendarWindows("month", "Europe/Berlin", 3): "windows of 3 calendar months, of local time in Europe/Berlin",
+    hr.CalendarWindows("week", day_begins="06:00", week_begins="sunday"): (
+        "windows of 1 calendar week, of local time in UTC, days begin at 06:00, weeks begin on Sunday"
+    ),
     hr.GlobalWindows(): "one window for all of time",
     hr.ShiftedOutputTime(hr.FixedWindows("1h"), "2h"): (
         "fixed windows of 1h; panes are dated 2h later than their elements"

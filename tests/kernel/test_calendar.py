@@ -2,6 +2,7 @@
 
 import random
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -12,6 +13,16 @@ from headrace.model.calendar import CalendarWindows, calendar_window
 from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, Instant, instant
 
 LENGTHS = [("day", 1), ("day", 3), ("week", 1), ("week", 2), ("month", 1), ("month", 5)]
+OTHERS: list[tuple[str, int, dict[str, Any]]] = [
+    ("day", 1, {"day_begins": "06:00"}),
+    ("day", 1, {"day_begins": "02:30"}),
+    ("day", 2, {"day_begins": "23:59"}),
+    ("week", 1, {"week_begins": "sunday"}),
+    ("week", 3, {"week_begins": "saturday", "day_begins": "00:30"}),
+    ("month", 12, {"year_begins": 4}),
+    ("month", 3, {"year_begins": 12, "day_begins": "18:00"}),
+]
+"""Calendars that begin elsewhere."""
 ZONES = [
     "UTC",
     "Europe/Berlin",
@@ -50,12 +61,19 @@ def moments(zone: str) -> list[Instant]:
     return found
 
 
+def plain(zone: str) -> list[CalendarWindows]:
+    return [CalendarWindows(unit, zone, length) for unit, length in LENGTHS]
+
+
+def others(zone: str) -> list[CalendarWindows]:
+    return [CalendarWindows(unit, zone, length, **begins) for unit, length, begins in OTHERS]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("zone", ZONES)
 def test_windows_of_a_calendar(zone: str) -> None:
     times = moments(zone)
-    for unit, length in LENGTHS:
-        where = CalendarWindows(unit, zone, length)
+    for where in [*plain(zone), *others(zone)]:
         windows = assigned(where, pa.array(times, pa.int64()), {}, {})
         found = list(zip(windows.start.tolist(), windows.end.tolist(), strict=True))
         wrong = [(at, one) for at, one in zip(times, found, strict=True) if one != calendar_window(where, at)]
@@ -64,9 +82,13 @@ def test_windows_of_a_calendar(zone: str) -> None:
 
 
 @pytest.mark.parametrize("zone", ZONES)
-@pytest.mark.parametrize(("unit", "length"), [*LENGTHS, ("month", 12_000), ("day", 400)])
-def test_the_last_window_of_a_calendar_ends_with_time(zone: str, unit: str, length: int) -> None:
-    where, day = CalendarWindows(unit, zone, length), 86_400_000_000
+@pytest.mark.parametrize(
+    ("unit", "length", "begins"), [*((*one, {}) for one in [*LENGTHS, ("month", 12_000), ("day", 400)]), *OTHERS]
+)
+def test_the_last_window_of_a_calendar_ends_with_time(
+    zone: str, unit: str, length: int, begins: dict[str, Any]
+) -> None:
+    where, day = CalendarWindows(unit, zone, length, **begins), 86_400_000_000
     far = [END_OF_CALENDAR + shift for shift in (-400 * day, -2 * day, -day, -1, 0, 1, day, 10**6 * day)]
     times = [Instant(at) for at in [*far, GLOBAL_WINDOW_END - 1, GLOBAL_WINDOW_END, GLOBAL_WINDOW_END + 7]]
     windows = assigned(where, pa.array(times, pa.int64()), {}, {})

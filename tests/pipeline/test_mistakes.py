@@ -45,7 +45,9 @@ GOOD: dict[str, dict[str, Any]] = {
     "Aggregation": {"key": "origin", "what": WHAT, "where": HOURLY, "when": COUNT, "how": hr.retracting(),
                     "filter": N > 3, "transform": None},
     "Backfill": {"schedule": "0 3 * * *", "last": "7d"},
-    "CalendarWindows": {"unit": "day", "zone": "UTC", "count": 1},
+    "CalendarWindows": {
+        "unit": "day", "zone": "UTC", "count": 1, "day_begins": "06:00", "week_begins": "monday", "year_begins": 1,
+    },
     "DataDriven": {"what": {"n": hr.count()}, "ready_if": col("n") > 3},
     "Deduplicate": {"id": "origin", "horizon": "1d"},
     "field": {"path": "user.id", "type": str},

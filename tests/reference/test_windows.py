@@ -143,11 +143,58 @@ def test_windows_tile_time_and_hold_their_elements_in_every_zone_at_every_change
         (("hour",), 'write one of "day", "week", "month"'),
         (("day", "Mars/Olympus"), "no such time zone"),
         (("day", "UTC", 0), "at least"),
+        ({"unit": "day", "day_begins": "24:00"}, "write a time of clocks"),
+        ({"unit": "day", "day_begins": "6:00"}, "write a time of clocks"),
+        ({"unit": "day", "week_begins": "sunday"}, "it is about weeks, and these are days"),
+        ({"unit": "week", "week_begins": "sun"}, 'write one of "monday"'),
+        ({"unit": "week", "year_begins": 4}, "it is about months, and these are weeks"),
+        ({"unit": "month", "year_begins": 13}, "1 to 12"),
     ],
 )
-def test_calendars_that_there_are_not(arguments: tuple[Any, ...], message: str) -> None:
+def test_calendars_that_there_are_not(arguments: tuple[Any, ...] | dict[str, Any], message: str) -> None:
     with pytest.raises(PipelineError, match=message):
-        CalendarWindows(*arguments)
+        CalendarWindows(**arguments) if isinstance(arguments, dict) else CalendarWindows(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("begins", "text", "start", "end"),
+    [
+        ({"unit": "day", "day_begins": "06:00"}, "2025-01-02T05:59", "2025-01-01T06:00", "2025-01-02T06:00"),
+        ({"unit": "day", "day_begins": "06:00"}, "2025-01-02T06:00", "2025-01-02T06:00", "2025-01-03T06:00"),
+        (
+            {"unit": "day", "day_begins": "06:00"},
+            "2025-03-30T05:00",
+            "2025-03-29T06:00",
+            "2025-03-30T06:00",
+        ),  # 23 hours
+        ({"unit": "day", "day_begins": "02:30"}, "2025-03-30T12:00", "2025-03-30T03:00", "2025-03-31T02:30"),  # skipped
+        ({"unit": "week", "week_begins": "sunday"}, "2025-01-04T23:59", "2024-12-29T00:00", "2025-01-05T00:00"),
+        ({"unit": "week", "week_begins": "sunday"}, "2025-01-05T00:00", "2025-01-05T00:00", "2025-01-12T00:00"),
+        ({"unit": "week", "week_begins": "thursday"}, "1970-01-01T00:00", "1970-01-01T00:00", "1970-01-08T00:00"),
+        ({"unit": "month", "count": 12, "year_begins": 4}, "2025-03-31T23:59", "2024-04-01T00:00", "2025-04-01T00:00"),
+        ({"unit": "month", "count": 12, "year_begins": 4}, "2025-04-01T00:00", "2025-04-01T00:00", "2026-04-01T00:00"),
+        ({"unit": "month", "count": 3, "year_begins": 2}, "2025-01-31T12:00", "2024-11-01T00:00", "2025-02-01T00:00"),
+        (
+            {"unit": "month", "year_begins": 4, "day_begins": "06:00"},
+            "2025-04-01T05:00",
+            "2025-03-01T06:00",
+            "2025-04-01T06:00",
+        ),
+    ],
+)
+def test_calendars_that_begin_elsewhere(begins: dict[str, Any], text: str, start: str, end: str) -> None:
+    zone = "Europe/Berlin"
+    (window,) = assign(CalendarWindows(zone=zone, **begins), at(text, zone))
+    assert (window.start, window.end) == (at(start, zone), at(end, zone))
+
+
+def test_of_a_begin_that_comes_twice_the_first_counts() -> None:
+    where = CalendarWindows("day", "Europe/Berlin", day_begins="02:30")
+    first = instant(datetime(2025, 10, 26, 0, 30, tzinfo=UTC))
+    for minutes in (0, 29, 30, 59, 60):  # clocks show 02:00 again, and it is the new day
+        (window,) = assign(where, Instant(first + minutes * 60_000_000))
+        assert window.start == first
+    assert assign(where, Instant(first - 1))[0].end == first
 
 
 SCHEMA = {"user": DataType.STRING, "number": DataType.INT, "at": DataType.TIMESTAMP}

@@ -1,9 +1,11 @@
 """Days, weeks and months of local time: as windows (CalendarWindows), and as what a timestamp is truncated to."""
 
+import re
 from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import StrEnum
+from functools import cached_property
 from zoneinfo import ZoneInfo
 
 from headrace.model.arguments import Arguments
@@ -25,18 +27,33 @@ from headrace.model.windows import Window, WindowFn, describe_windows, moved, to
 
 
 class CalendarUnit(StrEnum):
-    """Periods of a calendar. Weeks start on Monday."""
+    """Periods of a calendar."""
 
     DAY = "day"
     WEEK = "week"
     MONTH = "month"
 
 
+class Weekday(StrEnum):
+    """The days of a week."""
+
+    MONDAY = "monday"
+    TUESDAY = "tuesday"
+    WEDNESDAY = "wednesday"
+    THURSDAY = "thursday"
+    FRIDAY = "friday"
+    SATURDAY = "saturday"
+    SUNDAY = "sunday"
+
+
 _MOST = {CalendarUnit.DAY: 365_242, CalendarUnit.WEEK: 52_177, CalendarUnit.MONTH: 12_000}
 """How many of each are a thousand years."""
 
 
-@word("calendar", unit=REQUIRED, zone=REQUIRED, count=1)
+_CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+
+
+@word("calendar", unit=REQUIRED, zone=REQUIRED, count=1, day_begins="00:00", week_begins="monday", year_begins=1)
 @keywords
 @dataclass(frozen=True, init=False)
 class CalendarWindows(WindowFn):
@@ -46,6 +63,10 @@ class CalendarWindows(WindowFn):
     A window starts at local midnight, or at the first moment of a day without one, and ends where the next one starts:
     daylight saving makes some windows longer and some shorter. Midnight is the earlier one if it comes twice.
 
+    ``day_begins`` is the time of clocks at which days begin in place of midnight ("06:00"), also the first day of weeks
+    and months; ``week_begins`` the day with which weeks begin ("sunday"), ``year_begins`` the number of the month from
+    which months are counted (4: ``CalendarWindows("month", count=12, year_begins=4)`` are years from April on).
+
     >>> quarters = hr.CalendarWindows("month", "Europe/Berlin", 3)
     >>> quarters.count
     3
@@ -54,8 +75,20 @@ class CalendarWindows(WindowFn):
     unit: CalendarUnit
     zone: str
     count: int
+    day_begins: str
+    week_begins: Weekday
+    year_begins: int
 
-    def __init__(self, unit: CalendarUnit | str, zone: str = "UTC", count: int = 1) -> None:
+    def __init__(
+        self,
+        unit: CalendarUnit | str,
+        zone: str = "UTC",
+        count: int = 1,
+        *,
+        day_begins: str = "00:00",
+        week_begins: Weekday | str = Weekday.MONDAY,
+        year_begins: int = 1,
+    ) -> None:
         given = Arguments("CalendarWindows")
         object.__setattr__(self, "unit", given.choice("unit", unit, CalendarUnit))
         object.__setattr__(self, "zone", given.zone("zone", zone))
@@ -63,9 +96,31 @@ class CalendarWindows(WindowFn):
         if number > _MOST[self.unit]:
             raise given.wrong("count", count, "windows of more than 1,000 years")
         object.__setattr__(self, "count", number)
+        if not isinstance(day_begins, str) or not _CLOCK.fullmatch(day_begins):
+            raise given.wrong("day_begins", day_begins, 'write a time of clocks such as "06:00"')
+        object.__setattr__(self, "day_begins", day_begins)
+        object.__setattr__(self, "week_begins", given.choice("week_begins", week_begins, Weekday))
+        if self.week_begins is not Weekday.MONDAY and self.unit is not CalendarUnit.WEEK:
+            raise given.wrong("week_begins", week_begins, f"it is about weeks, and these are {self.unit}s")
+        month = given.whole("year_begins", year_begins, least=1)
+        if month > 12:
+            raise given.wrong("year_begins", year_begins, "write the number of a month, 1 to 12")
+        if month > 1 and self.unit is not CalendarUnit.MONTH:
+            raise given.wrong("year_begins", year_begins, f"it is about months, and these are {self.unit}s")
+        object.__setattr__(self, "year_begins", month)
+
+    @cached_property
+    def day_shift(self) -> timedelta:
+        """How long after midnight days begin."""
+        hours, minutes = map(int, self.day_begins.split(":"))
+        return timedelta(hours=hours, minutes=minutes)
+
+    @cached_property
+    def first_week(self) -> date:
+        """The first day of the week that 1970 begins in."""
+        return _FIRST - timedelta(days=(_FIRST.weekday() - [*Weekday].index(self.week_begins)) % 7)
 
 
-_MONDAY = date(1969, 12, 29)
 _FIRST = date(1970, 1, 1)
 _LAST_DAY_BUT_ONE = Instant(END_OF_CALENDAR - UNITS["days"])
 """The last moment that clocks of all zones can show."""
@@ -78,18 +133,26 @@ def calendar_window(where: CalendarWindows, timestamp: Instant) -> Window:
     moment = to_datetime(min(timestamp, _LAST_DAY_BUT_ONE))
     if moment is None:
         raise ValueError("an infinite instant is in no calendar window")
-    number = number_of(where, moment.astimezone(_zone(where.zone)).date())
+    shown = moment.astimezone(_zone(where.zone)).replace(tzinfo=None)
+    number = number_of(where, (shown - where.day_shift).date())
     window = Window(start_of(where, number), _start_or_end(where, number + 1))
     if timestamp < window.end or window.end == GLOBAL_WINDOW_END:
         return window
-    # Clocks that were set back over midnight show the old date again, but the next window has begun.
+    # Clocks that were set back over the begin of a day show the old one again, but the next window has begun.
     return Window(window.end, _start_or_end(where, number + 2))
 
 
 @describe_windows.register(CalendarWindows)
 def _(where: CalendarWindows) -> str:
     plural = "" if where.count == 1 else "s"
-    return f"windows of {where.count} calendar {where.unit}{plural}, of local time in {where.zone}"
+    parts = [f"windows of {where.count} calendar {where.unit}{plural}, of local time in {where.zone}"]
+    if where.day_begins != "00:00":
+        parts.append(f"days begin at {where.day_begins}")
+    if where.week_begins is not Weekday.MONDAY:
+        parts.append(f"weeks begin on {where.week_begins.title()}")
+    if where.year_begins != 1:
+        parts.append(f"counted from month {where.year_begins} on")
+    return ", ".join(parts)
 
 
 window_at.register(CalendarWindows, calendar_window)
@@ -111,14 +174,14 @@ def _start_or_end(where: CalendarWindows, number: int) -> Instant:
 
 
 def number_of(where: CalendarWindows, day: date) -> int:
-    """Which window the local date ``day`` is in, counted from 1970."""
+    """Which window the ``day`` is in, counted from 1970; it is named by the local date on which it begins."""
     match where.unit:
         case CalendarUnit.DAY:
             periods = (day - _FIRST).days
         case CalendarUnit.WEEK:
-            periods = (day - _MONDAY).days // 7
+            periods = (day - where.first_week).days // 7
         case CalendarUnit.MONTH:
-            periods = (day.year - _FIRST.year) * 12 + day.month - 1
+            periods = (day.year - _FIRST.year) * 12 + day.month - where.year_begins
     return periods // where.count
 
 
@@ -129,21 +192,22 @@ def start_of(where: CalendarWindows, number: int) -> Instant:
         case CalendarUnit.DAY:
             day = _FIRST + timedelta(days=periods)
         case CalendarUnit.WEEK:
-            day = _MONDAY + timedelta(weeks=periods)
+            day = where.first_week + timedelta(weeks=periods)
         case CalendarUnit.MONTH:
-            day = date(_FIRST.year + periods // 12, periods % 12 + 1, 1)
-    return _begin(day, _zone(where.zone))
+            months = periods + where.year_begins - 1
+            day = date(_FIRST.year + months // 12, months % 12 + 1, 1)
+    return _begin(datetime.combine(day, time()) + where.day_shift, _zone(where.zone))
 
 
-def _begin(day: date, zone: tzinfo) -> Instant:
-    """When ``day`` begins: at midnight, at the first of two; where the clocks skip midnight, when they do."""
-    midnight = instant(datetime.combine(day, time(), zone))
-    shown = _local(midnight, zone)
-    if (shown.date(), shown.time()) == (day, time()):
-        return midnight
-    # Midnight is in a gap, so the clocks show it with the offset before: as long after the gap begins as it is inside.
-    before = midnight - duration(shown - datetime.combine(day, time()))
-    return Instant(before + bisect_left(range(before, midnight), day, key=lambda at: _local(Instant(at), zone).date()))
+def _begin(clock: datetime, zone: tzinfo) -> Instant:
+    """When clocks show ``clock``, with which a day begins: the first of two moments; if they skip it, when they do."""
+    begin = instant(clock.replace(tzinfo=zone))
+    shown = _local(begin, zone)
+    if shown == clock:
+        return begin
+    # It is in a gap, so the clocks show it with the offset before: as long after the gap begins as it is inside.
+    before = begin - duration(shown - clock)
+    return Instant(before + bisect_left(range(before, begin), True, key=lambda at: _local(Instant(at), zone) >= clock))
 
 
 _PERIODS = {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from headrace.errors import FixConfigError
-from headrace.model.calendar import CalendarUnit
+from headrace.model.calendar import CalendarUnit, Weekday
 from headrace.model.combiners import TRAITS, Combiner
 from headrace.model.expressions.expr import Binary, Expr, col, lit
 from headrace.model.time import Duration
@@ -104,6 +104,7 @@ _VALUES: Mapping[Any, _Read] = {
     bool: flag,
     str: text,
     CalendarUnit: member_of(CalendarUnit),
+    Weekday: member_of(Weekday),
     Trigger: read_trigger,
     WindowFn: read_windows,
     tuple[Trigger, ...]: list_of(read_trigger, "trigger"),

@@ -37,11 +37,12 @@ def begun(where: CalendarWindows, at: Ints) -> tuple[Ints, NDArray[np.bool_]]:
 
 def _bounds(where: CalendarWindows, days: list[int]) -> Ints:
     """Where windows begin around these ``days`` in UTC: clocks show the day before, the same or the next, and may show
-    the end of a window again when the next one has begun.
+    the end of a window again when the next one has begun. Where days begin after midnight it may be one before these.
     """
     numbers: set[int] = set()
+    earliest = -2 if where.day_shift else -1
     for day in days:
-        near = [number_of(where, date.fromordinal(_clamped(day + _EPOCH + shift))) for shift in (-1, 1)]
+        near = [number_of(where, date.fromordinal(_clamped(_clamped(day + _EPOCH) + shift))) for shift in (earliest, 1)]
         numbers.update(range(near[0], near[1] + 3))
     return np.array(sorted({start for number in numbers for start in _starts(where, number)}), np.int64)
 
