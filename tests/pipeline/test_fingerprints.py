@@ -115,6 +115,10 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     "fields": lambda: build(hr.json("landing/clicks", {
         "user": hr.field("who.name", str), "at": hr.field("_at", datetime), "tags": list[str],
     }).event_time("at", bound="5m"), filter=col("tags").contains("x")),
+    "dialect of CSV": lambda: build(hr.csv(
+        "landing/clicks", {"user": str, "at": datetime}, delimiter=";", quote=None, encoding="latin-1", skip_lines=2,
+        nulls=["NA", "-"], decimal=",", thousands=".",
+    ).event_time("at", bound="5m")),
     "components": lambda: loop(hr.Loop(start=col("vertex"), step=col("value"), combine="least", both_ways=True)),
     "distances": lambda: loop(
         hr.Loop(start=hr.if_else(col("vertex") == 0, 0, None), step=col("value") + col("w"), combine="least",

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace.describe.pipeline import describe
 from headrace.errors import PipelineError
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.sources.formats.errors import DialectError, UnreadableFileError
+from headrace.sources.formats.errors import DialectError, MissingColumnError, UnreadableFileError
 from headrace.sources.formats.reader import read_file
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.formats.spans import WHOLE_FILE, Span
@@ -127,6 +128,12 @@ def test_files_without_the_columns_are_of_no_other_dialect(text: str) -> None:
     assert len(read(text.encode())) == 1
 
 
+def test_a_value_that_is_a_name_makes_no_preamble() -> None:
+    required = Required(columns={"amount": "an aggregate"}, fields=hr.csv("landing", SCHEMA).fields)
+    with pytest.raises(MissingColumnError, match="lacks column amount"):
+        read_file(b"id,note\na,amount\n", hr.csv("landing", SCHEMA), required, "x")
+
+
 def test_numbers_are_read_as_the_dialect_says_and_in_no_other_way() -> None:
     texts = ["1,5", "1.234", "1.234,5", "12.34", "1.2345", "1,234.5", "1,5e3", ",5", "x", "", " 1,5 ", "1.234.5"]
     text = "v;w\n" + "".join(f"{text};{text}\n" for text in texts)
@@ -220,17 +227,12 @@ def test_what_python_writes_in_a_dialect_is_read(options: dict[str, Any], record
 
 
 def test_an_option_is_part_of_what_a_definition_means() -> None:
-    def meant(**options: Any) -> str:
+    def made(**options: Any) -> hr.Pipeline:
         source = hr.csv("landing", {"id": str, "at": datetime}, **options)
-        made = hr.Pipeline(
-            "p",
-            source.event_time("at", bound="1h"),
-            key="id",
-            what={"n": hr.count()},
-            where=hr.GlobalWindows(),
-            when=hr.on_update(),
-            how=hr.accumulating(),
-        )
-        return fingerprint(made)
+        parts: dict[str, Any] = {"what": {"n": hr.count()}, "where": hr.GlobalWindows(), "when": hr.on_update()}
+        return hr.Pipeline("p", source.event_time("at", bound="1h"), key="id", how=hr.accumulating(), **parts)
 
-    assert meant() == meant(delimiter=",", nulls=[]) != meant(nulls=["NA"])
+    usual = fingerprint(made())
+    assert usual == fingerprint(made(delimiter=",", nulls=[])) != fingerprint(made(nulls=["NA"]))
+    lines = [line for part in describe(made(delimiter=";", nulls=["NA"])) for line in part.lines]
+    assert "written with delimiter ';', nulls ('NA',)" in lines

@@ -7,6 +7,7 @@ from itertools import pairwise
 from headrace.describe.loops import loop_lines, loop_step
 from headrace.describe.windows import life
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
+from headrace.model.arguments import shown
 from headrace.model.combiners import Combiner, render_aggregate
 from headrace.model.expressions.expr import Binary, Expr, Literal, render
 from headrace.model.expressions.fields import ColumnType, SourceField
@@ -273,6 +274,7 @@ def _input(given: Input) -> Iterator[str]:
     if isinstance(source, FileSource):
         ascend = ", which ascend as files land" if source.names is NameOrder.ORDERED else ""
         yield f"{source}, read in the order of their names{ascend}"
+        yield from _dialect(source)
     else:
         yield str(source)
     if not source.is_durable:
@@ -297,6 +299,12 @@ def _input(given: Input) -> Iterator[str]:
         yield f"a record dated more than {render_duration(event_time.max_ahead)} ahead of the clock moves no watermark"
     if source.max_rejected is not None:
         yield f"an epoch with more than {source.max_rejected:,} dead letters fails"
+
+
+def _dialect(source: FileSource) -> Iterator[str]:
+    if source.dialect is not None:
+        options = (f"{name} {shown(value)}" for name, value in source.dialect.options.items())
+        yield f"written with {', '.join(options)}"
 
 
 def _source_column(name: str, column: ColumnType | SourceField) -> str:

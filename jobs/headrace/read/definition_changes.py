@@ -26,6 +26,7 @@ class Action(StrEnum):
 _PARTS = {
     "path": "path",
     "schema": "schema",
+    "dialect": "dialect of CSV",
     "transform": "Spark code",
     "changelog": "changelog",
     "event_time": "event time, watermark or splits",

@@ -9,7 +9,7 @@ from headrace.pipeline.aggregation import Aggregation
 from headrace.pipeline.identity.encoding import encoded
 from headrace.pipeline.identity.once import once
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileSource, Input
+from headrace.pipeline.sources import FileSource, Input, Source
 
 FORMAT = 1
 """Of what fingerprints are made; ``tests/pipeline/golden`` holds some of each format."""
@@ -86,12 +86,18 @@ def _input(given: Input) -> dict[str, Any]:
         kind=None if isinstance(source, FileSource) else source.kind,
         path=source.place,
         schema=dict(sorted(source.schema.items())),
-        dialect=source.dialect.options if isinstance(source, FileSource) and source.dialect is not None else None,
+        dialect=_options(source),
         transform=source.transform,
         changelog=source.changelog,
         event_time=given.event_time,
         columns=given.columns or None,
     )
+
+
+def _options(source: Source) -> dict[str, Any] | None:
+    """How its files are written, if it is not as the format says."""
+    dialect = source.dialect if isinstance(source, FileSource) else None
+    return None if dialect is None else dict(sorted(dialect.options.items()))
 
 
 def _computed(pipeline: Pipeline) -> dict[str, Any]:

@@ -61,14 +61,19 @@ def header_of(line: bytes, fields: SourceFields, dialect: CsvDialect, path: str)
 
 
 def check_preamble(text: bytes, layout: TextLayout, dialect: CsvDialect, fields: SourceFields, path: str) -> None:
-    """Raise DialectError if another line near the beginning of ``text`` than its first names columns of the source."""
+    """Raise DialectError if the first line of ``text`` names no column of the source, and another near it does."""
     places = {field.place for field in fields.values()}
     head = cut(text[:_PREAMBLE_BYTES], layout=replace(layout, skip_lines=0, quotes=None)).first(_PREAMBLE_LINES)
-    for position, line in zip(head.position.tolist(), head.text.to_pylist(), strict=True):
-        if position and position != dialect.skip_lines and _named(line.decode(errors="replace"), places, dialect):
-            raise DialectError(
-                path, f"its header seems to be line {position + 1}: write skip_lines={position} in the source"
-            )
+    named = {
+        position: _named(line.decode(errors="replace"), places, dialect)
+        for position, line in zip(head.position.tolist(), head.text.to_pylist(), strict=True)
+    }
+    read_as_header = next((position for position in named if position >= dialect.skip_lines), None)
+    likeliest = max(named, key=lambda position: named[position], default=0)
+    if read_as_header is not None and not named[read_as_header] and named[likeliest]:
+        raise DialectError(
+            path, f"its header seems to be line {likeliest + 1}: write skip_lines={likeliest} in the source"
+        )
 
 
 def _check_dialect(line: str, places: Collection[str], dialect: CsvDialect, path: str) -> None:
