@@ -7,7 +7,9 @@ command that was killed leaves entries behind it. If they are lost too, others s
 * A manifest, the result of a run and an audit name snapshots that were committed, and published, when they were
   written. The log leads to each of them, or an expiry has marked it, or its manifest is gone.
 
-What a rollback of a damaged log has given up is no loss: it fenced all writers, so that has older generations.
+What a rollback of a damaged log has given up is no loss: it fenced all writers, so that has older generations. Nor is
+what an expiry has folded. The entry that committed a snapshot came after the claim that its manifest names, so there
+must be one only where that claim has not been folded.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +29,7 @@ class Witness:
     """The object at ``path`` names snapshots that were ``committed`` when it was written, one that was ``audited``, and
     one that was ``published``.
 
-    ``at``: when it was written (ISO 8601); only needed where there is a published one.
+    ``at``: when its writer had not looked yet what is published (ISO 8601); only needed where something is.
     """
 
     path: str
@@ -71,8 +73,10 @@ class _Log:
             return
         loose = [path for path in stored if self._is_loose(path, kept, marked)]
         manifests = [manifest for path in loose if (manifest := self._manifest(path)) is not None]
-        last, given_up = self.entries[0].number, max((e.number for e in self.entries if e.base == e.number), default=-1)
-        by_id = {manifest.snapshot_id: manifest for manifest in manifests if manifest.generation > given_up}
+        last, first = self.entries[0].number, self.entries[-1].number
+        given_up = max((entry.number for entry in self.entries if entry.base == entry.number), default=-1)
+        told_from = max(given_up + 1, first - 1)
+        by_id = {manifest.snapshot_id: manifest for manifest in manifests if manifest.generation >= told_from}
         for manifest in by_id.values():
             if manifest.generation > last:
                 yield f"snapshot {manifest.snapshot_id} was written under entry {manifest.generation}"

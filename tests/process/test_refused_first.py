@@ -9,7 +9,7 @@ from headrace.runs.backfill.backfill import backfill
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError, parse_span
 from headrace.runs.publishing.promotion import ForkGivenUpError, InputEndedError, PatchedSinceError
-from tests.process.late_clicks import START, Live, late_for_main
+from tests.process.late_clicks import SESSIONS, START, Live, late_for_main, pipeline
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_backfill_that_could_not_be_promoted_computes_nothing(late: Live) -> N
     late.land(("ann", 6.5, 1))
     late.process()
     before = late.catalog.head()
-    with pytest.raises(PatchedSinceError):
+    with pytest.raises(PatchedSinceError, match="a backfill of clicks that is promoted and begins with snapshot"):
         promotes(late, "new", since=5)
     with pytest.raises(InputEndedError):
         promotes(late, "batch")
@@ -72,3 +72,33 @@ def test_a_backfill_that_could_not_be_promoted_computes_nothing(late: Live) -> N
     promotes(late, "whole")
     late.history.promote("whole")
     late.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_merging", [False, True])
+def test_what_is_advised_where_main_was_patched_since_can_be_done(tmp_path: Path, is_merging: bool) -> None:
+    live = Live(tmp_path, SESSIONS if is_merging else pipeline())
+    for clicks in ([("ann", 0.1, 1)], [("ann", 5.1, 1)], [("ann", 15.1, 1)]):
+        live.land(*clicks)
+    live.process()
+    live.write(1, ("ann", 0.1, 50))
+    live.backfill("whole")
+    live.patch("whole")
+    live.write(1, ("ann", 0.1, 1))
+    live.write(2, ("ann", 5.1, 70))
+    with pytest.raises(PatchedSinceError, match=r"Backfill from the beginning, without --from") as new:
+        promotes(live, "range", since=5)
+    assert "range" not in live.catalog.head().generations
+    assert ("`headrace promote clicks range --patch`" in str(new.value)) == (not is_merging)
+    live.backfill("range", since=5)
+    with pytest.raises(PatchedSinceError, match=r"branch range of clicks continues from snapshot") as there:
+        live.history.promote("range")
+    assert ("`headrace promote clicks range --patch`" in str(there.value)) == (not is_merging)
+    if is_merging:
+        live.write(1, ("ann", 0.1, 50))
+        promotes(live, "again")
+        live.history.promote("again")
+    else:
+        live.patch("range")
+    assert [row[4] for row in live.current()] == [50, 70, 1]
+    live.check()

@@ -1,5 +1,6 @@
 """Expiry beside everything else that happens to a catalog: what is kept is there, and whoever is stopped is fenced."""
 
+import os
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,12 +20,14 @@ from headrace_snapshots.errors import FencedError, MissingSnapshotError, Refused
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, InputFile, Layer
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.fsck import fsck
 from headrace_snapshots.gc import expiry
 from headrace_snapshots.gc.expiry import expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store import ObjectStore
 from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.testing import FaultyStore, check_catalog, hold_first
+from headrace_snapshots.witnesses import Witness
 
 BRANCHES = st.sampled_from(["main", "main", "main", "backfill"])
 LAST = st.integers(1, 3)
@@ -151,6 +154,7 @@ class ExpiryMachine(RuleBasedStateMachine):
         self.model = Model(tuple(f"published/{output}" for output in outputs) or ("published",))
         self.claimed = 0
         self.in_flight = set[str]()
+        self.witnesses = list[Witness]()
 
     def catalog(self, store: ObjectStore | None = None) -> Catalog:
         return Catalog(store or self.store, "p", new_id=lambda: f"{next(self.ids):016x}")
@@ -211,6 +215,7 @@ class ExpiryMachine(RuleBasedStateMachine):
         model.mains |= {snapshot} if branch == "main" else set()
         model.named[snapshot] = self.named(manifest)
         model.refs[branch] = held.head = snapshot
+        self.tell(snapshot)
         catalog = Catalog(self.store, "p")
         panes = {record.epoch for record in catalog.files(manifest.logs["panes"])}
         for each in model.line(branch):
@@ -243,10 +248,21 @@ class ExpiryMachine(RuleBasedStateMachine):
     def publish(self, catalog: Catalog, refs: list[str], snapshot: str) -> None:
         name = dict(zip(self.model.published, self.outputs or ("",), strict=True))
         expected = {name[ref]: seen for ref, seen in self.model.seen().items()}
+        for ref in refs:
+            begin = frozenset(filter(None, [self.model.refs.get(ref)]))
+            self.witnesses.append(Witness(f"the audit of {snapshot}", begin, audited=snapshot))
         catalog.publish_outputs({name[ref]: snapshot for ref in refs}, expected)
         self.model.refs |= dict.fromkeys(refs, snapshot)
         for ref in refs:
             self.model.may_see[ref].add(snapshot)
+        self.tell(snapshot)
+
+    def tell(self, snapshot: str) -> None:
+        """What the result of a run says that has committed or published it."""
+        at, catalog = datetime.now(UTC).isoformat(), Catalog(self.store, "p")
+        published = catalog.published_by_all(catalog.head().refs)
+        names = frozenset(filter(None, [snapshot, published]))
+        self.witnesses.append(Witness(f"the result about {snapshot}", names, published=published, at=at))
 
     @rule(held=claims)
     def stop_before_the_entry(self, held: Held) -> None:
@@ -328,6 +344,26 @@ class ExpiryMachine(RuleBasedStateMachine):
         before = dict(self.catalogs[0].head().generations)
         slow = self.catalog(FaultyStore(self.store, hold_first("delete", "p/", meanwhile)))
         self.note_what_goes(last)
+        expire(slow, Keep(last), NOW)
+        self.note_what_goes(last)
+        self.note_who_is_fenced(before)
+
+    @precondition(lambda self: "main" in self.model.refs and "backfill" not in self.model.owners)
+    @rule(last=LAST, tags=st.integers(0, 6))
+    def expire_what_was_listed_before(self, last: int, tags: int) -> None:
+        """Between its listing and its look at the log a branch comes and goes, and the log gets longer."""
+
+        def meanwhile() -> None:
+            held = self.claim(which=0, branch="backfill")
+            for _ in range(2):
+                self.commit(self.catalogs[0], held, self.prepared(self.catalogs[0], held))
+            self.drop("backfill")
+            for number in range(tags):
+                self.catalogs[0].tag(f"x{number}", self.model.refs["main"])
+                self.catalogs[0].drop(f"tags/x{number}")
+
+        slow = self.catalog(FaultyStore(self.store, hold_first("list", "p/data/", meanwhile)))
+        before = dict(self.catalogs[0].head().generations)
         expire(slow, Keep(last), NOW)
         self.note_what_goes(last)
         self.note_who_is_fenced(before)
@@ -478,6 +514,12 @@ class ExpiryMachine(RuleBasedStateMachine):
             newest = [] if found is None or found.snapshot_id in main else [found.snapshot_id]
             assert newest == [each for each in model.behind(snapshot) if each in model.mains and each not in main][:1]
 
+    @invariant()
+    def nothing_is_called_lost(self) -> None:
+        if hasattr(self, "store"):
+            problems = fsck(Catalog(self.store, "p"), witnesses=lambda *_: self.witnesses).problems
+            assert not [problem for problem in problems if "are lost" in problem.problem]
+
     def teardown(self) -> None:
         if not hasattr(self, "store") or not self.model.refs:
             return
@@ -501,4 +543,4 @@ def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 TestExpiry = pytest.mark.slow(ExpiryMachine.TestCase)
-TestExpiry.settings = settings(max_examples=60, stateful_step_count=30)
+TestExpiry.settings = settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "40")), stateful_step_count=30)

@@ -13,10 +13,12 @@ from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.fsck import FsckReport, fsck
+from headrace_snapshots.gc import expiry
 from headrace_snapshots.gc.expiry import Expired, Total, expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.testing import FaultyStore, Operation, Plan
+from headrace_snapshots.testing import FaultyStore, Operation, Plan, hold_first
+from headrace_snapshots.witnesses import Witness
 
 EPOCHS = 6
 
@@ -275,3 +277,28 @@ def test_nothing_is_expired_while_something_kept_cannot_be_read(memory: MemorySt
     assert {info.path for info in memory.list("p/")} == before
     memory.write(path, data)
     assert expire(Catalog(memory, "p"), Keep(1), datetime(2026, 1, 1, tzinfo=UTC)).marked.snapshots
+
+
+def test_what_an_expiry_has_folded_and_not_seen_is_not_lost(
+    memory: MemoryStore, snapshots: list[Manifest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It listed before a branch came and went, and folded the entries that say so: what is left is for the next."""
+    monkeypatch.setattr(expiry, "KEPT_ENTRIES", 3)
+    catalog = Catalog(memory, "p")
+    lost: list[Manifest] = []
+
+    def meanwhile() -> None:
+        claim = catalog.claim("trial", "run")
+        lost.append(commit(catalog, memory, None, claim))
+        catalog.drop("trial")
+        for number in range(4):
+            catalog.tag(f"x{number}", snapshots[-1].snapshot_id)
+            catalog.drop(f"tags/x{number}")
+
+    slow = Catalog(FaultyStore(memory, hold_first("list", "p/data/", meanwhile)), "p")
+    expire(slow, Keep(1), datetime.now(UTC))
+    (trial,) = lost
+    assert catalog.is_stored(trial.snapshot_id)
+    assert trial.snapshot_id not in {shown for entry in catalog.entries() for shown in entry.refs.values()}
+    told = Witness("p/runs/one.json", frozenset({trial.snapshot_id}))
+    assert fsck(catalog, witnesses=lambda *_: [told]).problems == ()

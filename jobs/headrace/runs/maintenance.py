@@ -250,7 +250,7 @@ def _witnesses(catalog: Catalog, stored: Collection[str]) -> Iterator[Witness]:
             with suppress(ResultDamagedError, ObjectNotFoundError):
                 content = _read(catalog.store, path)
                 snapshots = {snapshot for snapshot in (content.snapshot, content.published) if snapshot is not None}
-                yield Witness(path, frozenset(snapshots), published=content.published, at=content.finished_at)
+                yield Witness(path, frozenset(snapshots), published=content.published, at=content.started_at)
 
 
 def _stored(catalog: Catalog, kind: ObjectKind) -> Iterator[str]:

@@ -85,6 +85,12 @@ def called_before(manifest: Manifest, output: str) -> tuple[str, ...]:
     return tuple(name for name in all_names_before(manifest, output) if name not in outputs_of(manifest))
 
 
+def called_now(manifest: Manifest, name: str) -> str | None:
+    """What the output that is, or was, called ``name`` is called in a snapshot; None: it is gone."""
+    names = output_names(manifest)
+    return name if name in names else next((now for now in names if name in called_before(manifest, now)), None)
+
+
 def called_where(there: Collection[str], now: Manifest, output: str) -> str | None:
     """What an ``output`` of ``now`` was called where the outputs ``there`` were; None if it had not come then: a name
     is that of the output which has been called otherwise most often since.

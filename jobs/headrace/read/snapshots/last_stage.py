@@ -66,6 +66,14 @@ def discards(manifest: Manifest) -> bool:
     return stage is not None and stage.accumulation is Accumulation.DISCARDING
 
 
+def takes_patches(manifest: Manifest) -> bool:
+    """Whether rows of a snapshot of one output can be patched by a branch that began before another patch."""
+    stage = LastStage.of(manifest)
+    if stage is None or stage.own is not None or stage.merging is not None or stage.lateness is None:
+        return False
+    return stage.accumulation is not Accumulation.DISCARDING
+
+
 def complete_until(manifest: Manifest) -> Instant:
     """Windows of the last aggregation that end no later than that are complete: its watermark has passed them."""
     progress = StoredProgress.of(manifest)

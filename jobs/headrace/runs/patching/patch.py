@@ -52,7 +52,7 @@ from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import outputs_of, seen_by
 from headrace_snapshots.format.table_names import OutputTables, file_stem
-from headrace_snapshots.refs import MAIN, published_ref
+from headrace_snapshots.refs import MAIN, published_of, published_ref
 
 if TYPE_CHECKING:
     from headrace.read.diff.differences import OutputDiff
@@ -110,9 +110,13 @@ def patch(catalog: Catalog, branch: str, *, run_id: str, output: str = "", messa
 
 
 def _publish(catalog: Catalog, outcome: AuditOutcome, run_id: str) -> None:
-    """Nothing is left to do where a run has continued from the patch, and published both."""
+    """Publish the patch, and with it the other outputs that readers see up to there: nothing of them changes. Nothing
+    is left to do where a run has continued from the patch, and published both.
+    """
+    seen = published_of(catalog.head().refs)
+    others = [output for output in seen if seen[output] == outcome.from_snapshot and output != outcome.output]
     try:
-        publish_range(catalog, outcome, run_id)
+        publish_range(catalog, outcome, run_id, others)
     except PublishConflictError:
         published = catalog.head().refs.get(published_ref(outcome.output))
         if published is None or not catalog.is_ancestor(outcome.to_snapshot, published):

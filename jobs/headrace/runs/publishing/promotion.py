@@ -29,6 +29,7 @@ from headrace.audit.store import (
 from headrace.errors import FixConfigError, RetryError
 from headrace.model.time import MAX_INSTANT, instant, render
 from headrace.pipeline.sources import SOURCES
+from headrace.read.snapshots.last_stage import takes_patches
 from headrace.read.snapshots.progress import ListingPosition, StoredProgress
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.publishing.delivered import DeliveredError, check_begins_with, check_has
@@ -43,7 +44,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import output_names, parked_in
+from headrace_snapshots.format.output_view import called_now, output_names, parked_in, seen_by
 from headrace_snapshots.protocol import Kind, Past
 from headrace_snapshots.refs import MAIN, published_of
 from headrace_snapshots.store import open_store
@@ -164,7 +165,8 @@ def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
         begin = catalog.manifest(now.refs[branch]) if branch in now.refs else None
     check_begins_with(catalog, now, branch, begin)
     if begin is not None:
-        for check in Planned(catalog, branch, begin, now.refs.get(MAIN), published_of(now.refs), now.past).stays():
+        planned = Planned(catalog, branch, begin, now.refs.get(MAIN), published_of(now.refs), now.past)
+        for check in planned.stays(is_there=branch in now.generations):
             check()
 
 
@@ -244,13 +246,13 @@ class Planned:
         if not give_up_delivered:
             yield partial(check_has, self.catalog, now, self.branch, self.head)
 
-    def stays(self) -> Iterator[Callable[[], None]]:
-        """Checks whose outcome stays, whatever the branch still computes."""
+    def stays(self, *, is_there: bool = True) -> Iterator[Callable[[], None]]:
+        """Checks whose outcome stays, whatever the branch still computes. ``is_there``: the branch has begun."""
         yield self._check_clock
         yield self._check_goes_on
         yield self.check_fork
         if self.main is not None:
-            yield partial(_check_patched, self.catalog, self.head, self.main, self.branch)
+            yield partial(_check_patched, self.catalog, self.head, self.main, self.branch, is_there=is_there)
 
     def _check_whole(self) -> None:
         if standing := sorted(parked_in(self.head)):
@@ -356,21 +358,34 @@ def _promoted_before(catalog: Catalog, now: Head, branch: str) -> Entry | None:
     return None
 
 
-def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
+def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: str, *, is_there: bool) -> None:
     """Raise PatchedSinceError if ``branch`` continues from a snapshot of main that lacks main's newest patch, as far as
-    that can still be told: a main whose newest snapshots are broken is what a backfill replaces.
+    that can still be told: a main whose newest snapshots are broken is what a backfill replaces. ``is_there``: the
+    branch has begun.
     """
     main = next(catalog.readable(old_main), None)
     begun = catalog.common_ancestor(old_main, manifest.snapshot_id)
     if main is None or main.patch is None or begun is None:  # who begins with nothing computes what was patched
         return
-    if main.patch.epoch > begun.epoch:
+    if main.patch.epoch <= begun.epoch:
+        return
+    name, since = catalog.pipeline, f"snapshot {begun.snapshot_id} (epoch {begun.epoch})"
+    lost = f"main was patched in epoch {main.patch.epoch}, by branch {main.patch.branch}: readers would lose the patch"
+    output = called_now(main, main.patch.output)
+    keeps = (
+        f"`headrace promote {f'{name}.{output}' if output else name} {branch} --patch`, which keeps what was patched"
+    )
+    is_patchable = output is not None and takes_patches(seen_by(main, output))
+    if is_there:
+        way_on = f"Promote it with {keeps}; or backfill" if is_patchable else "Backfill"
         raise PatchedSinceError(
-            f"branch {branch} of {catalog.pipeline} continues from snapshot {begun.snapshot_id} (epoch {begun.epoch}), "
-            f"and main was patched in epoch {main.patch.epoch}, by branch {main.patch.branch}: readers would lose the "
-            "patch. Promote it with --patch, which keeps what was patched; or backfill from the beginning, with a new "
+            f"branch {branch} of {name} continues from {since}, and {lost}. {way_on} from the beginning, with a new "
             "branch"
         )
+    raise PatchedSinceError(
+        f"a backfill of {name} that is promoted and begins with {since} lacks what came later, and {lost}. Backfill "
+        "from the beginning, without --from" + (f"; or without --promote, and then {keeps}" if is_patchable else "")
+    )
 
 
 def check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:

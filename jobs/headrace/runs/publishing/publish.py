@@ -2,7 +2,7 @@
 nothing else.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -111,15 +111,16 @@ def published_result(
     )
 
 
-def publish_range(catalog: Catalog, outcome: AuditOutcome, run_id: str) -> None:
-    """Move ``published`` of an output over the audited range by one catalog entry, which names the run. Raises
-    AuditFailedError, PublishConflictError, RefusedError.
+def publish_range(catalog: Catalog, outcome: AuditOutcome, run_id: str, unchanged: Collection[str] = ()) -> None:
+    """Move ``published`` of an output over the audited range by one catalog entry, which names the run; and of outputs
+    that are where it begins, and are ``unchanged`` in it. Raises AuditFailedError, PublishConflictError, RefusedError.
     """
     if not outcome.success:
         raise audit_error(outcome)
     output = outcome.output
     audits: dict[str, JSON] = {"audits": {output: outcome.path}} if output else {"audit": outcome.path}
-    snapshots, expected = {output: outcome.to_snapshot}, {output: outcome.from_snapshot}
+    moved = (output, *unchanged)
+    snapshots, expected = dict.fromkeys(moved, outcome.to_snapshot), dict.fromkeys(moved, outcome.from_snapshot)
     catalog.publish_outputs(snapshots, expected, {**audits, "success": True}, run_id)
 
 
