@@ -291,9 +291,10 @@ def test_what_an_expiry_has_folded_and_not_seen_is_not_lost(
         claim = catalog.claim("trial", "run")
         lost.append(commit(catalog, memory, None, claim))
         catalog.drop("trial")
-        for number in range(4):
-            catalog.tag(f"x{number}", snapshots[-1].snapshot_id)
-            catalog.drop(f"tags/x{number}")
+        claim, main, published = catalog.claim("main", "run"), snapshots[-1], catalog.head().refs["published"]
+        for _ in range(3):
+            main = commit(catalog, memory, main, claim)
+        catalog.publish(main.snapshot_id, published)
 
     slow = Catalog(FaultyStore(memory, hold_first("list", "p/data/", meanwhile)), "p")
     expire(slow, Keep(1), datetime.now(UTC))
