@@ -348,26 +348,6 @@ class ExpiryMachine(RuleBasedStateMachine):
         self.note_what_goes(last)
         self.note_who_is_fenced(before)
 
-    @precondition(lambda self: "main" in self.model.refs and "backfill" not in self.model.owners)
-    @rule(last=LAST, tags=st.integers(0, 6))
-    def expire_what_was_listed_before(self, last: int, tags: int) -> None:
-        """Between its listing and its look at the log a branch comes and goes, and the log gets longer."""
-
-        def meanwhile() -> None:
-            held = self.claim(which=0, branch="backfill")
-            for _ in range(2):
-                self.commit(self.catalogs[0], held, self.prepared(self.catalogs[0], held))
-            self.drop("backfill")
-            for number in range(tags):
-                self.catalogs[0].tag(f"x{number}", self.model.refs["main"])
-                self.catalogs[0].drop(f"tags/x{number}")
-
-        slow = self.catalog(FaultyStore(self.store, hold_first("list", "p/data/", meanwhile)))
-        before = dict(self.catalogs[0].head().generations)
-        expire(slow, Keep(last), NOW)
-        self.note_what_goes(last)
-        self.note_who_is_fenced(before)
-
     @rule(held=claims, name=st.sampled_from(["data", "manifests", "index"]))
     def die(self, held: Held, name: str) -> None:
         """What a killed run leaves."""
