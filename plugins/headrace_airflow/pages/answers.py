@@ -51,6 +51,7 @@ class PipelinePage:
         self._catalog = catalog
         self._reader = PipelineReader(catalog)
         self._claims = Claims(catalog)
+        self._figures: tuple[tuple[str, bool], dict[str, Any]] | None = None
 
     def summary(self, known: PipelineSummary | None) -> PipelineSummary:
         """The summary, as the catalog is now; of ``known``, an older one, what is the same is taken."""
@@ -90,7 +91,12 @@ class PipelinePage:
     def graph(self, at: str, *, with_values: bool) -> dict[str, Any] | None:
         """Figures for the steps of the pipeline, as a snapshot has them; None as long as there is none."""
         head = snapshot_at(self._catalog, at).manifest
-        return None if head is None else graph_figures(self._catalog, head, with_values=with_values)
+        if head is None:
+            return None
+        asked = (head.snapshot_id, with_values)
+        if self._figures is None or self._figures[0] != asked:  # rows are counted once for each snapshot
+            self._figures = asked, graph_figures(self._catalog, head, with_values=with_values)
+        return self._figures[1]
 
     def lateness(self, at: str, epochs: int, output: str) -> dict[str, Any]:
         """How late the data of the newest epochs was: counts, and quantiles in seconds."""

@@ -12,6 +12,7 @@ from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import outputs_of, seen_by, upstream_of
 from headrace_snapshots.format.table_names import IDS, INPUTS, REJECTED, UNNAMED
+from headrace_snapshots.store import ObjectStore
 
 _SLOWEST: Final = 10
 """Splits of an input that a page names."""
@@ -19,8 +20,9 @@ _SLOWEST: Final = 10
 
 def graph_figures(catalog: Catalog, manifest: Manifest, *, with_values: bool) -> dict[str, Any]:
     """What a page writes beside the steps of the pipeline. Counts are of the epoch of ``manifest``; rows of logs and
-    files of inputs of all epochs. Splits are named ``with_values`` alone: their names come from records. Where outputs
-    have names, ``outputs`` has what is each one's own, by name, and of whose panes each is computed.
+    files of inputs of all epochs; open windows of aggregations and rows of ``current`` as they are read, None where
+    that takes long. Splits are named ``with_values`` alone: their names come from records. Where outputs have names,
+    ``outputs`` has what is each one's own, by name, and of whose panes each is computed.
     """
     splits = splits_read(manifest)
     last = _files_of_epoch(catalog, manifest)
@@ -45,26 +47,37 @@ def graph_figures(catalog: Catalog, manifest: Manifest, *, with_values: bool) ->
         "inputs": inputs,
         "ids": table_figures(manifest, IDS) if IDS in manifest.tables else None,
     }
-    names = outputs_of(manifest)
+    names, store = outputs_of(manifest), catalog.store
     if not names:
-        return shared | _own_figures(manifest)
+        return shared | _own_figures(store, manifest)
     upstream = upstream_of(manifest)
     own = [
-        {"name": name, "of": [*upstream.get(name, ())], "counts": dict(seen.counts), **_own_figures(seen)}
+        {
+            "name": name,
+            "of": [*upstream.get(name, ())],
+            "counts": dict(seen.counts),
+            **_own_figures(catalog.store, seen),
+        }
         for name in names
         for seen in (seen_by(manifest, name),)
     ]
     return shared | {"logs": {"rejected": _rows(manifest, REJECTED)}, "outputs": own}
 
 
-def _own_figures(manifest: Manifest) -> dict[str, Any]:
+def _own_figures(store: ObjectStore, manifest: Manifest) -> dict[str, Any]:
     """What is an output's own in ``manifest``, which is as the output sees it."""
+    from headrace.read.diff.table_sizes import current_rows, open_windows  # with DuckDB
+
     return {
         "stages": [
-            {"watermark": render(watermark), "state": table_figures(manifest, UNNAMED.state(stage))}
+            {
+                "watermark": render(watermark),
+                "open_windows": open_windows(store, manifest, stage),
+                "state": table_figures(manifest, UNNAMED.state(stage)),
+            }
             for stage, watermark in enumerate(watermarks_of(manifest).chains[UNNAMED.output])
         ],
-        "current": table_figures(manifest, UNNAMED.current),
+        "current": {**table_figures(manifest, UNNAMED.current), "live": current_rows(store, manifest)},
         "logs": {
             view: _rows(manifest, log)
             for view, log in {"panes": UNNAMED.panes, "late": UNNAMED.late, "rejected": REJECTED}.items()
@@ -78,7 +91,7 @@ def _rows(manifest: Manifest, log: str) -> int:
 
 
 def table_figures(manifest: Manifest, name: str) -> dict[str, int]:
-    """How large a table is; a row that was changed later counts once for each layer that has it."""
+    """How large a table is, as `headrace show` says it: a row that was changed later counts once for each layer."""
     layers = manifest.tables.get(name, ())
     files = [file for layer in layers for file in layer.files]
     return {

@@ -114,7 +114,8 @@ class PipelineSummary(msgspec.Struct, frozen=True):
     ``fires_at`` is the processing time of the next timer that a run would fire, ``fires_after`` the event time that the
     watermark has to pass for the next window that waits for it (+inf: only the end of the input); None: nothing waits.
     ``newest_file_at``: when the newest epoch that read a file ran; ``published_watermark``: the one that readers know.
-    ``epochs`` are the newest of main, oldest first; ``state_bytes`` and ``state_rows`` are of tables of state.
+    ``epochs`` are the newest of main, oldest first; ``state_bytes`` and ``state_rows`` are of what is stored
+    of tables of state: a row that has changed counts once for each layer.
     ``problem``: why the catalog could not be read, None if it could. Where outputs have names, ``published`` is the
     oldest of what readers see, ``audit`` tells of all of them, and ``outputs`` has a line for each.
     """

@@ -65,8 +65,8 @@ function OutputStep({ one, figures, summary, words }) {
     facts: [
       ...(one.of.length ? [`reads panes of ${one.of.join(" and ")}`] : []),
       ...(line?.parked ? [parkedWords(line)] : []),
-      ...one.stages.map((stage, at) => `${one.stages.length > 1 ? `aggregation ${at + 1}: ` : ""}state ${size(stage.state)}; output watermark ${moment(stage.watermark)}`),
-      `current: ${size(one.current)} stored`,
+      ...one.stages.map((stage, at) => `${one.stages.length > 1 ? `aggregation ${at + 1}: ` : ""}state ${held(stage)}; output watermark ${moment(stage.watermark)}`),
+      `current: ${live(one.current)}`,
       `${several(one.logs.panes, "pane")} and retractions`,
       ...(line ? [`readers see ${line.published_epoch === null ? "nothing yet" : `epoch ${line.published_epoch}`}`] : []),
     ],
@@ -142,7 +142,7 @@ function said(step, figures, isOnly) {
       return { facts: stage ? [`state: ${size(stage.state)}`, `output watermark ${moment(stage.watermark)}`] : ["the last snapshot does not have this aggregation"], counts, rows: late };
     }
     case "current":
-      return { facts: [`${size(figures.current)} stored`], counts: [], rows: [["current", "rows of current"]] };
+      return { facts: [live(figures.current)], counts: [], rows: [["current", "rows of current"]] };
     case "panes":
       return { facts: [`${several(logs.panes, "pane")} and retractions`], counts: [], rows: [["panes", "rows of panes"]] };
     default:
@@ -152,6 +152,9 @@ function said(step, figures, isOnly) {
 
 const files = (number, length) => `${several(number, "file")}, ${bytes(length)}`;
 const size = (table) => `${several(table.rows, "row")}, ${bytes(table.bytes)}`;
+// Rows as they are read; where nobody counted them, what is stored, which has each change of a row.
+const held = ({ open_windows: open, state }) => (open === null ? `at most ${size(state)}` : `${several(open, "open window")}, ${bytes(state.bytes)}`);
+const live = (table) => (table.live === null ? `at most ${size(table)}` : `${several(table.live, "row")}, ${bytes(table.bytes)}`);
 const slowest = (inputs) => inputs.find((one) => one.holds_back)?.watermark ?? "";
 
 function inputFacts(input) {

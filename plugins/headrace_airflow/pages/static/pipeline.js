@@ -55,7 +55,7 @@ function Overview({ dagId, summary }) {
         ["Next deadline", h(Deadline, { of: summary })],
         ["Late records", share(late, totals.records), `${count(late)} of ${count(totals.records)} in the last ${several(summary.epochs.length, "epoch")}`],
         ["Dead letters", share(totals.rejected, totals.records), `${count(totals.rejected ?? 0)} of ${count(totals.records)}`],
-        ["State", several(summary.state_rows, "row"), bytes(summary.state_bytes)],
+        ["State", bytes(summary.state_bytes), "the graph below says of which aggregation, and how many windows are open"],
         ["Last audit", audit ? (audit.success ? "good" : "failed") : "-", audit ? `${several(audit.expectations, "expectation")}, ${moment(audit.finished_at)}` : null],
         ["Last run", run ? (summary.dag_run ? h(Link, { to: runPage(summary.dag_run) }, `${run.action} ${run.status}`) : `${run.action} ${run.status}`) : "-", run ? `${moment(run.finished_at)} ${run.error_code ?? ""}` : null],
       ],
@@ -187,7 +187,7 @@ export function Snapshot({ dagId, at }) {
           ["Seconds", Object.entries(one.timings).map(([name, value]) => `${name.replace("_seconds", "")} ${value.toFixed(2)}`).join(", ")],
         ],
       }),
-      h(Section, { title: "Tables" }, h(Rows, { caption: "Tables", columns: [["Table", ([name]) => name], ["Rows", ([, of]) => count(of.rows), "end"], ["Bytes", ([, of]) => bytes(of.bytes), "end"], ["Layers", ([, of]) => of.layers, "end"], ["Files", ([, of]) => of.files, "end"]], rows: Object.entries(one.tables) })),
+      h(Section, { title: "Tables", about: "As `headrace show` says it: a row that has changed is in each layer that changed it." }, h(Rows, { caption: "Tables", columns: [["Table", ([name]) => name], ["Rows stored", ([, of]) => count(of.rows), "end"], ["Bytes", ([, of]) => bytes(of.bytes), "end"], ["Layers", ([, of]) => of.layers, "end"], ["Files", ([, of]) => of.files, "end"]], rows: Object.entries(one.tables) })),
       h(Section, { title: "Counts of the epoch" }, h(Rows, { caption: "Counts", columns: [["What", ([name]) => name.replaceAll("_", " ")], ["Number", ([, number]) => count(number), "end"]], rows: Object.entries(one.counts).filter(([, number]) => number) })),
     ),
   ));
