@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Final
 
 from headrace.audit.limit_checks import check_limits
 from headrace.audit.limits import LimitFinding
@@ -81,13 +82,19 @@ class BranchAudit:
         return self.catalog.output
 
 
+WAYS_OUT: Final = (
+    "Land a correction and trigger a new run; or on the page of the pipeline, Quality: Release… lets readers see these "
+    "rows, Roll back and Backfill… compute them again"
+)
+
+
 def check_audits(audits: Sequence[tuple[BranchAudit, AuditOutcome | None]]) -> None:
     """Raise AuditFailedError with the failed expectations, LimitExceededError with the limits that are exceeded,
     AuditMissingError when there is no audit of a range; StaleDataError if nothing is to be audited and a limit fails
     for that.
     """
     if failed := [outcome for _, outcome in audits if outcome is not None and not outcome.success]:
-        raise audit_error(*failed)
+        raise audit_error(*failed, ways_out=WAYS_OUT)
     for audit, outcome in audits:
         if audit.unpublished is not None and outcome is None:
             raise AuditMissingError(

@@ -4,7 +4,7 @@ import logging
 import signal
 from datetime import timedelta
 from traceback import format_exception
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from airflow.sdk import Context
 from airflow.sdk.definitions.retry_policy import RetryDecision, RetryPolicy
@@ -27,16 +27,23 @@ _ADVICE = {
 _REMEDIES = {
     branch.exit_code: branch.remedy for branch in (FixConfigError, FixDataError, RetryError, RestoreError, GiveUpError)
 }
+PROBLEM: Final = "problem"
+"""Under this key a decision leaves why it was refused."""
+
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class TypedTaskError(AirflowException):
     """What a task raises of an error of Headrace's; the remedy of ``error`` says whether to try again."""
 
-    def __init__(self, error: RunError) -> None:
+    def __init__(self, error: RunError, page: str = "") -> None:
         advice = _ADVICE.get(error.code) or _ADVICE.get(error.remedy, "")
-        super().__init__(visible(f"{error.code}: {error.message}\n{advice}".rstrip()))
+        super().__init__(visible("\n".join(filter(None, (f"{error.code}: {error.message}", advice, page)))))
         self.error = error
+
+    def seen_at(self, page: str) -> Self:
+        """The same, whose last line is the address of a ``page``."""
+        return type(self)(self.error, page)
 
 
 class TypedRetries(RetryPolicy):
@@ -92,3 +99,16 @@ class headrace_errors:  # noqa: N801  # a context manager, called like a functio
             raise TypedTaskError(RunError.of(error)) from None
         if isinstance(error, AirflowException):
             raise error.with_traceback(None) from None
+
+
+class problem_left:  # noqa: N801  # a context manager, called like a function
+    """What is raised inside for people is left under PROBLEM, for the dialog that started the run."""
+
+    def __init__(self, context: Context) -> None:
+        self._task = context["ti"]
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TypedTaskError):
+            self._task.xcom_push(key=PROBLEM, value=visible(f"{error.error.code}: {error.error.message}"))

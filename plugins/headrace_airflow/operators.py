@@ -4,9 +4,7 @@ An application, of Spark or a process of the task's own, tells what it did by it
 only when it left none.
 """
 
-import logging
 import sys
-from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,23 +14,20 @@ from airflow.sdk import BaseHook, Context
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from headrace import application
-from headrace.audit.limits import LimitFinding
-from headrace.audit.store import AuditOutcome
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_local, log_options, new_log
-from headrace.errors import FixConfigError, FixDataError, HeadraceError
+from headrace.errors import FixConfigError, HeadraceError
 from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
-from headrace.pipeline.quality.limits import Severity
-from headrace.runs.reporting.results import Action, RunError, RunResult, read, redacted
+from headrace.runs.reporting.results import Action, RunResult, read, redacted
 from headrace.terminal import visible
-from headrace_airflow.audits import BranchAudit, check_audits
+from headrace_airflow.addresses import told_where
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code
-from headrace_airflow.families.options import call, options_of
+from headrace_airflow.families.options import options_of
 from headrace_airflow.metrics import epochs_measured
 from headrace_airflow.processes import Ended, OwnProcess, Supervised
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.roots.store import reaching_store
 from headrace_airflow.roots.system_connections import reaching_system
-from headrace_airflow.run_ids import backfill_branch, request_of, run_id_begin, run_id_of
+from headrace_airflow.run_ids import request_of, run_id_of
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, spark_connection
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectNotFoundError, open_store
@@ -76,6 +71,9 @@ class HeadraceOperator(SparkSubmitOperator):
     template_fields = ("asked", "env_vars")
     """What the tab "Rendered Templates" shows: none of what a Spark application could be given, and none here is."""
 
+    shown_in = "overview"
+    """The view of the pipeline's page that shows what is wrong if the task fails."""
+
     def __init__(
         self,
         *,
@@ -104,7 +102,7 @@ class HeadraceOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> Summary:  # type: ignore[override]  # Spark's own operator has no XCom
         """What the task leaves in XCom; raises typed errors in Airflow's terms."""
         names = dict.fromkeys(name for given in self.rooted.pipeline.inputs for name in given.source.connections)
-        with reaching_store(self.rooted.root), ExitStack() as systems:
+        with told_where(self.rooted, self.shown_in), reaching_store(self.rooted.root), ExitStack() as systems:
             for name in names:
                 systems.enter_context(reaching_system(name))
             return self.act(context)
@@ -245,88 +243,6 @@ class HeadraceOperator(SparkSubmitOperator):
                 f"{_DEPLOY_MODE}; the driver holds no rows, executors compute them in the cluster all the same"
             )
         return connection.host or ""
-
-
-class AuditOperator(HeadraceOperator):
-    """See that what a branch has and readers have not was audited and found good; audit it only when nobody has. Shows
-    what was found, also where a task of the same run has published it since.
-
-    ``of_backfill``: all of the backfill's branch, instead of (published, main]. ``output``: of one output alone.
-    """
-
-    def __init__(
-        self, *, rooted: RootedPipeline, of_backfill: bool = False, output: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(rooted=rooted, action="audit", **kwargs)
-        self.of_backfill, self.of_output = of_backfill, output
-
-    def branch(self, context: Context) -> str:
-        """The backfill's branch, or the one that this DAG run processed."""
-        return backfill_branch(context) if self.of_backfill else super().branch(context)
-
-    def act(self, context: Context) -> Summary:
-        """The range whose audit is good, of all outputs that have names by output; raises failed expectations, and
-        limits that are exceeded.
-        """
-        pipeline, branch, output = self.rooted.pipeline, self.branch(context), self.of_output
-        task = context["ti"]
-        audits = BranchAudit.of(pipeline, self.rooted.root.uri, branch, run_id_begin(task.dag_id, task.run_id), output)
-        made = [
-            (audit, audit.published if audit.unpublished is None else self._outcome(audit, context)) for audit in audits
-        ]
-        warned = [warning for audit, outcome in made for warning in self._told(audit, outcome, branch)]
-        self._notify(warned, context)
-        try:
-            check_audits(made)
-        except FixDataError as error:  # the log has said all of it
-            raise TypedTaskError(RunError.of(error)) from None
-        ranges: dict[str, Summary] = {
-            audit.output: {"from": outcome.from_snapshot, "to": outcome.to_snapshot, "success": True}
-            for audit, outcome in made
-            if outcome is not None
-        }
-        return ranges if pipeline.has_names and output is None else ranges.get(output or "", {})
-
-    def _told(self, audit: BranchAudit, outcome: AuditOutcome | None, branch: str) -> list[str]:
-        """Say in the log what was found; what to warn of."""
-        of = f"{audit.output}: " if audit.output else ""
-        if audit.stands_still:
-            self.log.info("%snothing new on branch %s: the output is parked, or waits for its first epoch", of, branch)
-        elif audit.unpublished is None:
-            by_whom = "" if outcome is None else ": a task of this run has published what it found good"
-            self.log.info("%sreaders see everything on branch %s already%s", of, branch, by_whom)
-        if outcome is not None:
-            tell = self.log.error if outcome.failed or outcome.unusual else self.log.info
-            for line in outcome.lines():
-                tell("%s", line)
-        self._tell_limits(audit.limits)
-        compared = () if outcome is None or outcome.usual is None else outcome.usual.findings
-        warned = [limit.describe() for limit in audit.limits if limit.severity is Severity.WARN]
-        warned += [finding.describe() for finding in compared if finding.severity is Severity.WARN]
-        return [f"{of}{warning}" for warning in warned]
-
-    def _outcome(self, audit: BranchAudit, context: Context) -> AuditOutcome | None:
-        outcome = audit.stored()
-        if outcome is None:
-            self.log.info("no audit of %s is stored yet: an application makes it", audit.unpublished)
-            self.submit(context)
-            outcome = audit.stored()
-        return outcome
-
-    def _tell_limits(self, limits: Sequence[LimitFinding]) -> None:
-        """Say in the log what was found beside each limit."""
-        levels = {None: logging.INFO, Severity.WARN: logging.WARNING, Severity.FAIL: logging.ERROR}
-        for limit in limits:
-            self.log.log(levels[limit.severity], "%s", limit.line())
-
-    def _notify(self, warnings: Sequence[str], context: Context) -> None:
-        """Tell ``warnings`` to whom the pipeline names for that."""
-        notify = options_of(self.rooted).on_warning
-        if warnings and notify is not None:
-            try:
-                call(notify, {**context, "headrace_warnings": [*warnings]})
-            except Exception:  # code of a user's own; Airflow goes on after a callback that fails, too
-                self.log.exception("on_warning=%r failed", notify)
 
 
 def summary(result: RunResult) -> Summary:

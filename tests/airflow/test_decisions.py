@@ -77,6 +77,7 @@ DAY = ("2026-11-20", "2026-11-21")
 answers = {
     "misspelt": decide("release", pipeline="orders", snapshoot="main", reason="seen"),
     "release": twice("release", pipeline="orders", output=None, snapshot=None, reason="seen with finance"),
+    "release again": decide("release", pipeline="orders", output=None, snapshot=None, reason="two people at once"),
     "rollback rehearsed": decide("rollback", pipeline="clicks", to=first, branch=None, dry_run=True, reason="a try"),
     "tag": twice("tag", pipeline="clicks", name="good", snapshot=None, reason="month end"),
     "fork": twice("fork", pipeline="clicks", name="trial", snapshot="good", reason=None),
@@ -193,6 +194,14 @@ def decided(tmp_path_factory: pytest.TempPathFactory) -> Any:
     environment = {"HEADRACE_ROOT": (folder / "root").as_uri(), "HEADRACE_PIPELINES": str(folder / "pipelines")}
     found = python(SCRIPT, folder / "home", environment)
     return {**found["answers"], "first": found["first"]}
+
+
+def test_a_release_of_what_readers_see_says_so_and_ends_well(decided: Any) -> None:
+    found, first = decided["release again"], decided["release"]
+    seen = first["entry"]["refs"]["published"]
+    assert found["xcom"]["said"] == [f"published already: readers see {seen} since an earlier entry of the log"]
+    assert found["entry"] == first["entry"]
+    assert found["events"] == []
 
 
 def test_a_release_is_recorded_with_its_reason_and_announced(decided: Any) -> None:

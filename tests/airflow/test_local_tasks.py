@@ -97,6 +97,11 @@ os.environ["WARNED"] = os.environ["SUBMITTED"] + ".warned"
 land("a.jsonl", 1, "limited", "no JSON")
 done["limited"] = [execute("process", task, "limited") for task in ("process", "audit")]
 catalog = Catalog(store, "limited")
+from headrace.runs.reporting.summary import read_summary
+done["limited's run"] = read_summary(store, "limited").to_json()["run"]
+done["limited's results"] = [
+    json.loads(store.read(one.path)) for one in store.list("limited/runs/headrace_limited_process.manual.audit.")
+]
 done["readers of limited"] = catalog.head().refs.get("published")
 catalog.release(catalog.head().refs["main"], "ada: a test")
 done["stale"] = [execute("process", task, "limited") for task in ("process", "audit")]
@@ -236,6 +241,18 @@ def test_a_limit_that_is_exceeded_fails_the_audit_and_nothing_is_published(done:
     assert audit["message"].startswith("data.limit_exceeded: pipeline limited: 2 of 3 limits are exceeded on ")
     assert "dead letters: 1 of 2 records (50.00%); the limit is 1%" in audit["message"]
     assert done["readers of limited"] is None
+
+
+def test_an_audit_that_failed_is_the_last_run_and_leaves_its_result_and_the_address_of_the_page(done: Any) -> None:
+    _, audit = done["limited"]
+    *_, last = audit["message"].splitlines()
+    assert last == "http://localhost:8080/dags/headrace_limited_process/plugin/headrace_dag?view=quality"
+    assert "`headrace " not in audit["message"], "people who read this have no shell"
+    (left,) = done["limited's results"]
+    assert (left["action"], left["status"], left["error"]["code"]) == ("audit", "failed", "data.limit_exceeded")
+    assert left["audit"]["to"] == left["snapshot"]
+    run = done["limited's run"]
+    assert (run["action"], run["status"], run["error_code"]) == ("audit", "failed", "data.limit_exceeded")
 
 
 def test_what_is_not_as_usual_is_told_to_those_whom_the_pipeline_names(done: Any) -> None:

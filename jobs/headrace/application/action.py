@@ -15,7 +15,9 @@ from headrace.runs.actions import ACTIONS
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, parse_clock, parse_signal, parse_span
 from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, watched
+from headrace.runs.reporting.progress_notes import ProgressNotes
 from headrace.runs.reporting.results import RunError, RunResult, now, write
+from headrace.runs.reporting.summary import UnderWay
 from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace.terminal import flush_output
 from headrace_snapshots.catalog import Catalog
@@ -32,8 +34,10 @@ def perform(given: argparse.Namespace) -> int:
         listener.noted("::endgroup::")  # the task folds what Spark says while it starts
     failure: Exception | None = None
     try:
-        act = ACTIONS[given.action]
-        result = act(resolve(given.pipeline), given.root, _options(given), listener=listener)
+        act, pipeline = ACTIONS[given.action], resolve(given.pipeline)
+        result = act(
+            pipeline, given.root, _options(given), listener=_noting(listener, pipeline.name, given, started_at)
+        )
         for line in ending(replace(result, warnings=()), Where(given.pipeline, given.root)):
             listener.noted(line)  # and the task logs the warnings as such
     except MissingRootError as error:
@@ -59,6 +63,12 @@ def perform(given: argparse.Namespace) -> int:
     code = 0 if failure is None else _report(failure, listener)
     flush_output()
     return code
+
+
+def _noting(listener: Listener, pipeline: str, given: argparse.Namespace, started_at: str) -> Listener:
+    """``listener``, and the summary of the pipeline, which pages show."""
+    under_way = UnderWay(given.run_id, given.action, given.branch, started_at, started_at)
+    return watched(ProgressNotes(listener, open_store(given.root), pipeline, under_way))
 
 
 def _report(error: Exception, listener: Listener) -> int:

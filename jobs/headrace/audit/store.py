@@ -219,9 +219,14 @@ def failing(limits: Iterable[LimitFinding]) -> tuple[LimitFinding, ...]:
     return tuple(finding for finding in limits if finding.severity is Severity.FAIL)
 
 
-def audit_error(*outcomes: AuditOutcome) -> AuditFailedError:
-    """The error of audits that failed, of one output or of several: as grave as the gravest."""
-    message = "\n".join(map(failure_message, outcomes))
+def audit_error(*outcomes: AuditOutcome, ways_out: str | None = None) -> AuditFailedError:
+    """The error of audits that failed, of one output or of several: as grave as the gravest. ``ways_out``: what people
+    can do where they have no command line, in a sentence.
+    """
+    parts = [failure_message(outcome) for outcome in outcomes]
+    if ways_out is not None:
+        parts = [*map(_failures, outcomes), ways_out]
+    message = "\n".join(parts)
     if any(outcome.failed for outcome in outcomes):
         return AuditFailedError(message)
     return (UnusualDataError if any(outcome.unusual for outcome in outcomes) else LimitExceededError)(message)
@@ -231,6 +236,15 @@ def failure_message(outcome: AuditOutcome) -> str:
     """For people: which expectations, checks and limits failed, a line each, and the ways out of the quarantine. No
     value of a row.
     """
+    docs = f" Data docs: {outcome.path}/docs" if outcome.failed else ""
+    return (
+        f"{_failures(outcome)}\n"
+        "Land a correction and run again; or roll back; or let readers see these rows: "
+        f"`headrace release {outcome.subject} {outcome.to_snapshot} --message WHY`.{docs}"
+    )
+
+
+def _failures(outcome: AuditOutcome) -> str:
     described = [finding.describe() for finding in outcome.failed]
     described += [finding.describe() for finding in outcome.unusual]
     described += [limit.describe() for limit in outcome.exceeded]
@@ -242,12 +256,9 @@ def failure_message(outcome: AuditOutcome) -> str:
         what.append(f"{len(outcome.unusual)} of {len(outcome.usual.findings)} figures are not as usual")
     if outcome.exceeded:
         what.append(f"{len(outcome.exceeded)} of {len(outcome.limits)} limits are exceeded")
-    docs = f" Data docs: {outcome.path}/docs" if outcome.failed else ""
     return (
         f"pipeline {outcome.subject}: {' and '.join(what)} on "
-        f"({outcome.from_snapshot or 'the beginning'}, {outcome.to_snapshot}], which stays unpublished:\n{failures}\n"
-        "Land a correction and run again; or roll back; or let readers see these rows: "
-        f"`headrace release {outcome.subject} {outcome.to_snapshot} --message WHY`.{docs}"
+        f"({outcome.from_snapshot or 'the beginning'}, {outcome.to_snapshot}], which stays unpublished:\n{failures}"
     )
 
 

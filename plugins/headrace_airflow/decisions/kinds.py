@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Param
 
-from headrace_snapshots.refs import BEGINNING, MAIN, output_of
+from headrace_snapshots.refs import BEGINNING, MAIN, output_of, published_of
 
 if TYPE_CHECKING:
     from headrace.runs.client.handle import PipelineHandle
@@ -63,12 +63,24 @@ def gives_up_delivered(form: Form) -> bool:
 def _release(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
     from headrace.runs.publishing.release import STAY
 
-    entry = handle.release(form["snapshot"] or MAIN, message=reason, output=form.get("output") or None)
+    asked, output = form["snapshot"] or MAIN, form.get("output") or None
+    if (shown := _seen_already(handle, asked, output)) is not None:
+        yield f"published already: readers see {shown} since an earlier entry of the log"
+        return
+    entry = handle.release(asked, message=reason, output=output)
     for ref, (_, after) in entry.moves.items():
         of = f" of output {output}" if (output := output_of(ref)) else ""
         yield f"readers see {after}{of} now, released by entry {entry.number}"
     if not entry.moves:
         yield f"{STAY} (entry {entry.number})"
+
+
+def _seen_already(handle: "PipelineHandle", asked: str, output: str | None) -> str | None:
+    """The snapshot that a release would let readers see, if they see it."""
+    head = handle.catalog.head()
+    snapshot = head.refs.get(asked) or handle.show(asked).snapshot_id
+    shown = published_of(head.refs).get(output) if output else handle.catalog.published_by_all(head.refs)
+    return snapshot if shown == snapshot else None
 
 
 def _rollback(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:

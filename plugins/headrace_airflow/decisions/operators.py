@@ -18,6 +18,7 @@ from headrace_airflow.decisions.reasons import (
     earlier_try,
     reason_of,
 )
+from headrace_airflow.failures import problem_left
 from headrace_airflow.forms import check_names
 from headrace_airflow.roots.root import Root
 from headrace_airflow.roots.store import reaching_store
@@ -55,7 +56,7 @@ class DecisionOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """What is said of it, in lines, and what readers see now; raises why it is refused."""
         form = context["params"]
-        with reaching_store(self.root):
+        with problem_left(context), reaching_store(self.root):
             check_names(context, self.names)
             handle = handle_of(self.root, form["pipeline"])
             done = earlier_try(handle.catalog, context)
@@ -78,7 +79,7 @@ class RehearsalOperator(BaseOperator):
     def execute(self, context: Context) -> str:
         """A table in Markdown; raises why the promotion would be refused."""
         form = context["params"]
-        with reaching_store(self.root):
+        with problem_left(context), reaching_store(self.root):
             check_names(context, self.names)
             handle = handle_of(self.root, form["pipeline"])
             done = earlier_try(handle.catalog, context)
@@ -126,7 +127,7 @@ class PromoteOperator(BaseOperator):
         """The result of the promotion; raises why it is refused."""
         form = context["params"]
         output = form.get("output") or None
-        with reaching_store(self.root):
+        with problem_left(context), reaching_store(self.root):
             handle = handle_of(self.root, form["pipeline"])
             done = earlier_try(handle.catalog, context)
             before = seen_before(handle, done)

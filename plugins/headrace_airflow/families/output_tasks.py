@@ -5,7 +5,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, TriggerRule, chain
 
 from headrace_airflow.assets import Published
-from headrace_airflow.operators import AuditOperator
+from headrace_airflow.audit_task import AuditOperator
 from headrace_airflow.publishing import PublishOperator
 from headrace_airflow.roots.root import RootedPipeline
 

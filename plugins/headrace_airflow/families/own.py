@@ -12,6 +12,7 @@ from headrace.model.time import render_duration
 from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, PROMOTIONS, WHEN_APPROVED
 from headrace.pipeline.executors import AUTO, EXECUTORS
 from headrace.pipeline.pipeline import Pipeline
+from headrace_airflow.audit_task import AuditOperator
 from headrace_airflow.decisions.kinds import give_up_delivered
 from headrace_airflow.decisions.operators import REHEARSE
 from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
@@ -26,7 +27,6 @@ from headrace_airflow.families.recovery_tasks import (
 )
 from headrace_airflow.families.recovery_with_readers import with_readers
 from headrace_airflow.forms import END, Form
-from headrace_airflow.operators import AuditOperator
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_snapshots.refs import NAME

@@ -21,7 +21,7 @@ from headrace_airflow.decisions.reasons import (
     decided,
     done_already,
 )
-from headrace_airflow.failures import TypedTaskError
+from headrace_airflow.failures import TypedTaskError, problem_left
 from headrace_airflow.families.recovery_with_readers import (
     check_as_rehearsed,
     lines_about,
@@ -56,7 +56,7 @@ class RehearseRecoveryOperator(BaseOperator):
         """The id of the snapshot, what is given up, in lines, and where main is; with readers, where each of them is
         and goes. Raises why it would be refused.
         """
-        with reaching_store(self.rooted.root):
+        with problem_left(context), reaching_store(self.rooted.root):
             rehearsal, cut = self._looked(context)
             for line in rehearsal["said"]:
                 self.log.info("%s", line)

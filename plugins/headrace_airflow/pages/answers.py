@@ -26,13 +26,19 @@ from headrace.runs.reporting.summary import EpochLine, PipelineSummary, written_
 from headrace_airflow.pages.audit_answers import audit_to_json, styled
 from headrace_airflow.pages.claims import Claims
 from headrace_airflow.pages.figures import graph_figures, table_figures
+from headrace_airflow.pages.readers import (
+    readers_after_moves,
+    readers_after_patch,
+    readers_after_promotion,
+    readers_after_release,
+)
 from headrace_airflow.run_ids import run_id_begin
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.output_view import output_names, seen_by
 from headrace_snapshots.format.table_names import UNNAMED
 from headrace_snapshots.layout import ObjectKind, audit_folder, folder
-from headrace_snapshots.refs import MAIN, is_published, output_of, published_of
+from headrace_snapshots.refs import MAIN, PUBLISHED, is_published, output_of, published_of
 from headrace_snapshots.store import ObjectNotFoundError
 
 MOST_ROWS = 200
@@ -122,8 +128,12 @@ class PipelinePage:
         return self._reader[output] if output else self._reader
 
     def audits(self, limit: int, *, with_values: bool) -> list[dict[str, Any]]:
-        """The newest audits, newest first: of what is not published, and of each range that was."""
+        """The newest audits, newest first: of what is not published, and of each range that was. ``is_next``: readers
+        would see all of main by it.
+        """
         audits: list[dict[str, Any]] = []
+        refs = self._catalog.known_head().refs
+        main, seen = refs.get(MAIN), published_of(refs)
         for output, after, until in islice(self._audited_ranges(), limit):
             try:
                 outcome = read_audit(self._catalog.store, self._catalog.pipeline, after, until, output)
@@ -132,7 +142,8 @@ class PipelinePage:
                 audits.append({"after": after, "until": until, "output": output, "problem": problem})
                 continue
             if outcome is not None:
-                audits.append(audit_to_json(outcome, with_values=with_values))
+                is_next = until == main != seen.get(output)
+                audits.append({**audit_to_json(outcome, with_values=with_values), "is_next": is_next})
         return audits
 
     def data_docs(self, after: str | None, until: str, view: ExpectationView, output: str = "") -> bytes:
@@ -164,7 +175,12 @@ class PipelinePage:
     def rollback(self, to: str, branch: str) -> dict[str, Any]:
         """What a rollback of ``branch`` would move, and what would be lost by it; nothing moves."""
         given_up: dict[str, Any] = PipelineHandle(self._catalog).rollback(to=to, branch=branch, dry_run=True).to_json()
-        return given_up
+        return given_up | {"readers": readers_after_moves(self._catalog, given_up["moves"])}
+
+    def release(self, snapshot: str, output: str, limit: int, *, with_values: bool) -> dict[str, Any]:
+        """What readers would see change if ``snapshot`` were released; nothing moves."""
+        changed = self.diff(PUBLISHED, snapshot, limit, output, with_values=with_values)
+        return changed | {"readers": readers_after_release(self._catalog, snapshot, output)}
 
     def recovery_targets(self, limit: int) -> list[Any]:
         """The newest snapshots of main to which a recovery can go back, newest first."""
@@ -180,20 +196,24 @@ class PipelinePage:
         except TargetBrokenError as error:
             refusals.append({"code": error.code, "message": str(error)})
         if head.refs.get(MAIN) == snapshot:
-            return {"moves": {}, "patches": [], "told": [_THERE_ALREADY], "refusals": refusals}
+            readers = readers_after_moves(self._catalog, {})
+            return {"moves": {}, "patches": [], "told": [_THERE_ALREADY], "refusals": refusals, "readers": readers}
         try:
             given_up = PipelineHandle(self._catalog).rollback(to=snapshot, dry_run=True)
         except RefusedError as error:
             refusals.append({"code": error.code, "message": str(error)})
             return {"moves": {}, "patches": [], "told": [], "refusals": refusals}
-        return {**with_epochs(self._catalog, given_up).to_json(), "refusals": refusals}
+        readers = readers_after_moves(self._catalog, given_up.moves)
+        return {**with_epochs(self._catalog, given_up).to_json(), "refusals": refusals, "readers": readers}
 
     def promotion(self, branch: str, limit: int, *, patch: bool, with_values: bool) -> dict[str, Any]:
         """What readers would see change if ``branch`` were promoted, and what is against it; nothing moves."""
         limit = limit if with_values else 0
         if patch:
-            return PipelineHandle(self._catalog).promote(branch, patch=True, dry_run=True, limit=limit).to_json()
-        return rehearse_for_readers(self._catalog, branch, limit=limit).to_json()
+            patched = PipelineHandle(self._catalog).promote(branch, patch=True, dry_run=True, limit=limit)
+            return {**patched.to_json(), "readers": readers_after_patch(self._catalog, branch)}
+        readers = readers_after_promotion(self._catalog, branch)
+        return {**rehearse_for_readers(self._catalog, branch, limit=limit).to_json(), "readers": readers}
 
     def snapshot(self, at: str) -> dict[str, Any]:
         """A snapshot: its manifest's figures, files by table and log, costs."""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import msgspec
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag, requires_authenticated
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, status
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
@@ -100,13 +101,15 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
         known = opened.summaries.read().summaries.get(owner.pipeline)
         page, can_edit = opened.page(owner.pipeline), may_edit(dag_id, user)
         summary = page.summary(known)
-        run_id = None if summary.run is None else summary.run.run_id
+        run_id, under_way = None if summary.run is None else summary.run.run_id, summary.under_way
+        runs = _dag_runs([one for one in (run_id, under_way and under_way.run_id) if one])
         return _Answer(
             {
                 **(summary if can_edit else summary.without_values).to_json(),
                 "pipeline": opened.root.qualified(owner.pipeline),
                 "deadline": deadline_to_json(pipeline_deadlines().get((owner.root, owner.pipeline))),
-                "dag_run": None if run_id is None else _dag_runs([run_id]).get(run_id),
+                "dag_run": runs.get(run_id or ""),
+                "under_way": under_way and {**msgspec.to_builtins(under_way), "dag_run": runs.get(under_way.run_id)},
                 "sinks": page.sinks(),
                 "may_edit": can_edit,
             }
@@ -146,6 +149,11 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
     @app.get("/api/dags/{dag_id}/diff", dependencies=readers)
     def diff(dag_id: str, before: At, after: At, user: GetUserDep, limit: Limit = 20, *, output: OfOutput = "") -> Any:
         return _Answer(_page_of(roots, dag_id).diff(before, after, limit, output, with_values=may_edit(dag_id, user)))
+
+    @app.get("/api/dags/{dag_id}/rehearsals/release", dependencies=readers)
+    def release(dag_id: str, snapshot: At, user: GetUserDep, limit: Limit = 20, *, output: OfOutput = "") -> Any:
+        page = _page_of(roots, dag_id)
+        return _Answer(page.release(snapshot, output, limit, with_values=may_edit(dag_id, user)))
 
     @app.get("/api/dags/{dag_id}/rehearsals/rollback", dependencies=readers)
     def rollback(dag_id: str, to: At, branch: At = MAIN) -> Any:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
+
 from headrace.audit.store import AuditFailedError, LimitExceededError, StaleDataError, UnusualDataError
 from headrace.errors import HeadraceError
 from headrace.model.time import NEVER, Instant, render
@@ -42,6 +44,9 @@ def summarize(catalog: Catalog, before: PipelineSummary | None = None, run: RunL
 
     A catalog that cannot be read is the summary's ``problem``, no error. Raises what the store raises.
     """
+    under_way = None if before is None else before.under_way
+    if under_way is not None and run is not None and run.run_id == under_way.run_id:
+        under_way = None  # it has ended
     run = run or (None if before is None else before.run)
     head = catalog.known_head()
     made_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -53,7 +58,7 @@ def summarize(catalog: Catalog, before: PipelineSummary | None = None, run: RunL
         return PipelineSummary(
             catalog.pipeline, made_at, head.entry, PipelineState.DAMAGED, run=run, problem=f"{error.code}: {error}"
         )
-    return summary
+    return msgspec.structs.replace(summary, under_way=under_way)
 
 
 def _summarized(

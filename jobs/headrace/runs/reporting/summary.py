@@ -106,6 +106,23 @@ class RunLine(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, error=error, warnings=warnings_without_values(self.warnings))
 
 
+class UnderWay(msgspec.Struct, frozen=True):
+    """A run that has not ended, as it said ``at`` a time: what its epochs have read so far of the ``files_found``, and
+    the newest of these epochs, None before the first. One that was killed says nothing more.
+    """
+
+    run_id: str
+    action: str
+    branch: str
+    started_at: str
+    at: str
+    files_found: int = 0
+    files: int = 0
+    records: int = 0
+    epochs: int = 0
+    epoch: int | None = None
+
+
 class PipelineSummary(msgspec.Struct, frozen=True):
     """How a pipeline is, as entry ``entry`` of its log left it. Times are ISO 8601 in UTC.
 
@@ -118,6 +135,7 @@ class PipelineSummary(msgspec.Struct, frozen=True):
     of tables of state: a row that has changed counts once for each layer.
     ``problem``: why the catalog could not be read, None if it could. Where outputs have names, ``published`` is the
     oldest of what readers see, ``audit`` tells of all of them, and ``outputs`` has a line for each.
+    ``under_way`` is the run that has said something since and left no result, None if there is none.
     """
 
     pipeline: str
@@ -147,6 +165,7 @@ class PipelineSummary(msgspec.Struct, frozen=True):
     epochs: tuple[EpochLine, ...] = ()
     problem: str | None = None
     outputs: tuple[OutputLine, ...] = ()
+    under_way: UnderWay | None = None
 
     @property
     def totals(self) -> Mapping[str, int]:
@@ -242,8 +261,9 @@ def urgent_first(
 def write_summary(store: ObjectStore, summary: PipelineSummary) -> None:
     """Keep ``summary`` (one put). Raises what the store raises."""
     fields = msgspec.to_builtins(summary)
-    if not summary.outputs:
-        del fields["outputs"]
+    for name in ("outputs", "under_way"):
+        if not fields[name]:
+            del fields[name]
     store.write(summary_path(summary.pipeline), sealed({"format": FORMAT, **fields}))
 
 

@@ -1,9 +1,11 @@
 // Decisions: a button that opens a dialog with what would change, and starts the DAG that does it, as the user.
-import { Answer, C, Link, Rows, Section, count, h, moment, useAnswer, useState, written } from "./ui.js";
+import { Answer, C, Link, Rows, Section, count, h, moment, query, useAnswer, useEffect, useState, written } from "./ui.js";
 
-// `fields`: {name: {label, value, help, required, options}}; `conf` makes of their values what the run is given;
-// `rehearsal` the path of what would change. `asks`: the path of what the fields are made of, asked once the dialog is
-// open. Airflow checks the form again, and whether the user may start the run.
+// One rule for all decisions: each asks for a reason, says what readers see before and after, and shows in the dialog
+// what came of it. `fields`: {name: {label, value, help, required, options}}; `conf` makes of their values what the run is
+// given; `rehearsal` the path of what would change, without which readers see the same. `asks`: the path of what the
+// fields are made of, asked once the dialog is open. Airflow checks the form again, and whether the user may start the
+// run.
 export function Decide({ label, title, about, dag, asks, fields = {}, conf = (values) => values, rehearsal, color }) {
   const [open, setOpen] = useState(false);
   return h(
@@ -45,9 +47,9 @@ function Form({ title, about, dag, fields, conf, rehearsal, close }) {
       null,
       about ? h(C.Text, { mb: 3 }, about) : null,
       Object.entries(fields).map(([name, field]) => h(Field, { key: name, field, value: values[name], change: (value) => setValues({ ...values, [name]: value }) })),
-      rehearsal?.(values) ? h(Section, { title: "What would change" }, h(Answer, { of: foreseen }, (answer) => h(Foreseen, { of: answer }))) : null,
+      rehearsal?.(values) ? h(Section, { title: "What would change" }, h(Answer, { of: foreseen }, (answer) => h(Foreseen, { of: answer }))) : rehearsal || !fields.reason ? null : h(C.Text, { mb: 3, color: "fg.muted" }, "Readers see the same before and after."),
       sent.error ? h(C.Text, { role: "alert", color: "fg.error", whiteSpace: "pre-wrap" }, sent.error) : null,
-      sent.run ? h(C.Text, { role: "status" }, "Started: ", h(Link, { to: `/dags/${dag}/runs/${encodeURIComponent(sent.run)}` }, sent.run)) : null,
+      sent.run ? h(Outcome, { dag, run: sent.run }) : null,
     ),
     h(
       C.Dialog.Footer,
@@ -56,6 +58,54 @@ function Form({ title, about, dag, fields, conf, rehearsal, close }) {
       sent.run ? null : h(C.Button, { size: "sm", type: "submit", disabled: missing || sent.busy, colorPalette: "blue" }, "Confirm"),
     ),
   );
+}
+
+const SECONDS = 2;
+const AT_ITS_END = new Set(["success", "failed"]);
+const WAITS = new Set(["awaiting_input", "deferred"]);
+
+// What came of a decision: followed until its run has ended.
+function Outcome({ dag, run }) {
+  const [seen, setSeen] = useState({ state: "queued", lines: [] });
+  useEffect(() => {
+    let timer;
+    let isOver = false;
+    const look = async () => {
+      const now = await outcome(dag, run).catch(() => null); // Airflow may answer the next time
+      if (isOver) return;
+      if (now) setSeen(now);
+      if (!AT_ITS_END.has(now?.state)) timer = setTimeout(look, SECONDS * 1000);
+    };
+    look();
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
+  }, [dag, run]);
+  const to = `/dags/${dag}/runs/${encodeURIComponent(run)}`;
+  const words = { success: "Done", failed: "Not done", queued: "Started", running: seen.asks ? "Waits for approval" : "Under way" };
+  return h(
+    C.Box,
+    { role: seen.state === "failed" ? "alert" : "status", "data-outcome": seen.state, mt: 3 },
+    h(C.Text, { fontWeight: "bold", color: seen.state === "failed" ? "fg.error" : undefined }, `${words[seen.state] ?? seen.state}: `, h(Link, { to: seen.asks ? `${to}/required_actions` : to }, run)),
+    seen.lines.map((line) => h(C.Text, { key: line, whiteSpace: "pre-wrap", overflowWrap: "anywhere" }, line)),
+  );
+}
+
+async function outcome(dag, run) {
+  const path = `api/v2/dags/${dag}/dagRuns/${encodeURIComponent(run)}`;
+  const ask = (more) => fetch(new URL(path + more, document.baseURI), { headers: { Accept: "application/json" } }).then((answer) => (answer.ok ? answer.json() : null));
+  const { state } = await ask("");
+  const { task_instances: tasks = [] } = (await ask("/taskInstances")) ?? {};
+  const left = async (task, key) => (await ask(`/taskInstances/${encodeURIComponent(task)}/xcomEntries/${key}?stringify=false`))?.value;
+  if (state === "failed") {
+    const failed = tasks.find((one) => one.state === "failed");
+    const problem = failed && (await left(failed.task_id, "problem"));
+    return { state, lines: [problem ?? `Task ${failed?.task_id} failed: its log says why.`] };
+  }
+  if (state !== "success") return { state, lines: [], asks: tasks.some((one) => WAITS.has(one.state)) };
+  const said = await Promise.all(tasks.map((one) => left(one.task_id, "return_value")));
+  return { state, lines: said.flatMap((one) => one?.said ?? []) };
 }
 
 function Field({ field, value, change }) {
@@ -77,11 +127,22 @@ function Foreseen({ of }) {
     C.Box,
     null,
     (of.refusals ?? []).map((one) => h(C.Text, { key: one.code, role: "alert", color: "fg.error", whiteSpace: "pre-wrap" }, `It would be refused: ${one.message} (${one.code})`)),
+    h(ReadersSee, { of }),
     Object.entries(of.moves ?? {}).map(([ref, [from, to]]) => h(C.Text, { key: ref }, `${ref} moves from ${from ?? "nothing"} to ${to ?? "nothing"}`)),
     (of.told ?? []).map((line) => h(C.Text, { key: line, color: "fg.warning" }, line)),
     of.output ? h(RowsThatChange, { of: of.output }) : null,
     Object.entries(of.outputs ?? {}).map(([name, output]) => h(C.Box, { key: name, mt: 2 }, h(C.Text, { fontWeight: "bold" }, `Output ${name}`), h(RowsThatChange, { of: output }))),
   );
+}
+
+// What readers see before and after. `readers`: by output, [snapshot and epoch before, after].
+function ReadersSee({ of }) {
+  const named = (at) => (at ? `${at.snapshot} (epoch ${at.epoch})` : "nothing");
+  return Object.entries(of.readers ?? {}).map(([output, { before, after }]) => {
+    const whose = output ? `Readers of ${output} see` : "Readers see";
+    const isSame = before?.snapshot === after?.snapshot;
+    return h(C.Text, { key: output, "data-readers": output, fontWeight: "medium" }, isSame ? `${whose} ${named(before)} before and after.` : `${whose} ${named(before)} before, ${named(after)} after.`);
+  });
 }
 
 // What a pane is, beside its values: it differs between any two panes, and tells a person nothing about the change.
@@ -125,21 +186,40 @@ async function start(dag, conf) {
 const decision = (pipeline, kind) => `headrace_${pipeline.slice(0, pipeline.lastIndexOf(".") + 1)}${kind}`;
 const nameOf = (pipeline) => pipeline.slice(pipeline.lastIndexOf(".") + 1);
 
-const REASON = { label: "Reason", help: "Who decided it and why; the log of the pipeline keeps it." };
+const REASON = { label: "Reason", help: "Who decided it and why; the log of the pipeline keeps it.", required: true };
 const given = (values) => Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value === "" ? null : value]));
 
 export const Process = ({ pipeline }) => h(Decide, { label: "Process now", title: `Process ${pipeline}`, about: "Reads what has landed, audits it and publishes it.", dag: `headrace_${pipeline}_process`, conf: () => ({}) });
 
-export const Release = ({ pipeline, failed, snapshot }) =>
+// What fails in an audit, in words.
+const failures = (one) => [...one.findings.filter((each) => !each.success).map((each) => each.expectation), ...one.usual.filter((each) => each.severity === "fail").map((each) => each.said), ...one.limits.filter((each) => each.severity === "fail").map((each) => each.limit)];
+
+// `audit`: one that failed, of an output that may have a name.
+export const Release = ({ pipeline, audit: { until: snapshot, output, ...audit } }) =>
   h(Decide, {
     label: "Release…",
     title: `Release what the audit of ${pipeline} holds back`,
-    about: `Readers will see these rows although they fail: ${failed.join("; ")}.`,
+    about: `Readers will see these rows although they fail: ${failures(audit).join("; ")}.`,
     color: "orange",
     dag: decision(pipeline, "release"),
-    fields: { reason: { ...REASON, required: true } },
-    conf: ({ reason }) => ({ pipeline: nameOf(pipeline), snapshot, reason }),
-    rehearsal: () => `dags/headrace_${pipeline}_process/diff?before=published&after=${snapshot}&limit=10`,
+    fields: { reason: REASON },
+    conf: ({ reason }) => ({ pipeline: nameOf(pipeline), snapshot, output: output || null, reason }),
+    rehearsal: () => `dags/headrace_${pipeline}_process/rehearsals/release${query({ snapshot, limit: 10, output })}`,
+  });
+
+export const Backfill = ({ pipeline }) =>
+  h(Decide, {
+    label: "Backfill…",
+    title: `Backfill ${pipeline}`,
+    about: "Reads input again on a branch beside main. Readers see it once it is promoted.",
+    dag: `headrace_${pipeline}_backfill`,
+    fields: {
+      from: { label: "From", help: "An event time, such as 2026-11-20T00:00:00Z. Empty: all input is read again." },
+      to: { label: "To", help: "An event time. Empty: up to the newest." },
+      promote: { label: "Promote", value: "when approved", options: { "when approved": "when a person has seen what would change", never: "never: the branch stays" } },
+      reason: REASON,
+    },
+    conf: given,
   });
 
 export const Rollback = ({ pipeline, snapshot }) =>
@@ -149,7 +229,7 @@ export const Rollback = ({ pipeline, snapshot }) =>
     about: "The next run reads again what came after. Nothing is deleted.",
     color: "red",
     dag: decision(pipeline, "rollback"),
-    fields: { branch: { label: "Branch", value: "main", required: true }, reason: { ...REASON, required: true } },
+    fields: { branch: { label: "Branch", value: "main", required: true }, reason: REASON },
     conf: (values) => ({ pipeline: nameOf(pipeline), to: snapshot, ...values }),
     rehearsal: ({ branch }) => branch && `dags/headrace_${pipeline}_process/rehearsals/rollback?${new URLSearchParams({ to: snapshot, branch })}`,
   });
@@ -194,7 +274,7 @@ export function RecoverFrom({ pipeline, epoch }) {
 
 export const Tag = ({ pipeline, snapshot }) => h(Decide, { label: "Tag…", title: `Tag ${snapshot}`, about: "A tag keeps a snapshot from expiring.", dag: decision(pipeline, "tag"), fields: { name: { label: "Tag", required: true }, reason: REASON }, conf: (values) => ({ pipeline: nameOf(pipeline), snapshot, ...given(values) }) });
 
-export const Fork = ({ pipeline, snapshot }) => h(Decide, { label: "Branch…", title: `Branch at ${snapshot}`, about: "For runs beside main; readers see nothing of it.", dag: decision(pipeline, "fork"), fields: { name: { label: "Branch", required: true } }, conf: (values) => ({ pipeline: nameOf(pipeline), snapshot, reason: null, ...values }) });
+export const Fork = ({ pipeline, snapshot }) => h(Decide, { label: "Branch…", title: `Branch at ${snapshot}`, about: "For runs beside main; readers see nothing of it.", dag: decision(pipeline, "fork"), fields: { name: { label: "Branch", required: true }, reason: REASON }, conf: (values) => ({ pipeline: nameOf(pipeline), snapshot, ...values }) });
 
 export const Promote = ({ pipeline, branch }) =>
   h(Decide, {
@@ -204,7 +284,7 @@ export const Promote = ({ pipeline, branch }) =>
     color: "orange",
     dag: decision(pipeline, "promote"),
     fields: { patch: { label: "How", value: "no", options: { no: "The whole branch becomes main", yes: "Patch main with its rows" } }, reason: REASON },
-    conf: ({ patch, reason }) => ({ pipeline: nameOf(pipeline), branch, patch: patch === "yes", approve: false, reason: reason || null }),
+    conf: ({ patch, reason }) => ({ pipeline: nameOf(pipeline), branch, patch: patch === "yes", approve: false, reason }),
     rehearsal: ({ patch }) => `dags/headrace_${pipeline}_process/rehearsals/promote?${new URLSearchParams({ branch, patch: patch === "yes", limit: 10 })}`,
   });
 
@@ -216,6 +296,6 @@ export const LandAgain = ({ pipeline, records }) =>
     title: records === "late" ? "Land late records again" : "Land dead letters again",
     about: "Each lands once, as files of the source's format; the next run reads them if it can now.",
     dag: decision(pipeline, "replay"),
-    fields: { to: { label: "To", help: "A path below the root, or a URI. Empty: below the folders 'late' and 'rejected' of the root." } },
-    conf: ({ to }) => ({ pipeline: nameOf(pipeline), records, input: null, to: to || null, at: null, reason: null }),
+    fields: { to: { label: "To", help: "A path below the root, or a URI. Empty: below the folders 'late' and 'rejected' of the root." }, reason: REASON },
+    conf: ({ to, reason }) => ({ pipeline: nameOf(pipeline), records, input: null, to: to || null, at: null, reason }),
   });

@@ -66,12 +66,13 @@ function Overview({ dagId, summary }) {
           { mt: 4, wrap: "wrap" },
           h(Process, summary),
           h(RecoverFrom, summary),
-          audit && !audit.success && summary.unpublished ? h(Release, { pipeline: summary.pipeline, failed: [...audit.failed, ...audit.exceeded], snapshot: audit.until }) : null,
+          h(HeldBack, { dagId, summary }),
         )
       : null,
     summary.branches.length
       ? h(Section, { title: "Branches beside main" }, summary.branches.map((branch) => h(C.HStack, { key: branch, mb: 1 }, h(C.Text, null, branch), summary.may_edit ? [h(Promote, { key: "promote", pipeline: summary.pipeline, branch }), h(Drop, { key: "drop", pipeline: summary.pipeline, name: branch })] : null)))
       : null,
+    summary.under_way ? h(Section, { title: "A run is under way" }, h(C.Text, null, `${summary.under_way.action}: ${underWay(summary.under_way)}; as it said ${ago(summary.under_way.at)}. `, summary.under_way.dag_run ? h(Link, { to: runPage(summary.under_way.dag_run) }, summary.under_way.dag_run.run_id) : null)) : null,
     run?.error ? h(Section, { title: "Why the last run failed" }, h(C.Text, { whiteSpace: "pre-wrap" }, `${run.error_code}: ${run.error}`)) : null,
     run?.error_code?.startsWith("restore.") ? h(C.Text, { mt: 2 }, "A recovery is started by itself, or waits for approval, once for each broken snapshot: ", h(Link, { to: `/dags/headrace_${summary.pipeline}_recover` }, "runs of recover"), ".") : null,
     run?.warnings?.length ? h(Section, { title: "Warnings of the last run" }, run.warnings.map((one) => h(C.Text, { key: one, whiteSpace: "pre-wrap" }, one))) : null,
@@ -84,6 +85,15 @@ function Overview({ dagId, summary }) {
     summary.epochs.length ? h(Section, { title: "Event time and processing time", about: "Each line is an epoch; its bar spans the event times that it took in, the red line is the watermark." }, h(EventTimes, { epochs: summary.epochs })) : null,
     h(Words, { words }),
   );
+}
+
+const underWay = (of) => `${count(of.files)} of ${several(of.files_found, "file")}, ${several(of.records, "record")} in ${several(of.epochs, "epoch")}`;
+
+// Releases what audits hold back, of each output that has one.
+function HeldBack({ dagId, summary }) {
+  const isHeld = summary.unpublished && summary.audit && !summary.audit.success;
+  const found = useAnswer(isHeld ? `dags/${dagId}/audits` : null);
+  return (found.answer ?? []).filter((one) => one.is_next && !one.success).map((audit) => h(Release, { key: audit.output, pipeline: summary.pipeline, audit }));
 }
 
 function Epochs({ dagId, summary, params, setParams }) {

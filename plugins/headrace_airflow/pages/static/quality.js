@@ -1,25 +1,35 @@
 // The tab Quality: what audits found, the newest first, and each figure beside what was usual.
 import { BesideUsual } from "./charts.js";
+import { Backfill, Release } from "./decide.js";
 import { Answer, BASE, C, Rows, Section, Values, count, h, moment, query, several, useAnswer, written } from "./ui.js";
 
-export function Quality({ dagId }) {
+export function Quality({ dagId, summary }) {
   const found = useAnswer(`dags/${dagId}/audits`);
-  return h(Answer, { of: found, isEmpty: (audits) => !audits.length, empty: "There is no audit yet." }, (audits) => h(C.Box, null, h(History, { audits }), audits.map((one) => h(Audit, { key: `${one.output} ${one.after}${one.until}`, dagId, one }))));
+  return h(Answer, { of: found, isEmpty: (audits) => !audits.length, empty: "There is no audit yet." }, (audits) => h(C.Box, null, h(History, { audits }), audits.map((one) => h(Audit, { key: `${one.output} ${one.after}${one.until}`, dagId, one, summary }))));
 }
 
-function Audit({ dagId, one }) {
+function Audit({ dagId, one, summary }) {
   if (one.problem) return h(Section, { title: "Audit that cannot be read", about: one.problem });
   const rows = Object.entries(one.rows).map(([view, number]) => `${several(number, "row")} of ${view}`).join(", ");
-  const failing = [...one.findings.map((each) => [each.expectation, each.failing]), ...one.usual.map((each) => [each.check, each.failing])].filter(([, some]) => some.length);
   return h(
     Section,
     { title: `${one.success ? "Good" : "Failed"}: ${one.output ? `output ${one.output} ` : ""}up to ${one.until}`, about: `${moment(one.finished_at)}, from ${one.after ?? "the beginning"}; ${rows || (one.usual.length ? "of no row" : "nothing is expected")}` },
+    isHeld(one, summary) ? h(C.HStack, { mb: 2, wrap: "wrap" }, h(Release, { pipeline: summary.pipeline, audit: one }), h(Backfill, { pipeline: summary.pipeline })) : null,
     one.docs.length ? h(C.HStack, { mb: 2 }, h(C.Text, null, "Data docs:"), one.docs.map((view) => h(C.Link, { key: view, href: docs(dagId, one, view), target: "_blank", rel: "noreferrer", color: "fg.info" }, view))) : null,
     one.findings.length ? h(Rows, { caption: `Findings up to ${one.until}`, columns: FINDINGS, rows: one.findings }) : null,
     one.usual.length ? h(Rows, { caption: `Beside history up to ${one.until}`, columns: USUAL, rows: one.usual }) : null,
     one.limits.length ? h(Rows, { caption: `Limits up to ${one.until}`, columns: LIMITS, rows: one.limits }) : null,
-    failing.map(([what, some]) => h(Section, { key: what, title: `Rows that fail ${what}` }, h(Values, { caption: "Failing rows", columns: Object.keys(some[0]), rows: some }))),
+    h(Failing, { one }),
   );
+}
+
+// Whether a person who looks at an audit may release what it holds back.
+const isHeld = (one, summary) => summary.may_edit && !one.success && one.is_next;
+
+// The first rows to blame, for those who may see values.
+export function Failing({ one }) {
+  const failing = [...one.findings.map((each) => [each.expectation, each.failing]), ...one.usual.map((each) => [each.check, each.failing])].filter(([, some]) => some.length);
+  return failing.map(([what, some]) => h(Section, { key: what, title: `Rows that fail ${what}` }, h(Values, { caption: "Failing rows", columns: Object.keys(some[0]), rows: some })));
 }
 
 const docs = (dagId, one, view) => new URL(`api/dags/${dagId}/audits/${one.until}/docs/${view}${query({ after: one.after, output: one.output })}`, BASE).href;

@@ -1,0 +1,138 @@
+"""The task that shows what an audit has found, and fails where that is bad."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Context
+
+from headrace.audit.limits import LimitFinding
+from headrace.audit.store import AuditOutcome
+from headrace.errors import FixDataError
+from headrace.pipeline.quality.limits import Severity
+from headrace.runs.reporting.results import RunError, RunResult, now, write
+from headrace_airflow.audits import BranchAudit, check_audits
+from headrace_airflow.failures import TypedTaskError
+from headrace_airflow.families.options import call, options_of
+from headrace_airflow.operators import HeadraceOperator, Summary
+from headrace_airflow.roots.root import RootedPipeline
+from headrace_airflow.run_ids import backfill_branch, run_id_begin, run_id_of
+from headrace_snapshots.refs import MAIN
+
+_Audited = tuple[BranchAudit, AuditOutcome | None]
+
+
+class AuditOperator(HeadraceOperator):
+    """See that what a branch has and readers have not was audited and found good; audit it only when nobody has. Shows
+    what was found, also where a task of the same run has published it since.
+
+    A failed one leaves a result of its own, as a run in a terminal does: pages show what failed, and why.
+
+    ``of_backfill``: all of the backfill's branch, instead of (published, main]. ``output``: of one output alone.
+    """
+
+    shown_in = "quality"
+
+    def __init__(
+        self, *, rooted: RootedPipeline, of_backfill: bool = False, output: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(rooted=rooted, action="audit", **kwargs)
+        self.of_backfill, self.of_output = of_backfill, output
+
+    def branch(self, context: Context) -> str:
+        """The backfill's branch, or the one that this DAG run processed."""
+        return backfill_branch(context) if self.of_backfill else super().branch(context)
+
+    def act(self, context: Context) -> Summary:
+        """The range whose audit is good, of all outputs that have names by output; raises failed expectations, and
+        limits that are exceeded.
+        """
+        pipeline, branch, output = self.rooted.pipeline, self.branch(context), self.of_output
+        task, started_at = context["ti"], now()
+        audits = BranchAudit.of(pipeline, self.rooted.root.uri, branch, run_id_begin(task.dag_id, task.run_id), output)
+        made = [
+            (audit, audit.published if audit.unpublished is None else self._outcome(audit, context)) for audit in audits
+        ]
+        warned = [warning for audit, outcome in made for warning in self._told(audit, outcome, branch)]
+        self._notify(warned, context)
+        try:
+            check_audits(made)
+        except FixDataError as error:  # the log has said all of it
+            problem = RunError.of(error)
+            self._leave_result(problem, made, context, started_at)
+            raise TypedTaskError(problem) from None
+        ranges: dict[str, Summary] = {
+            audit.output: {"from": outcome.from_snapshot, "to": outcome.to_snapshot, "success": True}
+            for audit, outcome in made
+            if outcome is not None
+        }
+        return ranges if pipeline.has_names and output is None else ranges.get(output or "", {})
+
+    def _leave_result(self, error: RunError, made: Sequence[_Audited], context: Context, started_at: str) -> None:
+        """Say in a result object, and in the summary, what failed."""
+        from headrace.runs.publishing.publish import reference
+        from headrace.runs.reporting.summary_renewal import renew_summary
+
+        catalog, branch = self.rooted.catalog(), self.branch(context)
+        outcomes = {audit.output: outcome for audit, outcome in made if outcome is not None}
+        failed = next((outcome for outcome in outcomes.values() if not outcome.success), None)
+        head = catalog.head().refs.get(branch)
+        result = RunResult(
+            run_id=run_id_of(context),
+            pipeline=self.rooted.name,
+            action="audit",
+            status="failed",
+            started_at=started_at,
+            finished_at=now(),
+            error=error,
+            snapshot=head,
+            epoch=None if head is None else catalog.manifest(head).epoch,
+            published=catalog.published_by_all(catalog.head().refs),
+            audit=None if failed is None else reference(failed),
+            branch=branch,
+            limits=tuple(limit for audit, _ in made for limit in audit.limits),
+        )
+        write(catalog.store, result)
+        if branch == MAIN:
+            renew_summary(catalog, result)
+
+    def _told(self, audit: BranchAudit, outcome: AuditOutcome | None, branch: str) -> list[str]:
+        """Say in the log what was found; what to warn of."""
+        of = f"{audit.output}: " if audit.output else ""
+        if audit.stands_still:
+            self.log.info("%snothing new on branch %s: the output is parked, or waits for its first epoch", of, branch)
+        elif audit.unpublished is None:
+            by_whom = "" if outcome is None else ": a task of this run has published what it found good"
+            self.log.info("%sreaders see everything on branch %s already%s", of, branch, by_whom)
+        if outcome is not None:
+            tell = self.log.error if outcome.failed or outcome.unusual else self.log.info
+            for line in outcome.lines():
+                tell("%s", line)
+        self._tell_limits(audit.limits)
+        compared = () if outcome is None or outcome.usual is None else outcome.usual.findings
+        warned = [limit.describe() for limit in audit.limits if limit.severity is Severity.WARN]
+        warned += [finding.describe() for finding in compared if finding.severity is Severity.WARN]
+        return [f"{of}{warning}" for warning in warned]
+
+    def _outcome(self, audit: BranchAudit, context: Context) -> AuditOutcome | None:
+        outcome = audit.stored()
+        if outcome is None:
+            self.log.info("no audit of %s is stored yet: an application makes it", audit.unpublished)
+            self.submit(context)
+            outcome = audit.stored()
+        return outcome
+
+    def _tell_limits(self, limits: Sequence[LimitFinding]) -> None:
+        """Say in the log what was found beside each limit."""
+        levels = {None: logging.INFO, Severity.WARN: logging.WARNING, Severity.FAIL: logging.ERROR}
+        for limit in limits:
+            self.log.log(levels[limit.severity], "%s", limit.line())
+
+    def _notify(self, warnings: Sequence[str], context: Context) -> None:
+        """Tell ``warnings`` to whom the pipeline names for that."""
+        notify = options_of(self.rooted).on_warning
+        if warnings and notify is not None:
+            try:
+                call(notify, {**context, "headrace_warnings": [*warnings]})
+            except Exception:  # code of a user's own; Airflow goes on after a callback that fails, too
+                self.log.exception("on_warning=%r failed", notify)
