@@ -67,11 +67,14 @@ class LocalAirflowError(Exception):
 
 @dataclass(frozen=True)
 class Running:
-    """What ``up.json`` holds: ``mark`` is the value that the variable of that name has in every process."""
+    """What ``up.json`` holds: ``mark`` is the value that the variable of that name has in every process; the pid of the
+    ``scheduler``, 0 if it has not been started yet.
+    """
 
     url: str
     root: str
     mark: str
+    scheduler: int = 0
 
 
 class LocalAirflow:
@@ -256,6 +259,9 @@ class LocalAirflow:
                 start_new_session=True,
             )
         self._processes.append((component, process))
+        if component == "scheduler":
+            state = Running(self.url, self.root, self._mark, process.pid)
+            _write_private(_state_file(self.home), json.dumps(asdict(state)))
 
     def _wait_until_healthy(self) -> None:
         for attempt in Retrying(
@@ -283,6 +289,17 @@ def running(home: Path) -> Running | None:
         return None
     found = Running(**json.loads(file.read_text()))
     return found if _marked(found.mark) else None
+
+
+def end_orphans(home: Path) -> bool:
+    """Stop what was started under ``home`` if its scheduler is gone, which a kill ends alone: tasks that it has started
+    go on without anybody, and keep the locks of its database. Whether there was anything. Raises as ``stop`` does.
+    """
+    found = running(home)
+    if found is None or not found.scheduler:
+        return False
+    has_scheduler = any(one.pid == found.scheduler and _is_alive(one) for one in _marked(found.mark))
+    return not has_scheduler and stop(home)
 
 
 def stop(home: Path) -> bool:

@@ -1,10 +1,11 @@
 """``python -m scripts.up``: start a local Airflow with every registered pipeline, and leave it running."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
-from scripts.airflow_env import ADMIN, HOME, REPOSITORY, LocalAirflow, LocalAirflowError
+from scripts.airflow_env import ADMIN, HOME, REPOSITORY, LocalAirflow, LocalAirflowError, end_orphans
 
 ROOT = REPOSITORY / ".headrace" / "root"
 
@@ -13,10 +14,15 @@ def main(arguments: list[str]) -> int:
     """Exit code 0 when every component is healthy."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=Path, default=HOME, help="AIRFLOW_HOME (default: %(default)s)")
-    parser.add_argument("--root", default=ROOT.as_uri(), help="HEADRACE_ROOT (default: %(default)s, which is made)")
+    root = os.environ.get("HEADRACE_ROOT") or ROOT.as_uri()  # what commands of the same shell work with
+    parser.add_argument(
+        "--root", default=root, help="HEADRACE_ROOT (default: the variable, else a folder that is made)"
+    )
     given = parser.parse_args(arguments)
     if given.root == ROOT.as_uri():
         ROOT.mkdir(parents=True, exist_ok=True)  # a run that finds no input makes no root
+    if end_orphans(given.home):
+        print("Ended what a scheduler that was killed had left: it held locks, by which runs are skipped")
     airflow = LocalAirflow(given.home, given.root, triggerer=True)
     try:
         airflow.start()

@@ -83,8 +83,8 @@ class BranchAudit:
 
 
 WAYS_OUT: Final = (
-    "Land a correction and trigger a new run; or on the page of the pipeline, Quality: Release… lets readers see these "
-    "rows, Roll back and Backfill… compute them again"
+    "Land a correction and trigger a new run; or choose on the page: Release… lets readers see these rows, Backfill… "
+    "computes them again, History has Roll back"
 )
 
 

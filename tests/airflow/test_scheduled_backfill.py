@@ -143,7 +143,7 @@ def test_a_reader_of_the_page_has_a_pipeline_on_a_schedule_and_an_alert(
         reader.follow(block)
 
     def runs(what: str) -> set[str]:
-        return {str(run[what]) for run in lanes.airflow.api.runs("headrace_sales_process")}
+        return {str(run[what]) for run in lanes.airflow.api.runs("headrace_tills_process")}
 
     until(lambda: {"failed", "success"} <= runs("state"))
     assert runs("run_type") == {"scheduled"}

@@ -56,6 +56,12 @@ def test_every_image_is_pinned(services: dict[str, dict[str, Any]]) -> None:
     assert not re.findall(r"^FROM (?!\$\{BASE\}|runtime|build|spark-packages)", containerfile, re.MULTILINE)
 
 
+def test_executors_have_what_reads_inputs() -> None:
+    """Tasks on a cluster read topics themselves (``land="never"``), and objects of S3."""
+    (spark,) = re.findall(r"AS spark-packages\n.*\n +/opt/install.sh (.*)", (DOCKER / "Containerfile").read_text())
+    assert {"spark", "s3", "kafka"} <= {*re.findall(r"--extra (\S+)", spark)}
+
+
 def test_the_images_have_the_uv_that_set_up_has() -> None:
     (in_image,) = re.findall(r"^ARG UV_VERSION=(\S+)$", (DOCKER / "Containerfile").read_text(), re.MULTILINE)
     assert f"UV_VERSION={in_image} " in (REPOSITORY / "scripts" / "setup.sh").read_text()

@@ -1,5 +1,5 @@
 // Decisions: a button that opens a dialog with what would change, and starts the DAG that does it, as the user.
-import { Answer, C, Link, Rows, Section, count, h, moment, query, useAnswer, useEffect, useState, written } from "./ui.js";
+import { Answer, BASE, C, Link, Rows, Section, count, h, moment, query, useAnswer, useEffect, useState, written } from "./ui.js";
 
 // One rule for all decisions: each asks for a reason, says what readers see before and after, and shows in the dialog
 // what came of it. `fields`: {name: {label, value, help, required, options}}; `conf` makes of their values what the run is
@@ -100,12 +100,19 @@ async function outcome(dag, run) {
   const left = async (task, key) => (await ask(`/taskInstances/${encodeURIComponent(task)}/xcomEntries/${key}?stringify=false`))?.value;
   if (state === "failed") {
     const failed = tasks.find((one) => one.state === "failed");
-    const problem = failed && (await left(failed.task_id, "problem"));
+    const problem = failed && ((await left(failed.task_id, "problem")) ?? (await wrong(dag, run)));
     return { state, lines: [problem ?? `Task ${failed?.task_id} failed: its log says why.`] };
   }
   if (state !== "success") return { state, lines: [], asks: tasks.some((one) => WAITS.has(one.state)) };
   const said = await Promise.all(tasks.map((one) => left(one.task_id, "return_value")));
   return { state, lines: said.flatMap((one) => one?.said ?? []) };
+}
+
+// What was wrong with a run of a pipeline's own DAG; undefined for other DAGs.
+async function wrong(dag, run) {
+  const answer = await fetch(new URL(`api/dags/${dag}/runs/${encodeURIComponent(run)}`, BASE), { headers: { Accept: "application/json" } });
+  const error = answer.ok && (await answer.json()).find((one) => one.error)?.error;
+  return error ? `${error.code}: ${error.message}` : undefined;
 }
 
 function Field({ field, value, change }) {

@@ -139,7 +139,7 @@ function said(step, figures, isOnly) {
       const stage = figures.stages[step.stage];
       const counts = [...(step.stage ? LATE_PANES : LATE), ...(step.isLast ? PANES : [])];
       const late = !step.stage && logs.late ? [["late", `all ${count(logs.late)} late rows`]] : [];
-      return { facts: stage ? [`state: ${size(stage.state)}`, `output watermark ${moment(stage.watermark)}`] : ["the last snapshot does not have this aggregation"], counts, rows: late };
+      return { facts: stage ? [`state: ${held(stage)}`, `output watermark ${moment(stage.watermark)}`] : ["the last snapshot does not have this aggregation"], counts, rows: late };
     }
     case "current":
       return { facts: [live(figures.current)], counts: [], rows: [["current", "rows of current"]] };

@@ -1,0 +1,60 @@
+"""``make up``: which root it serves, and what a scheduler that was killed had left."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from scripts import up
+from scripts.airflow_env import LocalAirflow, Running, end_orphans, running
+
+_MARK = "HEADRACE_LOCAL_AIRFLOW"
+
+
+@contextmanager
+def _process(mark: str) -> Iterator[subprocess.Popen[bytes]]:
+    """One that waits for its input, as if Airflow had started it."""
+    wait = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with subprocess.Popen(wait, env={**os.environ, _MARK: mark}, stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("exported", ["file:///exported", None, ""])
+def test_it_serves_the_root_that_the_shell_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], exported: str | None
+) -> None:
+    own = tmp_path / "own"
+    monkeypatch.setattr(up, "ROOT", own)
+    monkeypatch.delenv("HEADRACE_ROOT", raising=False)
+    if exported is not None:
+        monkeypatch.setenv("HEADRACE_ROOT", exported)
+    monkeypatch.setattr(LocalAirflow, "start", lambda _: None)
+    assert up.main(["--home", str(tmp_path / "home")]) == 0
+    assert f"root   {exported or own.as_uri()}\n" in capsys.readouterr().out
+    assert own.exists() == (not exported)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_what_a_killed_scheduler_left_is_ended_and_nothing_else(tmp_path: Path, *, is_killed: bool) -> None:
+    mark = f"test-{os.getpid()}-{is_killed}"
+    with ExitStack() as held:
+        scheduler, task = (held.enter_context(_process(mark)) for _ in range(2))
+        state = Running("http://127.0.0.1:1", "file:///root", mark, scheduler.pid)
+        (tmp_path / "up.json").write_text(json.dumps(vars(state)))
+        if is_killed:
+            scheduler.kill()
+            scheduler.wait()
+        assert end_orphans(tmp_path) == is_killed
+        assert (running(tmp_path) is None) == is_killed
+        if is_killed:
+            assert task.wait() != 0
+
+
+def test_nothing_is_ended_where_nothing_was_started(tmp_path: Path) -> None:
+    assert not end_orphans(tmp_path)
