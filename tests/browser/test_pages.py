@@ -461,23 +461,48 @@ def test_forms_of_decisions_take_one_output(airflow: LocalAirflow, admin: Airflo
     assert "mended" not in catalog.head().refs
 
 
+def run_that_an_audit_fails(ui: AirflowUi) -> str:
+    """The id of a run from the open page of the pipeline, whose audit fails: the dialog and tabs of the run say why."""
+    ui.click("//button[text()='Process now']")
+    ui.click("//button[text()='Confirm']")
+    run = ui.find("//*[@data-outcome='failed']//a").text
+    ui.find("//*[@data-outcome='failed']//*[starts-with(text(), 'data.audit_failed: pipeline orders: 1 of 1 ')]")
+    for place in ("plugin/headrace_dag_run", "tasks/audit/plugin/headrace_task_instance"):
+        ui.go(f"dags/headrace_orders_process/runs/{quote(run)}/{place}")
+        failed = "//section[@aria-label='audit: failed']"
+        ui.find(f"{failed}//*[starts-with(text(), 'data.audit_failed: ')]")
+        ui.find(f"{failed}//section[starts-with(@aria-label, 'Rows that fail ')]//td[.='ada']")
+        for button in ("button[text()='Release…']", "a[text()='Quality']", "button[text()='Backfill…']"):
+            ui.find(f"{failed}//{button}")
+    return run
+
+
 def test_a_release_is_kept_by_a_recovery(
     airflow: LocalAirflow, apis: dict[str, AirflowApi], driver: webdriver.Chrome
 ) -> None:
     ui, catalog = logged_in(airflow, apis, driver, "olga"), Catalog(open_store(airflow.root), "orders")
     page = f"dags/headrace_orders_process/{_TAB}"
-    ui.go(f"{page}?view=quality")
-    ui.find("//h3[starts-with(text(), 'Failed: up to ')]")
-    ui.find("//section[starts-with(@aria-label, 'Rows that fail ')]//td[.='ada']")
     ui.go(page)
     ui.find("//span[text()='audit failed']")
     assert seen(airflow, "orders") != landed(airflow, "orders")
+    held = run_that_an_audit_fails(ui)
+    assert airflow.api.wait_for_run("headrace_orders_process", held, _RUN_SECONDS).tasks["audit"] == "failed"
 
-    ui.click("//button[text()='Release…']")
+    ui.go(f"{page}?view=quality")
+    ui.find(
+        "//section[starts-with(@aria-label, 'Failed: up to ')]//section[starts-with(@aria-label, 'Rows that fail ')]"
+    )
+    ui.click("//section[starts-with(@aria-label, 'Failed: up to ')]//button[text()='Release…']")
     ui.find("//*[contains(text(), 'Rows that readers see: 14 added')]")
+    before = catalog.head().refs
+    told = ui.find("//*[@data-readers='']").text
+    assert told == f"Readers see {before['published']} (epoch 0) before, {before['main']} (epoch 2) after."
     assert not ui.find("//button[text()='Confirm']").is_enabled()
-    run = confirm(ui, "seen with finance")
-    wait_for_success(airflow.api, "headrace_release", run, _RUN_SECONDS)
+    ui.find("//*[@role='dialog']//input").send_keys("seen with finance")
+    ui.click("//button[text()='Confirm']")
+    run = ui.find("//*[@data-outcome='success']//a").text
+    ui.find(f"//*[@data-outcome]//*[starts-with(text(), 'readers see {before['main']} now, released by entry ')]")
+    ui.leave()
     decision = f"seen with finance (olga, in Airflow: headrace_release/{run})"
     assert message(airflow, "orders") == decision
     released = catalog.head().entry
@@ -509,6 +534,7 @@ def test_a_release_is_kept_by_a_recovery(
     choice.select_by_index(0)
     ui.find("//*[starts-with(text(), 'It would be refused: ')][contains(text(), 'is missing')]")
     choice.select_by_index(1)
+    assert not ui.find("//button[text()='Confirm']").is_enabled(), "no reason is given"
     recovery = confirm(ui, "a file is gone")
     wait_for_success(airflow.api, "headrace_orders_recover", recovery, _RUN_SECONDS)
 

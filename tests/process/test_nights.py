@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.runs.backfill.abandoned_branches import KEPT, STILL, drop_abandoned
+from headrace.runs.backfill.abandoned_branches import KEPT, STILL, UNUSED, drop_abandoned
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError
 from headrace_snapshots.gc.expiry import expire
@@ -113,6 +113,16 @@ def test_branches_that_people_name_and_later_runs_stay(nights: Nights) -> None:
     assert nights.drop(KEPT) == [], "of an attempt that comes late, its own and what is newer are no business"
     assert nights.drop(KEPT + 1) == failed[:1]
     assert "backfill-by-hand" in nights.branches()
+
+
+def test_what_a_person_started_and_nobody_promoted_goes_after_two_weeks_by_the_name_of_its_run(nights: Nights) -> None:
+    left = f"backfill-manual__2026-05-01T04-00-00-00-00-{5:08x}"
+    for name in (left, "backfill-manual__of-mine", f"trial-{5:08x}"):
+        nights.catalog.fork(name, nights.first)
+    fortnight = UNUSED.days
+    assert nights.drop(fortnight - 1) == []
+    assert nights.drop(fortnight + 1) == [left]
+    assert nights.branches() == {"backfill-manual__of-mine", f"trial-{5:08x}"}
 
 
 @pytest.mark.parametrize("action", ["commits", "claims"])

@@ -26,7 +26,7 @@ class ReplayOperator(HeadraceOperator):
     """Read input again on a backfill's branch; an attempt goes on where the last one stopped.
 
     In a run of the schedule whose form names no range, that of the pipeline's ``backfill``: counted back from when the
-    run was due, so that every attempt takes the same. Such a run first drops branches that runs before it have left.
+    run was due, so that every attempt takes the same. It first drops branches that runs before it have left.
     """
 
     def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
@@ -58,18 +58,15 @@ class ReplayOperator(HeadraceOperator):
         return [*super()._arguments(context, where, run_id), *given]
 
     def act(self, context: Context) -> Summary:
-        """Tidy up after runs of the schedule that failed, then replay. Skipped as long as nothing has landed."""
+        """Tidy up after runs that failed or were rejected, then replay. Skipped as long as nothing has landed."""
         from headrace.runs.backfill.abandoned_branches import drop_abandoned
         from headrace.runs.backfill.backfill import has_input
 
         if not has_input(self.rooted.pipeline, self.rooted.root.uri):
             raise AirflowSkipException("nothing has landed yet: there is nothing to compute again")
 
-        run = context.get("dag_run")
-        if run is not None and run.run_type == DagRunType.SCHEDULED:
-            catalog = self.rooted.catalog()
-            for dropped in drop_abandoned(catalog, self.branch(context), datetime.now(UTC)):
-                self.log.info("dropped branch %s: a run of the schedule left it, and newer ones have followed", dropped)
+        for dropped in drop_abandoned(self.rooted.catalog(), self.branch(context), datetime.now(UTC)):
+            self.log.info("dropped branch %s: a backfill left it, which nobody has promoted", dropped)
         return super().act(context)
 
     def _range(self, context: Context) -> tuple[str | None, str | None]:

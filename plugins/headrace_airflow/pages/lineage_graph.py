@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Final
 
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
@@ -16,6 +17,7 @@ from headrace.read.lineage.placed import KeptCatalogs, PlacedPipeline
 from headrace.read.lineage.readers import UnseenReader
 from headrace.read.lineage.waits import WaitKind
 from headrace.runs.reporting.results import redacted
+from headrace.runs.reporting.summary import PipelineSummary
 from headrace_airflow.pages.access import Place, editable_by, visible_to, with_dags
 from headrace_airflow.pages.lineage import UnservedRootError, line_of, opened_by, place_under, worst_first
 from headrace_airflow.pages.listing import problems_for
@@ -130,6 +132,12 @@ class _Seen:
             "problems": problems,
         }
 
+    @cached_property
+    def _summaries(self) -> dict[Place, PipelineSummary]:
+        """What summaries say, by place."""
+        read = self.cut.summaries.read
+        return {(root.name, name): one for root, cached in read for name, one in cached.summaries.items()}
+
     def _is_visible(self, at: PlacedPipeline) -> bool:
         return self.cut.places[at] in self.visible
 
@@ -139,11 +147,14 @@ class _Seen:
 
     def _pipeline(self, at: PlacedPipeline) -> dict[str, Any]:
         head, place, problem = self.cut.seen.heads[at], self.cut.places[at], self.cut.seen.problems.get(at)
+        summary = None if place is None else self._summaries.get(place)
         return {
             "pipeline": self._name(at),
             "has_page": place is not None,
             "epoch": head.epoch,
             "snapshot": head.snapshot,
+            "published": None if summary is None else summary.published,
+            "published_epoch": None if summary is None else summary.published_epoch,
             "in_flight": [*self._in_flight(at)],
             "problem": None if problem is None else redacted(problem),
         }

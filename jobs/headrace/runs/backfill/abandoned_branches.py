@@ -1,9 +1,11 @@
-"""Branches that scheduled backfills have left behind, because they failed or were never promoted.
+"""Branches that backfills have left behind, because they failed, were rejected or were never promoted.
 
 The next scheduled backfill computes its windows itself, so nobody continues these branches; but each keeps its
-snapshots from expiring. The newest few stay for people to look at.
+snapshots from expiring. The newest few stay for people to look at. What people have started may be continued: it stays
+for weeks, and for ever if they gave the branch a name.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +23,12 @@ KEPT = 3
 
 STILL = timedelta(days=1)
 """Somebody may still work on a branch that has moved since: a run that hangs, or a person."""
+
+UNUSED = timedelta(days=14)
+"""So long a branch stays that is called by the run of Airflow which somebody has started."""
+
+_OF_A_RUN = re.compile(r"backfill-(?:manual|operator_triggered|asset_triggered)__.*-[0-9a-f]{8}")
+"""How a branch is called by such a run (``headrace_airflow/run_ids``)."""
 
 _ATTEMPTS = 5
 
@@ -40,17 +48,21 @@ class DroppedBranch:
 
 def drop_abandoned(catalog: Catalog, own: str, now: datetime) -> list[DroppedBranch]:
     """Drop the branches of the schedule's runs before that of ``own``, but for the newest KEPT, and those on which
-    anything was done in the time STILL before ``now``.
+    anything was done in the time STILL before ``now``; and of runs that people have started those that are UNUSED.
 
     Whether anything was done is decided on the very head of the log that the drop follows. A run that is at work all
     the same is fenced by it. What cannot be dropped because others write all the time is left to the next run.
     """
     dropped: list[DroppedBranch] = []
-    for name in _old(catalog.head(), own):
+    head = catalog.head()
+    still = dict.fromkeys(_old(head, own), STILL) | dict.fromkeys(_of_people(head, own), UNUSED)
+    for name, unchanged in still.items():
         for _ in range(_ATTEMPTS):
             head = catalog.head()
             abandoned = DroppedBranch(name, head.refs.get(name), _moved_at(catalog, head, name))
-            if name not in head.generations or (abandoned.moved_at is not None and abandoned.moved_at > now - STILL):
+            if name not in head.generations or (
+                abandoned.moved_at is not None and abandoned.moved_at > now - unchanged
+            ):
                 break
             with suppress(PublishConflictError):  # somebody did something meanwhile
                 catalog.drop(name, f"dropped {name}, which was never promoted", expected=head.entry)
@@ -62,6 +74,10 @@ def drop_abandoned(catalog: Catalog, own: str, now: datetime) -> list[DroppedBra
 def _old(head: Head, own: str) -> list[str]:
     names = sorted(name for name in head.generations if name.startswith(PREFIX) and name < own)
     return names[:-KEPT]
+
+
+def _of_people(head: Head, own: str) -> list[str]:
+    return sorted(name for name in head.generations if _OF_A_RUN.fullmatch(name) and name != own)
 
 
 def _moved_at(catalog: Catalog, head: Head, name: str) -> datetime | None:

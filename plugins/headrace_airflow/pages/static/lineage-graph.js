@@ -123,9 +123,10 @@ function Table({ pipelines, inputs }) {
 const COLUMNS = [
   ["Pipeline", (row) => h(C.Box, { overflowWrap: "anywhere" }, h(Name, row))],
   ["Main", (row) => epochOf(row.epoch, row.snapshot)],
+  ["Published", (row) => epochOf(row.published_epoch, row.published)],
   ["Reads", ({ reads, input }) => (reads ? h(C.Box, { overflowWrap: "anywhere" }, h(Name, reads), input.output ? `, output ${input.output}` : "") : "-")],
   ["Up to", ({ input }) => (input ? epochOf(input.consumed_epoch, input.consumed) : "-")],
-  ["Published", ({ input }) => (input ? epochOf(input.published_epoch, input.published) : "-")],
+  ["Of", ({ input }) => (input ? epochOf(input.published_epoch, input.published) : "-")],
   ["Lag", ({ input }) => (input ? h(C.Text, input.is_well ? {} : { fontWeight: "medium" }, input.lag) : "-")],
   ["In flight", ({ in_flight: waits, problem }) => [...(problem ? [`it cannot be looked at: ${problem}`] : []), ...waits].join("\n") || "-"],
 ];

@@ -35,7 +35,7 @@ function Side({ caption, of, upTo, without }) {
   );
 }
 
-export const epochOf = (number, snapshot) => (snapshot ? h("span", { title: `snapshot ${snapshot}` }, `epoch ${number}`) : snapshot === null ? "nothing" : "-");
+export const epochOf = (number, snapshot) => (snapshot ? h("span", { title: `snapshot ${snapshot}`, style: { whiteSpace: "nowrap" } }, `epoch ${number}`) : snapshot === null ? "nothing" : "-");
 
 const columns = (caption, upTo, hasOutputs) => [
   [caption, (one) => h(C.Box, { overflowWrap: "anywhere" }, one.has_page ? h(Link, { to: pageOf(one.pipeline) }, one.pipeline) : one.pipeline)],

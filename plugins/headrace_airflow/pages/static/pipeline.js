@@ -69,9 +69,7 @@ function Overview({ dagId, summary }) {
           h(HeldBack, { dagId, summary }),
         )
       : null,
-    summary.branches.length
-      ? h(Section, { title: "Branches beside main" }, summary.branches.map((branch) => h(C.HStack, { key: branch, mb: 1 }, h(C.Text, null, branch), summary.may_edit ? [h(Promote, { key: "promote", pipeline: summary.pipeline, branch }), h(Drop, { key: "drop", pipeline: summary.pipeline, name: branch })] : null)))
-      : null,
+    h(Branches, { of: summary }),
     summary.under_way ? h(Section, { title: "A run is under way" }, h(C.Text, null, `${summary.under_way.action}: ${underWay(summary.under_way)}; as it said ${ago(summary.under_way.at)}. `, summary.under_way.dag_run ? h(Link, { to: runPage(summary.under_way.dag_run) }, summary.under_way.dag_run.run_id) : null)) : null,
     run?.error ? h(Section, { title: "Why the last run failed" }, h(C.Text, { whiteSpace: "pre-wrap" }, `${run.error_code}: ${run.error}`)) : null,
     run?.error_code?.startsWith("restore.") ? h(C.Text, { mt: 2 }, "A recovery is started by itself, or waits for approval, once for each broken snapshot: ", h(Link, { to: `/dags/headrace_${summary.pipeline}_recover` }, "runs of recover"), ".") : null,
@@ -84,6 +82,23 @@ function Overview({ dagId, summary }) {
     h(Graph, { dagId, summary, words }),
     summary.epochs.length ? h(Section, { title: "Event time and processing time", about: "Each line is an epoch; its bar spans the event times that it took in, the red line is the watermark." }, h(EventTimes, { epochs: summary.epochs })) : null,
     h(Words, { words }),
+  );
+}
+
+const FEW = 5;
+
+// Branches beside main, those that backfills of the schedule or of people have left last: they are dropped after a time.
+function Branches({ of: summary }) {
+  if (!summary.branches.length) return null;
+  const left = summary.branches.filter((branch) => branch.startsWith("backfill-"));
+  const own = summary.branches.filter((branch) => !branch.startsWith("backfill-"));
+  const line = (branch) => h(C.HStack, { key: branch, mb: 1, wrap: "wrap" }, h(C.Text, { overflowWrap: "anywhere" }, branch), summary.may_edit ? [h(Promote, { key: "promote", pipeline: summary.pipeline, branch }), h(Drop, { key: "drop", pipeline: summary.pipeline, name: branch })] : null);
+  const shown = [...own, ...left.slice(-FEW)];
+  return h(
+    Section,
+    { title: "Branches beside main", about: left.length ? "Those of backfills that nobody has promoted are dropped after two weeks, by the next backfill." : null },
+    shown.map(line),
+    left.length > FEW ? h("details", null, h("summary", { style: { cursor: "pointer" } }, `${several(left.length - FEW, "older branch", "older branches")} of backfills`), left.slice(0, -FEW).map(line)) : null,
   );
 }
 
@@ -194,7 +209,7 @@ export function Snapshot({ dagId, at }) {
           ["Made from", one.parent ?? "nothing", one.patch && one.patch.epoch === one.epoch ? `a patch by branch ${one.patch.branch}` : null],
           ["Watermark", moment(one.watermark)],
           ["Written", bytes(one.written_bytes), several(Object.values(one.requests).reduce((sum, each) => sum + each, 0), "request")],
-          ["Seconds", Object.entries(one.timings).map(([name, value]) => `${name.replace("_seconds", "")} ${value.toFixed(2)}`).join(", ")],
+          ["Seconds", Object.values(one.timings).reduce((sum, each) => sum + each, 0).toFixed(2), Object.entries(one.timings).map(([name, value]) => `${name.replace("_seconds", "")} ${value.toFixed(2)}`).join(", ")],
         ],
       }),
       h(Section, { title: "Tables", about: "As `headrace show` says it: a row that has changed is in each layer that changed it." }, h(Rows, { caption: "Tables", columns: [["Table", ([name]) => name], ["Rows stored", ([, of]) => count(of.rows), "end"], ["Bytes", ([, of]) => bytes(of.bytes), "end"], ["Layers", ([, of]) => of.layers, "end"], ["Files", ([, of]) => of.files, "end"]], rows: Object.entries(one.tables) })),

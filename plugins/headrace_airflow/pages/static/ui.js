@@ -107,10 +107,10 @@ export function Facts({ of }) {
     of.map(([name, value, about]) =>
       h(
         C.Box,
-        { key: name, borderWidth: "1px", borderRadius: "md", p: 3 },
+        { key: name, borderWidth: "1px", borderRadius: "md", p: 3, minW: 0, overflow: "hidden" },
         h(C.Text, { fontSize: "xs", color: "fg.muted" }, name),
-        h(C.Text, { fontWeight: "medium", overflowWrap: "anywhere" }, value ?? "-"),
-        about ? h(C.Text, { fontSize: "xs", color: "fg.muted", overflowWrap: "anywhere" }, about) : null,
+        h(C.Box, { fontWeight: "medium", overflowWrap: "anywhere" }, value ?? "-"),
+        about ? h(C.Box, { fontSize: "xs", color: "fg.muted", overflowWrap: "anywhere" }, about) : null,
       ),
     ),
   );
@@ -132,8 +132,8 @@ export const pageOf = (pipeline) => `/dags/headrace_${pipeline}_process/plugin/h
 export const runPage = ({ dag_id: dag, run_id: run }) => `/dags/${dag}/runs/${encodeURIComponent(run)}/plugin/headrace_dag_run`;
 
 export const count = (value) => (value === null || value === undefined ? "-" : Number(value).toLocaleString("en"));
-// "1 epoch", "2 epochs".
-export const several = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+// "1 epoch", "2 epochs"; `many` where that is no "s" more.
+export const several = (number, noun, many = `${noun}s`) => `${count(number)} ${number === 1 ? noun : many}`;
 export const share = (part, whole) => (whole ? `${((100 * (part ?? 0)) / whole).toFixed(part && part / whole < 0.01 ? 2 : 1)}\u00a0%` : "-");
 
 export function bytes(value) {
