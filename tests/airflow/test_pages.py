@@ -158,6 +158,7 @@ OTHERS = (
     f"{DAG}/audits",
     f"{DAG}/diff?before=published&after=main",
     f"{DAG}/snapshots/main",
+    f"{DAG}/rehearsals/release?snapshot=main",
     f"{DAG}/rehearsals/rollback?to=beginning",
     f"{DAG}/recovery-targets",
     f"{DAG}/rehearsals/recover?to=published",
@@ -318,6 +319,21 @@ def test_figures_beside_history_are_for_all_and_rows_to_blame_for_editors(answer
     assert (seen[0]["docs"], edited[0]["docs"]) == ([], ["current"])
 
 
+def test_decisions_say_what_readers_see_before_and_after(answers: Answers) -> None:
+    page = answers["ada", DAG][1]
+    before = {"snapshot": page["published"], "epoch": page["published_epoch"]}
+    main = {"snapshot": page["snapshot"], "epoch": page["epoch"]}
+    released, rolled_back, recovered = (
+        answers["ada", f"{DAG}/rehearsals/{asked}"][1]["readers"]
+        for asked in ("release?snapshot=main", "rollback?to=beginning", "recover?to=published")
+    )
+    assert released == {"": {"before": before, "after": main}}
+    assert rolled_back == {"": {"before": before, "after": None}}
+    assert recovered == {"": {"before": before, "after": before}}
+    next_, *earlier = answers["ada", f"{DAG}/audits"][1]
+    assert (next_["is_next"], next_["success"], [one["is_next"] for one in earlier]) == (True, False, [False])
+
+
 def test_data_docs_run_nothing_and_load_nothing(answers: Answers) -> None:
     policy, page = answers["ada", DOCS][1]
     assert policy.startswith("sandbox; default-src 'none'; ")
@@ -368,6 +384,8 @@ def test_the_graph_has_all_pipelines_and_what_is_in_flight(answers: Answers) -> 
         "clicks", "orders", "timers", "tills", "shop", "follows", "sales.clicks", "sales.follows", far
     }  # fmt: skip
     assert [name for name, one in known.items() if not one["has_page"]] == [far]
+    published = {name: one["published_epoch"] for name, one in known.items()}
+    assert (published["clicks"], published["orders"], published[far]) == (known["clicks"]["epoch"], 0, None)
     assert "does not serve" in known[far]["problem"]
     inputs = {one["pipeline"]: one for one in graph["inputs"]}
     assert inputs.keys() == {"follows", "sales.follows", far}

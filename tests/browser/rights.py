@@ -41,6 +41,7 @@ READS = {
         f"{_DAG}/diff?before=published&after=main",
         f"{_SHOP}/diff?before=published&after=main&output=hourly",
     ),
+    f"{_ANYWHERE}/rehearsals/release": (f"{_DAG}/rehearsals/release?snapshot=main",),
     f"{_ANYWHERE}/rehearsals/rollback": (f"{_DAG}/rehearsals/rollback?to=beginning",),
     f"{_ANYWHERE}/recovery-targets": (f"{_DAG}/recovery-targets",),
     f"{_ANYWHERE}/rehearsals/recover": (f"{_DAG}/rehearsals/recover?to=published",),

@@ -180,7 +180,8 @@ class PipelinePage:
     def release(self, snapshot: str, output: str, limit: int, *, with_values: bool) -> dict[str, Any]:
         """What readers would see change if ``snapshot`` were released; nothing moves."""
         changed = self.diff(PUBLISHED, snapshot, limit, output, with_values=with_values)
-        return changed | {"readers": readers_after_release(self._catalog, snapshot, output)}
+        released = named_id(self._catalog, self._catalog.known_head(), snapshot)
+        return changed | {"readers": readers_after_release(self._catalog, released, output)}
 
     def recovery_targets(self, limit: int) -> list[Any]:
         """The newest snapshots of main to which a recovery can go back, newest first."""
