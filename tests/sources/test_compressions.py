@@ -7,6 +7,7 @@ import lzma
 import tarfile
 import zipfile
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -220,3 +221,28 @@ def test_a_line_that_is_no_record_alone_stays_a_dead_letter() -> None:
         assert found.unparsed.to_pylist() == [None, None, "not a JSON object"], odd
     found = read_file(b'{"id": "1"},\n{"id": "2"},', FileSource("landing", "json", SCHEMA), Required(), "file")
     assert found.unparsed.to_pylist() == ["not a JSON object"] * 2
+
+
+def test_what_was_recorded_is_read_by_the_rules_that_it_was_read_by() -> None:
+    source = FileSource("landing", "json", {"id": str, "at": datetime})
+    lines = b'{"id": "1", "at": "20130101T050000Z"}\n{"id": "2", "at": "2013-01-01T05:00:00Z"}\n'
+
+    def unparsed(data: bytes, name: str, rules: int | None) -> list[str | None]:
+        return list(read_file(data, source, Required(), name, rules=rules).unparsed.to_pylist())
+
+    for rules in (1, None):
+        assert unparsed(lines, "a", rules) == [None, None] == unparsed(gzip.compress(lines), "a.GZ", rules)
+    assert unparsed(lines, "a", 0) == ["column at: not a timestamp", None] == unparsed(gzip.compress(lines), "a.gz", 0)
+    assert set(unparsed(gzip.compress(lines), "a.GZ", 0)) <= {"not UTF-8", "not a JSON object"}
+    array = b'[\n{"id": "1"},\n{"id": "2"}\n]'
+    assert [reason is None for reason in unparsed(array, "a", 0)] == [False, False, True, False]
+    text = FileSource("landing", "csv", {"id": str, "at": datetime})
+    dated = read_file(b"id,at\n1,20130101T050000Z\n", text, Required(), "a", rules=0)
+    assert dated.unparsed.to_pylist() == ["column at: not a timestamp"]
+
+
+def test_lines_that_would_make_a_file_unreadable_do_not_land_again() -> None:
+    for line in (b"[", b"{", b'[{"id": "1"}, {"id": "2"}]', b'{"id": "1"}{"id": "2"}', gzip.compress(LINES)[:20]):
+        assert not JSON.stands_alone(line), line
+    for line in (b'{"id": 1}', b"[1]", b"torn", b'{"id": "1"', b'{"id": "1"},', b""):
+        assert JSON.stands_alone(line), line

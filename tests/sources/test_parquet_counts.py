@@ -121,3 +121,11 @@ def test_columns_that_are_not_read_may_be_as_they_are() -> None:
         assert rows(data) == ROWS
         pieces = [rows(data, Span(number, number + 1, 3)) for number in range(3)]
         assert [value for piece in pieces for value in piece["a"]] == ROWS["a"]
+
+
+def test_what_was_recorded_is_read_as_the_footer_said() -> None:
+    lying = PLAIN.replace(b"\x16\x0c\x19\x2c", b"\x16\x06\x19\x2c")
+    found = read_file(lying, SOURCE, Required(), "f", rules=0)
+    assert found.columns["a"].to_pylist() == [0, 1, 2]
+    with pytest.raises(UnreadableFileError):
+        read_file(lying, SOURCE, Required(), "f", rules=1)

@@ -37,13 +37,14 @@ _WITH_ZONE = rf"^.{{10}}[T ].*{_ZONE}$"
 _FIRST_DAYS = -62_135_596_800_000_000 + 2 * 86_400_000_000  # year 1, and the two days that its zones may reach into
 
 
-def read_text(text: pa.Array, kind: DataType) -> pa.Array:
+def read_text(text: pa.Array, kind: DataType, *, is_iso_alone: bool = False) -> pa.Array:
     """The strings ``text`` as ``kind``, NULL where one does not read as that. Blanks around it do not matter.
 
     Integers are digits with a sign; floats may have a fraction, an exponent, or be inf or nan; booleans are t, true, y,
     yes, 1 and f, false, n, no, 0 in any case; timestamps are ISO 8601: a date with or without a time, UTC unless they
     name another zone, and what tools write for that (``text_instants``); dates are such dates alone; decimals are
-    floats without inf and nan that need no more digits than there are.
+    floats without inf and nan that need no more digits than there are. ``is_iso_alone``: what tools write for
+    timestamps is none.
     """
     if kind is DataType.STRING:
         return text
@@ -51,7 +52,10 @@ def read_text(text: pa.Array, kind: DataType) -> pa.Array:
         values = _CLEAN[kind](text)
     except pa.ArrowInvalid:
         values = None
-    return _JUDGED[kind](pc.utf8_trim(text, characters=BLANKS)) if values is None else values
+    if values is not None:
+        return values
+    trimmed = pc.utf8_trim(text, characters=BLANKS)
+    return _iso_instants(trimmed) if is_iso_alone and kind is DataType.TIMESTAMP else _JUDGED[kind](trimmed)
 
 
 def _has(text: pa.Array, characters: str) -> bool:

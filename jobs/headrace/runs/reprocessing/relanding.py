@@ -27,7 +27,10 @@ from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.store import open_store
 
-_TORN = "with a quote that is not closed, in which others would be: land a corrected file of them under another name"
+_TORN = (
+    "that no file of records can hold (a quote that is not closed, several records on a line, a part of an array): land"
+    " a corrected file of them under another name"
+)
 
 Rows = Callable[[], Iterator[Mapping[str, Any]]]
 """Reads the rows of an epoch."""

@@ -50,6 +50,17 @@ def unpacked(data: bytes, path: str) -> bytes:
     return text
 
 
+def unpacked_by_name(data: bytes, path: str) -> bytes:
+    """The text in a file, compressed if its name says so: what was read up to 0.1.2. Raises UnreadableFileError."""
+    codec = next((name for suffix, name in _STRICT_NAMES.items() if path.endswith(suffix)), None)
+    if codec is None:
+        return data
+    try:
+        return _by_arrow(data, codec)
+    except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
+        raise UnreadableFileError(path, f"it is not a whole {codec} file ({error})") from error
+
+
 def is_packed_by_name(path: str) -> bool:
     """Whether the name of a file says that it is compressed."""
     return _PACKED_NAME.search(path) is not None

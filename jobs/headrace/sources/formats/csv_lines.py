@@ -21,7 +21,6 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.fields import SourceFields
 from headrace.model.expressions.identity import constant_to_json
 from headrace.pipeline.csv_dialect import CsvDialect
-from headrace.sources.formats.compression import unpacked
 from headrace.sources.formats.csv_header import Header, check_preamble, header_of
 from headrace.sources.formats.csv_numbers import plain_numbers
 from headrace.sources.formats.csv_quoting import JudgedLines, Quoting
@@ -60,6 +59,11 @@ class CsvLines(TextFormat):
         escape = None if dialect.escape is None else ord(dialect.escape)
         return Quotes(ord(dialect.quote), ord(dialect.delimiter), escape)
 
+    @property
+    def is_as_before(self) -> bool:
+        """Where records do not span lines."""
+        return not self.span_lines
+
     def by_rules(self, rules: int) -> "CsvLines":
         """Up to 0.1.2 records were lines."""
         return replace(self, span_lines=False)
@@ -75,7 +79,7 @@ class CsvLines(TextFormat):
         except DialectError:
             raise
         except FileColumnsError:
-            text = self.layout.whole(unpacked(data, path), path)
+            text = self.layout.whole(self.unpacked(data, path), path)
             check_preamble(text, self.layout, self.dialect, fields, path)
             raise
 
@@ -111,7 +115,7 @@ class CsvLines(TextFormat):
         if misfits.any():
             unparsed = pc.if_else(pa.array(misfits), f"not {header.width} fields, as the header has", unparsed)
         texts = plain_numbers({name: reading.column(name) for name in fields}, fields, self.dialect)
-        columns, unparsed = typed(texts, unparsed, fields, list(DataType))
+        columns, unparsed = typed(texts, unparsed, fields, list(DataType), is_iso_alone=self.is_as_before)
         return Scanned(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
     def stands_alone(self, record: bytes) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.kernel.grouping import Ints, truths
+from headrace.sources.formats.compression import what_is
 from headrace.sources.formats.errors import UnreadableFileError
 from headrace.sources.formats.json_values import parsed
 from headrace.sources.formats.lines import TextLines
@@ -45,6 +46,16 @@ def check_json_lines(lines: TextLines, first: TextLines, path: str) -> None:
                 path,
                 f"its line {lines.position[row]} is an array of {count} records: {_ONE_A_LINE.format(repr('.[]'))}",
             )
+
+
+def stands_alone(line: bytes) -> bool:
+    """Whether a file in which a ``line`` stands, first or alone or behind others, is lines of records."""
+    lines = TextLines(pa.array([line], pa.binary()), np.zeros(1, np.int64), np.ones(1, np.bool_))
+    try:
+        check_json_lines(lines, lines, "")
+    except UnreadableFileError:
+        return False
+    return what_is(line) is None
 
 
 def _check_first(line: bytes, path: str) -> None:

@@ -25,7 +25,7 @@ from headrace.model.expressions.fields import SourceField, SourceFields, in_obje
 from headrace.model.expressions.identity import constant_to_json
 from headrace.model.expressions.value_types import ListType
 from headrace.sources.formats.fields import typed
-from headrace.sources.formats.json_files import check_json_lines
+from headrace.sources.formats.json_files import check_json_lines, stands_alone
 from headrace.sources.formats.json_values import (
     DEEPEST,
     FROM_TEXT,
@@ -50,21 +50,36 @@ them: it wraps.
 """
 
 
+@dataclass(frozen=True)
 class JsonLines(TextFormat):
     """JSON lines. A record may leave out what is NULL, so no column is required of a file."""
 
-    name, suffix = "JSON", ".jsonl"
+    name, suffix, rules = "JSON", ".jsonl", 1
+    of_rules: int = 1
+
+    @property
+    def is_as_before(self) -> bool:
+        """By the first rules."""
+        return self.of_rules == 0
+
+    def by_rules(self, rules: int) -> "JsonLines":
+        """Files as they were read up to 0.1.2."""
+        return replace(self, of_rules=rules)
 
     def read_lines(
         self, lines: TextLines, header: bytes | None, fields: SourceFields, required: Required, path: str
     ) -> Scanned:
         """``lines`` as records, which say what of the ``required`` columns none of them has."""
-        records = _records(lines, fields)
+        records = _records(lines, fields, is_iso_alone=self.is_as_before)
         return replace(records, lacks=_lacking(records, {name: fields[name] for name in required.columns}, lines))
 
     def check_lines(self, lines: TextLines, first: TextLines, path: str) -> None:
         """Raise UnreadableFileError for JSON that is not a record on each line."""
         check_json_lines(lines, first, path)
+
+    def stands_alone(self, record: bytes) -> bool:
+        """Whether a file with the ``record`` in it is lines of records."""
+        return stands_alone(record)
 
     def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
         """An object on each line, or the text of the line."""
@@ -74,9 +89,9 @@ class JsonLines(TextFormat):
 JSON: Final = JsonLines()
 
 
-def _records(lines: TextLines, fields: SourceFields) -> Scanned:
-    read = _Reading(lines, fields).columns()
-    columns, unparsed = typed(read.columns, read.unparsed, fields, FROM_TEXT)
+def _records(lines: TextLines, fields: SourceFields, *, is_iso_alone: bool) -> Scanned:
+    read = _Reading(lines, fields, is_iso_alone).columns()
+    columns, unparsed = typed(read.columns, read.unparsed, fields, FROM_TEXT, is_iso_alone=is_iso_alone)
     return Scanned(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
 
@@ -139,8 +154,9 @@ class _Found:
 class _Reading:
     """Lines on their way to columns: those that a block gave, and those that were looked at alone."""
 
-    def __init__(self, lines: TextLines, fields: SourceFields) -> None:
+    def __init__(self, lines: TextLines, fields: SourceFields, is_iso_alone: bool) -> None:
         self.lines, self.fields, self.nested = lines, fields, _nested(fields)
+        self.is_iso_alone = is_iso_alone
         self.tables: list[pa.Table] = []
         self.rows: list[Ints] = []
         self.alone: list[int] = []
@@ -149,7 +165,7 @@ class _Reading:
         may_be_whole = self._may_be_whole()
         self.alone += np.flatnonzero(~may_be_whole).tolist()
         self._parse(np.flatnonzero(may_be_whole))
-        judged = [_judged(self.lines.text[row].as_py(), self.fields) for row in self.alone]
+        judged = [_judged(self.lines.text[row].as_py(), self.fields, self.is_iso_alone) for row in self.alone]
         values = [record if isinstance(record, dict) else {} for record in judged]
         reasons = [record if isinstance(record, str) else None for record in judged]
         order = np.argsort(np.concatenate([*self.rows, np.array(self.alone, np.int64)]), kind="stable")
@@ -229,7 +245,7 @@ def _plain(value: object) -> str:
 # --- one line
 
 
-def _judged(line: bytes, fields: SourceFields) -> dict[str, Any] | str:
+def _judged(line: bytes, fields: SourceFields, is_iso_alone: bool) -> dict[str, Any] | str:
     """The columns of one line, or why it is not a record."""
     try:
         text = line.decode()
@@ -241,10 +257,10 @@ def _judged(line: bytes, fields: SourceFields) -> dict[str, Any] | str:
         record = parsed(text)
     except ValueError:
         return _NO_OBJECT
-    return _values(record, fields) if isinstance(record, dict) else _NO_OBJECT
+    return _values(record, fields, is_iso_alone) if isinstance(record, dict) else _NO_OBJECT
 
 
-def _values(record: Mapping[str, Any], fields: SourceFields) -> dict[str, Any] | str:
+def _values(record: Mapping[str, Any], fields: SourceFields, is_iso_alone: bool) -> dict[str, Any] | str:
     """The columns of a parsed record, or why it does not have them."""
     values: dict[str, Any] = {}
     for name, field in fields.items():
@@ -252,17 +268,19 @@ def _values(record: Mapping[str, Any], fields: SourceFields) -> dict[str, Any] |
         for depth, part in enumerate(field.path):
             if not isinstance(value, dict | None):
                 no_object = f"column {field.named(name)}: {'.'.join(field.path[:depth])} is not an object"
-                return _misread(values, fields) or no_object
+                return _misread(values, fields, is_iso_alone) or no_object
             value = None if value is None else value.get(part)
         if not fits(value, field.type):
-            return _misread(values, fields) or misfit(name, field)
+            return _misread(values, fields, is_iso_alone) or misfit(name, field)
         values[name] = stored_value(value, field.type)
     return values
 
 
-def _misread(values: Mapping[str, Any], fields: SourceFields) -> str | None:
+def _misread(values: Mapping[str, Any], fields: SourceFields, is_iso_alone: bool) -> str | None:
     """Why the columns before one that does not fit do not read themselves: the first counts."""
     before = {name: fields[name] for name in values}
     columns = {name: pa.array([values[name]], stored_type(field.type)) for name, field in before.items()}
-    reason: str | None = typed(columns, pa.nulls(1, pa.string()), before, FROM_TEXT)[1][0].as_py()
+    reason: str | None = typed(columns, pa.nulls(1, pa.string()), before, FROM_TEXT, is_iso_alone=is_iso_alone)[1][
+        0
+    ].as_py()
     return reason

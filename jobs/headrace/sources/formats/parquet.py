@@ -5,6 +5,7 @@ import json
 import struct
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 from headrace.kernel.expressions.dates import in_calendar
 from headrace.kernel.expressions.decimals import stored_decimals
 from headrace.kernel.expressions.utf8 import are_text
+from headrace.kernel.grouping import Ints
 from headrace.kernel.lists import with_items
 from headrace.kernel.types import ARROW_TYPES, DATE, TIMESTAMP, arrow_type
 from headrace.model.expressions.data_types import DataType
@@ -53,16 +55,24 @@ _FITS: Mapping[DataType, Callable[[pa.DataType], bool]] = {
 }
 
 
+@dataclass(frozen=True)
 class ParquetRows(FileFormat):
-    """Parquet. A record of which somebody asks the bytes is a line of JSON with the columns of the schema."""
+    """Parquet. A record of which somebody asks the bytes is a line of JSON with the columns of the schema. Files are
+    held to what they say of themselves, but where ``is_checked`` is not so.
+    """
 
-    name, suffix, keeps_bytes = "Parquet", ".parquet", False
+    name, suffix, keeps_bytes, rules = "Parquet", ".parquet", False, 1
+    is_checked: bool = True
+
+    def by_rules(self, rules: int) -> "ParquetRows":
+        """Up to 0.1.2 the footer's count of rows was taken for true."""
+        return replace(self, is_checked=False)
 
     def read(self, data: bytes, fields: SourceFields, required: Required, path: str, span: Span) -> Scanned:
         """The rows in the ``span`` of a file as records. Raises FileColumnsError also if it holds a column otherwise
         than the schema says.
         """
-        return _records(data, fields, required, path, span)
+        return _records(data, fields, required, path, span, is_checked=self.is_checked)
 
     def is_divisible(self, path: str) -> bool:
         """Always: a piece has row groups of its own, or rows."""
@@ -94,12 +104,16 @@ class ParquetRows(FileFormat):
 PARQUET: Final = ParquetRows()
 
 
-def _records(data: bytes, fields: SourceFields, required: Required, path: str, span: Span) -> Scanned:
-    file = _open(data, path)
+def _records(
+    data: bytes, fields: SourceFields, required: Required, path: str, span: Span, *, is_checked: bool
+) -> Scanned:
+    file = _open(data, path, is_checked=is_checked)
     stored = stored_columns(file.schema_arrow, fields, path)
     required.check([*places(file.schema_arrow, fields)], stored, path, "schema")
     try:
-        table, first = _rows(data, file, [fields[name].place for name in stored], span, path)
+        columns_there = [fields[name].place for name in stored]
+        read = _rows if is_checked else _rows_as_before
+        table, first = read(data, file, columns_there, span, path)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UnreadableFileError(path, f"its pages are broken ({error})") from error
     rows = table.num_rows
@@ -131,13 +145,7 @@ def _rows(data: bytes, file: pq.ParquetFile, columns: list[str], span: Span, pat
     UnreadableFileError for counts that disagree.
     """
     bounds = bounds_of_groups(file, path)
-    begin, end = span.bounds(int(bounds[-1]))
-    if span.is_whole or len(bounds) > span.of:
-        middles = (bounds[:-1] + bounds[1:]) // 2
-        groups = np.flatnonzero((begin <= middles) & (middles < end))
-        begin, end = (int(bounds[groups[0]]), int(bounds[groups[-1] + 1])) if len(groups) else (0, 0)
-    else:
-        groups = np.flatnonzero((bounds[:-1] < end) & (begin < bounds[1:]))
+    groups, begin, end = _span_of(bounds, int(bounds[-1]), span)
     table = file.read_row_groups(groups.tolist(), columns=columns, use_threads=False, use_pandas_metadata=False)
     check_chunks(data, file, groups.tolist(), columns, path)
     check_table(table, int((bounds[groups + 1] - bounds[groups]).sum()), path)
@@ -145,7 +153,31 @@ def _rows(data: bytes, file: pq.ParquetFile, columns: list[str], span: Span, pat
     return table.slice(begin - first, end - begin), begin
 
 
-def _open(data: bytes, path: str) -> pq.ParquetFile:
+def _rows_as_before(
+    data: bytes, file: pq.ParquetFile, columns: list[str], span: Span, path: str
+) -> tuple[pa.Table, int]:
+    """What ``_rows`` gives, by the count in the footer, with nothing checked."""
+    stored = file.metadata
+    bounds = np.cumsum([0, *(stored.row_group(number).num_rows for number in range(stored.num_row_groups))])
+    groups, begin, end = _span_of(bounds, stored.num_rows, span)
+    table = file.read_row_groups(groups.tolist(), columns=columns, use_threads=False, use_pandas_metadata=False)
+    first = int(bounds[groups[0]]) if len(groups) else 0
+    return table.slice(begin - first, end - begin), begin
+
+
+def _span_of(bounds: Ints, total: int, span: Span) -> tuple[Ints, int, int]:
+    """The row groups of a ``span`` of ``total`` rows, and its first row and the one behind it."""
+    begin, end = span.bounds(total)
+    if span.is_whole or len(bounds) > span.of:
+        middles = (bounds[:-1] + bounds[1:]) // 2
+        groups = np.flatnonzero((begin <= middles) & (middles < end))
+        begin, end = (int(bounds[groups[0]]), int(bounds[groups[-1] + 1])) if len(groups) else (0, 0)
+    else:
+        groups = np.flatnonzero((bounds[:-1] < end) & (begin < bounds[1:]))
+    return groups, begin, end
+
+
+def _open(data: bytes, path: str, *, is_checked: bool) -> pq.ParquetFile:
     if len(data) < 12 or data[-4:] != _MAGIC:
         other = what_is(data)
         raise UnreadableFileError(path, f"it has no Parquet footer{'' if other is None else f': it is {other}'}")
@@ -154,7 +186,7 @@ def _open(data: bytes, path: str) -> pq.ParquetFile:
     try:
         # Timestamps of 96 bits, as Spark writes them: nanoseconds do not hold what is before 1678 or after 2261.
         stored = pa.BufferReader(data)
-        file = pq.ParquetFile(stored, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+        file = pq.ParquetFile(stored, coerce_int96_timestamp_unit="us", page_checksum_verification=is_checked)
         _ = file.schema_arrow
     except UnicodeDecodeError as error:
         raise UnreadableFileError(path, "a column of it has a name that is not UTF-8") from error

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from headrace.model.expressions.fields import SourceFields
-from headrace.sources.formats.compression import is_packed_by_name, unpacked
+from headrace.sources.formats.compression import is_packed_by_name, unpacked, unpacked_by_name
 from headrace.sources.formats.errors import LargeFileError, UnreadableFileError
 from headrace.sources.formats.file_format import FileFormat
 from headrace.sources.formats.lines import LINES, TextLines, bounds, cut, first_line
@@ -27,6 +27,13 @@ class TextFormat(FileFormat):
         """How lines are told apart."""
         return LINES
 
+    @property
+    def is_as_before(self) -> bool:
+        """Whether files are read as up to 0.1.2: names say what is compressed, timestamps are ISO 8601 alone, and lines
+        are all that a file is looked at for.
+        """
+        return False
+
     @abstractmethod
     def read_lines(
         self, lines: TextLines, header: bytes | None, fields: SourceFields, required: Required, path: str
@@ -37,7 +44,7 @@ class TextFormat(FileFormat):
 
     def read(self, data: bytes, fields: SourceFields, required: Required, path: str, span: Span) -> Scanned:
         """The records in the lines of ``span``. Raises LargeFileError for more text than MOST_BYTES, too."""
-        text = unpacked(data, path)
+        text = self.unpacked(data, path)
         if text is not data and not span.is_whole:  # its name did not say so: the first piece has all of it
             if span.first:
                 return nothing(fields)
@@ -48,10 +55,15 @@ class TextFormat(FileFormat):
             raise LargeFileError(path, end - begin)
         lines = cut(text, (begin, end), self.layout)
         first = lines.first(1) if span.first == 0 and len(lines) else first_line(text, self.layout)
-        self.check_lines(lines, first, path)
+        if not self.is_as_before:
+            self.check_lines(lines, first, path)
         if not self.has_header:
             return self.read_lines(lines, None, fields, required, path) if len(lines) else nothing(fields)
         return self.read_lines(lines, _line(first), fields, required, path) if len(first) else nothing(fields)
+
+    def unpacked(self, data: bytes, path: str) -> bytes:
+        """The text in a file. Raises UnreadableFileError."""
+        return unpacked_by_name(data, path) if self.is_as_before else unpacked(data, path)
 
     def check_lines(self, lines: TextLines, first: TextLines, path: str) -> None:
         """Raise UnreadableFileError if ``lines`` of a file, whose ``first`` line that is not blank is given too, are
@@ -64,7 +76,7 @@ class TextFormat(FileFormat):
 
     def header(self, data: bytes, path: str) -> bytes:
         """The first line that is not blank. Raises UnreadableFileError."""
-        lines = first_line(self.layout.whole(unpacked(data, path), path), self.layout)
+        lines = first_line(self.layout.whole(self.unpacked(data, path), path), self.layout)
         if not len(lines):
             raise UnreadableFileError(path, "it has no header")
         return _line(lines)
