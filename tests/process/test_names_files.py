@@ -3,7 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,8 @@ import headrace as hr
 from headrace.errors import FixDataError
 from headrace.read.pending_work import WorkFinder, watched_inputs
 from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
 from headrace_snapshots.format.filelog import FileLog
 from headrace_snapshots.format.table_names import INPUTS
 from headrace_snapshots.store import LocalStore
@@ -188,7 +190,7 @@ def test_names_that_are_said_to_ascend_are_listed_from_the_newest_and_a_straggle
     assert not result.warnings
     swept = ordered.run(full_sweep=True)
     assert swept.counts["input_files"] == SHOPS - 1
-    assert "29 files that a run had not read, such as landing/shop=00/0060.json" in swept.warnings[0]
+    assert "29 files that no run had read, such as landing/shop=00/0060.json" in swept.warnings[0]
     assert json.loads(json.dumps(swept.to_json()))["warnings"] == [*swept.warnings]
     assert counted(root) == 51 * SHOPS
 
@@ -222,3 +224,13 @@ def test_what_was_read_under_an_ending_of_files_under_way_is_left_out_of_a_backf
     hr.open(tmp_path.as_uri())[before].run()  # which reads the .part again, too
     handle(tmp_path).recover(newest.snapshot_id, publish=False)
     assert counted(tmp_path) == SHOPS + 1
+
+
+def test_the_first_run_of_a_day_looks_at_all_names(root: Path) -> None:
+    ordered, today = pipeline("ordered", look_back=10), datetime.now(UTC)
+    land(root, 60)
+    assert process(ordered, root.as_uri(), RunOptions("today"), now=lambda: today).counts["input_files"] == 1
+    tomorrow = process(ordered, root.as_uri(), RunOptions("tomorrow"), now=lambda: today + timedelta(days=1))
+    assert tomorrow.counts["input_files"] == SHOPS - 1
+    assert "29 files that no run had read" in tomorrow.warnings[0]
+    assert counted(root) == 51 * SHOPS

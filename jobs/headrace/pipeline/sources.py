@@ -277,7 +277,7 @@ class FileSource(Source):
 
     What is new is what has no name that was ever read, wherever it sorts. ``names="ordered"`` promises that each file
     sorts after those landed before it: a run lists the newest ``look_back`` files and what sorts after them; an older
-    straggler is found by a full sweep, which warns of it.
+    straggler is found by a full sweep, as the first run of a day is, which warns of it.
 
     A column whose name in the records is another, or begins with ``_``, or which lies in an object there, is a
     ``field``; ``list[str]`` is a list of strings, which ``length``, ``contains``, ``is_null`` and a ``transform`` read.

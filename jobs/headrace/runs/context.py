@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from headrace.model.triggers import Signal
 from headrace.pipeline.executors import AUTO, ExecutorDecision
@@ -127,19 +127,25 @@ class RunContext:
             seen=self.names,
         )
         self.warn_of_expired(files, progress)
-        self._warn_of_order(files, progress, full_sweep=full_sweep)
+        self._warn_of_order(files, progress)
         return files
 
-    def _warn_of_order(self, files: ByInput, progress: PipelineProgress, *, full_sweep: bool) -> None:
+    def sweep_is_due(self, manifest: Manifest | None) -> bool:
+        """Whether names of an input are said to ascend, and no epoch of this day (UTC) came up to ``manifest``."""
+        if manifest is None or not any(enumerator.is_ordered for enumerator in self.landing.files.values()):
+            return False
+        return datetime.fromisoformat(manifest.created_at).date() < self.now().astimezone(UTC).date()
+
+    def _warn_of_order(self, files: ByInput, progress: PipelineProgress) -> None:
         """Name files that land behind others although their names sort before those."""
         for name, enumerator in self.landing.files.items():
             if early := enumerator.early(progress.offsets.get(name, Offsets()), files.get(name, ())):
                 many = "1 file" if len(early) == 1 else f"{len(early):,} files"
-                others = "only such a full sweep reads them" if full_sweep else "the next ones may be read by none"
                 self.warn(
-                    f'input {name}: names="ordered" says that each file sorts after those before it, and {many} that a '
-                    f"run had not read, such as {early[0].path}, sort before one that was read: {others}. Leave "
-                    "names= out, so that each run looks at all names; or have runs with --full-sweep, too"
+                    f'input {name}: names="ordered" says that each file sorts after those before it, and {many} that '
+                    f"no run had read, such as {early[0].path}, sort before one that was read. Where more than "
+                    "look_back sort behind such a file, only a full sweep reads it: the first run of a day, or one with "
+                    "--full-sweep. Leave names= out, and each run looks at all names"
                 )
 
     def warn_of_expired(self, files: ByInput, progress: PipelineProgress) -> None:

@@ -42,7 +42,7 @@ class RunPlan:
 
     ``has_epochs``: there is something to compute. ``files``: what is new after the snapshot; None for a replay, which
     has its own, and if the snapshot is broken. ``history``: what was read before and is to be read again as it was.
-    ``portions``: what is landed while it goes on.
+    ``portions``: what is landed while it goes on. ``sweeps``: it looked everywhere for files.
     """
 
     snapshot: str | None
@@ -52,6 +52,7 @@ class RunPlan:
     replay: Replay | None = None
     history: MainsReading | None = None
     portions: LandedPortions | None = None
+    sweeps: bool = False
 
     @property
     def reads(self) -> ByInput:
@@ -99,7 +100,8 @@ def _input_plan(run: RunContext, snapshot: str | None) -> RunPlan:
         run.land(progress)
     else:
         portions = run.land_first(progress)
-    files = run.new_files(manifest, full_sweep=run.options.full_sweep)
+    sweeps = run.options.full_sweep or run.sweep_is_due(manifest)
+    files = run.new_files(manifest, full_sweep=sweeps)
     left = 0 if portions is None else sum(portions.left.values())
     executor = run.decide(lambda: WorkEstimate.after(manifest, input_bytes(files) + left))
     _warn_of_empty_inputs(run, files, progress)
@@ -109,7 +111,7 @@ def _input_plan(run: RunContext, snapshot: str | None) -> RunPlan:
     has_epochs = has_news or is_behind or progress.is_due(instant(run.now()), _hold(run.options, history))
     if has_epochs and run.options.mode is Mode.BATCH:
         _check_batch(run.options, manifest)
-    return RunPlan(snapshot, executor, has_epochs, files, history=history, portions=portions)
+    return RunPlan(snapshot, executor, has_epochs, files, history=history, portions=portions, sweeps=sweeps)
 
 
 def restored_plan(run: RunContext, plan: RunPlan, claimed: str | None, restored: RestoredRun) -> RunPlan:
@@ -119,13 +121,14 @@ def restored_plan(run: RunContext, plan: RunPlan, claimed: str | None, restored:
     if plan.replay is not None:
         return plan
     has_fallen = restored.warning is not None
-    full_sweep = run.options.full_sweep or has_fallen  # what such sweeps had found is below the mark of older snapshots
+    # what such sweeps had found is below the mark of older snapshots
+    full_sweep = run.options.full_sweep or plan.sweeps or has_fallen
     history = plan.history
     if has_fallen and history is None and run.options.mode is Mode.MICRO_BATCH:
         history = _history(run, claimed)
     snapshot = None if restored.head is None else restored.head.snapshot_id
     files = plan.files
-    if files is None or (snapshot, full_sweep) != (plan.snapshot, run.options.full_sweep):
+    if files is None or (snapshot, full_sweep) != (plan.snapshot, plan.sweeps):
         files = run.new_files(restored.head, full_sweep=full_sweep)
     return replace(plan, snapshot=snapshot, files=files, history=history)
 
