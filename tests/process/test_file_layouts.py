@@ -37,10 +37,14 @@ STEPS = ["land and run"] * 5 + ["land", "rollback", "branch", "backfill", "expir
 
 def pipeline(names: str = "any") -> hr.Pipeline:
     """How often the record of each file counts."""
-    source = hr.json("landing", {"name": str, "at": datetime}, max_files=MOST, names=names, suffixes=[".json"])
+    own, other = (
+        hr.json(path, {"name": str, "at": datetime}, max_files=MOST, names=names).event_time("at", bound="1h")
+        for path in ("landing", "others")
+    )
     return hr.Pipeline(
         "layouts",
-        source.event_time("at", bound="1h"),
+        own,
+        union=[other.named("others")],
         key="name",
         what={"n": hr.count()},
         where=hr.FixedWindows("1d"),
@@ -53,12 +57,11 @@ def pipeline(names: str = "any") -> hr.Pipeline:
 class World:
     """A root with a landing folder, and what has landed there."""
 
-    def __init__(self, root: Path, layout: str, seed: int) -> None:
+    def __init__(self, root: Path, layouts: tuple[str, str], seed: int) -> None:
         self.root, self.draw = root, random.Random(seed)
-        self.name = LAYOUTS[layout]
+        self.names = {folder: LAYOUTS[layout] for folder, layout in zip(("landing", "others"), layouts, strict=True)}
         self.landed: list[str] = []
         self.branches = 0
-        (root / "landing").mkdir()
 
     @property
     def handle(self) -> PipelineHandle:
@@ -66,8 +69,9 @@ class World:
 
     def land(self, files: int) -> None:
         for _ in range(files):
-            name = self.name(len(self.landed), self.draw)
-            path = self.root / "landing" / name
+            folder = self.draw.choice(["landing", "landing", "others"])
+            name = f"{folder}/{self.names[folder](len(self.landed), self.draw)}"
+            path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({"name": name, "at": "2024-01-01T00:00:00Z"}))
             self.landed.append(name)
@@ -81,7 +85,7 @@ class World:
                 self.handle.run(files_per_epoch=self.draw.choice([None, 7, 60]))
             case "touch" if self.landed:  # a copy: another ETag, the same content
                 for name in self.draw.sample(self.landed, min(len(self.landed), 5)):
-                    os.utime(self.root / "landing" / name)
+                    os.utime(self.root / name)
             case "expire" if self.snapshots():
                 self.handle.expire(keep_last=2)
             case "backfill" if self.snapshots():
@@ -112,14 +116,14 @@ class World:
 
 
 @examples(120, fewest=12)
-@given(st.sampled_from(sorted(LAYOUTS)), st.integers(0, 2**32))
-def test_every_file_counts_once(layout: str, seed: int) -> None:
+@given(st.tuples(*[st.sampled_from(sorted(LAYOUTS))] * 2), st.integers(0, 2**32))
+def test_every_file_counts_once(layouts: tuple[str, str], seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
         if MOST < 1_000:  # what a thousand names are to a run is that few here
             patch.setattr(names_files, "AT_LEAST", 8)
             patch.setattr(names_file, "ROWS", 4)
             patch.setattr(known_names, "AT_ONCE", 6)
-        world = World(Path(folder), layout, seed)
+        world = World(Path(folder), layouts, seed)
         for _ in range(world.draw.randint(4, 12)):
             step, files = world.draw.choice(STEPS), world.draw.randint(1, MOST // 4)
             note(f"{step} {files}")

@@ -13,8 +13,9 @@ from headrace.sources.file_planning import ChangedFileError, unread_names
 from headrace.sources.known_names import KnownNames
 from headrace.sources.known_version import KnownVersion
 from headrace.sources.names_file import bounds, merged, names_table, table_of, to_bytes
-from headrace_snapshots.store import LocalStore, ObjectInfo
+from headrace_snapshots.store import LocalStore, ObjectInfo, open_store
 from headrace_snapshots.store.memory import MemoryStore
+from tests.minio_bucket import BUCKET
 from tests.reference.strategies import examples
 
 NAMES = st.text("aäZz~!/=\udc80🚰0", min_size=1, max_size=3)
@@ -112,3 +113,14 @@ def test_suffixes_alone_decide_over_endings_where_there_are_some() -> None:
     assert is_input("a.part", (".part",))
     assert not is_input("a.json", (".part",))
     assert not is_input("_a.part", (".part",))
+
+
+def test_ranges_of_a_bucket_together_are_its_listing(minio: str) -> None:
+    store = open_store(f"s3://{BUCKET}/names-ranges")
+    names = [f"landing/{number % 5}/{number:02}.json" for number in range(12)]
+    for name in names:
+        store.write(name, b"")
+    before = store.requests.snapshot()
+    listed = [info.path for info in listed_inputs(store, "landing", (), bounds=["landing/1/06.json", "landing/3/0"])]
+    assert listed == sorted(names)
+    assert store.requests.since(before)["list"] == 3

@@ -144,8 +144,8 @@ class RunContext:
                 self.warn(
                     f'input {name}: names="ordered" says that each file sorts after those before it, and {many} that '
                     f"no run had read, such as {early[0].path}, sort before one that was read. Where more than "
-                    "look_back sort behind such a file, only a full sweep reads it: the first run of a day, or one with "
-                    "--full-sweep. Leave names= out, and each run looks at all names"
+                    "look_back sort behind such a file, only a full sweep reads it: the first run of a day, or one "
+                    "with --full-sweep. Leave names= out, and each run looks at all names"
                 )
 
     def warn_of_expired(self, files: ByInput, progress: PipelineProgress) -> None:
