@@ -181,7 +181,7 @@ def _look(root: str, how: str) -> dict[str, object]:
     made = pipeline("ordered" if how == "ordered" else "any")
     store = open_store(root)
     catalog, landing = Catalog(store, made.name), Landing(made, store)
-    before, begun, cpu = _peak(), time.perf_counter(), time.process_time()
+    begun, cpu = time.perf_counter(), time.process_time()
     manifest = catalog.manifest(catalog.head().refs["main"])
     found = unread_files(catalog, landing, manifest, progress_of(catalog, manifest), full_sweep=False)
     seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
@@ -191,7 +191,7 @@ def _look(root: str, how: str) -> dict[str, object]:
         "seconds": round(seconds, 1),
         "cpu_seconds": round(cpu, 1),
         "requests": requests,
-        "mb_more": _peak() - before,
+        "peak_mb": _peak(),
     }
 
 

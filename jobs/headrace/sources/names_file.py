@@ -105,12 +105,13 @@ def names_table(files: Iterable[SourceSplit]) -> pa.Table:
 
 def merged(tables: Sequence[pa.Table]) -> pa.Table:
     """All rows of ``tables``, oldest first; of one name that of the newest."""
-    if len(tables) == 1:
-        return tables[0]
-    ages = [pa.array([age], pa.int32()) for age in range(len(tables))]
+    full = [table for table in tables if table.num_rows]
+    if len(full) < 2:
+        return full[0] if full else tables[0]
+    ages = [pa.array([age], pa.int32()) for age in range(len(full))]
     aged = [
         table.append_column("age", pc.take(age, pa.nulls(table.num_rows, pa.int32()).fill_null(0)))
-        for table, age in zip(tables, ages, strict=True)
+        for table, age in zip(full, ages, strict=True)
     ]
     rows = pa.concat_tables(aged).sort_by([("path", "ascending"), ("age", "descending")]).combine_chunks()
     paths = rows.column("path").combine_chunks()
