@@ -205,6 +205,8 @@ def test_a_name_that_is_used_again_is_refused_and_with_the_same_content_it_was_r
     file.write_bytes(content + b"\n" + content)
     with pytest.raises(FixDataError, match=r"0000\.json has changed"):
         handle(root).run()
+    file.rename(file.with_name("another.json"))
+    assert handle(root).run().counts["records"] == 2
 
 
 def test_what_was_read_under_an_ending_of_files_under_way_is_left_out_of_a_backfill(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ AT_LEAST: Final = 1_024
 """A names file is written once the log has so many files more: before that a few of its nodes say the same."""
 
 _RATIO = 4
+_MOST = 16_000_000
+"""Rows of one names file: Arrow holds two GB of names in one array."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class NamesFiles:
         from headrace.sources.names_file import merged, names_table, table_of, to_bytes
 
         tables, kept = [names_table(splits)], [*before]
-        while kept and kept[-1].file.rows < _RATIO * sum(table.num_rows for table in tables):
+        while kept and kept[-1].file.rows < min(_RATIO * (rows := sum(map(len, tables))), _MOST - rows):
             tables.insert(0, table_of(verify(self.catalog.store, kept.pop().file)))
         table = merged(tables)
         data = to_bytes(table)

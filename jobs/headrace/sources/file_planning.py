@@ -32,7 +32,8 @@ class ChangedFileError(FixDataError):
     def __init__(self, path: str, how: str) -> None:
         super().__init__(
             f"file {path} has changed since it was read: {how}. "
-            "Land corrections under a new name and put the old content back, or run a backfill"
+            "Land what is new under a new name, and put the old content back (or remove the file, if no backfill is to "
+            "read it again); or run a backfill"
         )
 
 

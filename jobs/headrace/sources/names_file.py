@@ -108,11 +108,7 @@ def merged(tables: Sequence[pa.Table]) -> pa.Table:
     full = [table for table in tables if table.num_rows]
     if len(full) < 2:
         return full[0] if full else tables[0]
-    ages = [pa.array([age], pa.int32()) for age in range(len(full))]
-    aged = [
-        table.append_column("age", pc.take(age, pa.nulls(table.num_rows, pa.int32()).fill_null(0)))
-        for table, age in zip(full, ages, strict=True)
-    ]
+    aged = [table.append_column("age", pa.array(np.full(len(table), age))) for age, table in enumerate(full)]
     rows = pa.concat_tables(aged).sort_by([("path", "ascending"), ("age", "descending")]).combine_chunks()
     paths = rows.column("path").combine_chunks()
     first = pc.not_equal(paths[1:], paths[:-1])
