@@ -1,6 +1,8 @@
 """A result that its type does not hold ends the run, and says which it is and what to do; doing that ends right."""
 
 import json
+import os
+import random
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
@@ -178,3 +180,74 @@ def test_spark_judges_alike(tmp_path: Path) -> None:
     handle = open_root(tmp_path.as_uri())["p"]
     assert sorted(row["most"] for row in handle.current().to_json()) == [1_000_000, 3_000_000]
     assert [row["reason"] for row in handle.rejected().to_json()] == ["event time: (x * 100) leaves 64 bits"]
+
+
+LARGE_INTS = (0, 1, -1, 7, 2**31, 2**61, 2**62, -(2**62), 2**63 - 1, -(2**63), None)
+
+
+def expression(chance: random.Random, *names: str) -> hr.Expr:
+    """An integer that overflows now and then."""
+    made: hr.Expr = col(chance.choice(names))
+    for _ in range(chance.randrange(3)):
+        other: Any = chance.choice([col(chance.choice(names)), 2, 3, 2**33, -1])
+        kind = chance.randrange(5)
+        made = [lambda m, o: m + o, lambda m, o: m - o, lambda m, o: m * o, lambda m, _: m.abs(), hr.coalesce][kind](
+            made, other
+        )
+    return made
+
+
+def random_pipeline(chance: random.Random) -> hr.Pipeline:
+    """Over two inputs, the second in another form; what counts cannot overflow, but for sums of what was filtered."""
+    schema = {"a": int, "b": int, "at": datetime}
+    first = hr.json("landing/first", schema).event_time(
+        col("at").plus(seconds=expression(chance, "a", "b") % 3600) if chance.random() < 0.7 else "at",
+        bound="1d",
+        split=expression(chance, "a", "b").cast(str) if chance.random() < 0.5 else None,
+    )
+    second = hr.json("landing/second", {"c": int, "b": int, "at": datetime}).event_time("at", bound="1d")
+    mapped = second.named("second", columns={"a": expression(chance, "c", "b")})
+    small = col("a").between(-1000, 1000) & col("b").between(-1000, 1000)
+    return hr.Pipeline(
+        "mixed",
+        first,
+        union=[mapped],
+        key={"k": expression(chance, "a", "b")},
+        filter=small,
+        deduplicate=hr.Deduplicate(expression(chance, "a", "b"), "1d") if chance.random() < 0.3 else None,
+        what={"n": hr.count(), "most": (col("a") * 2**40 + col("b")).max()},
+        where=hr.FixedWindows("1d"),
+        when=hr.on_update(),
+        how=hr.retracting("1d"),
+        then=[
+            hr.Aggregation(
+                key={"far": col("most") * chance.choice([1, 2**13, 2**21])},
+                what={"n": col("n").sum()},
+                where=hr.FixedWindows("1d"),
+            )
+        ],
+        executor="local",
+    )
+
+
+@pytest.mark.hypothesis
+@pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "8"))))
+def test_random_pipelines_reject_what_the_reference_rejects(seed: int) -> None:
+    chance = random.Random(seed)
+    made = random_pipeline(chance)
+    steps = []
+    for _ in range(2):
+        records = [
+            {"a": chance.choice(LARGE_INTS), "b": chance.choice(LARGE_INTS), "at": f"{chance.randrange(24):02}:00"}
+            for _ in range(12)
+        ]
+        steps.append(testing.rows(*records))
+        others = [{"c": row["a"], "b": row["b"], "at": row["at"]} for row in records]
+        steps.append(testing.rows(*others, of="second"))
+    shown = []
+    for executor in ("local", "reference"):
+        result = testing.run(made, [*steps, testing.end()], executor=executor)  # type: ignore[arg-type]
+        letters = sorted((row["input"], str(row["position"]), row["reason"]) for row in result.rejected)
+        panes = [(pane.step, str(pane.key), str(pane.values), pane.is_retraction) for pane in result.panes]
+        shown.append((letters, panes))
+    assert shown[0] == shown[1]
