@@ -151,6 +151,24 @@ CASES = ALL if "HEADRACE_EXAMPLES" in os.environ else ALL[::3]
 def test_what_is_damaged_gives_no_wrong_row_and_what_fsck_advises_helps(
     case: Case, outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore
 ) -> None:
+    check_damage(case, outbox, handle, store)
+
+
+CLAIMED = [case for case in ALL if case.what == "claim" or (case.what == "seal" and not case.is_old)]
+
+
+@pytest.mark.hypothesis
+@pytest.mark.parametrize("case", CLAIMED if "HEADRACE_EXAMPLES" in os.environ else CLAIMED[::7], ids=str)
+def test_so_it_does_where_a_source_keeps_its_records_and_is_claimed_alone(
+    case: Case, outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(outbox.source), "is_durable", True)
+    monkeypatch.setattr(type(outbox.source), "plans_alike", False)
+    check_damage(case, outbox, handle, store)
+
+
+def check_damage(case: Case, outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore) -> None:
+    """Nothing wrong is counted, fsck says what is damaged, and doing what it advises ends right."""
     outbox.append(records(0, 8))
     handle.run()
     for first in (8, 16):
