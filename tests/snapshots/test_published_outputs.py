@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 import pytest
 from catalog_helpers import commit_some
 
-from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import PublishConflictError, RefusedError
 from headrace_snapshots.format import codec
 from headrace_snapshots.format.codec import NewerFormatError
 from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.output_view import as_called_in
 from headrace_snapshots.gc.expiry import expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.output_catalog import OutputCatalog
@@ -259,3 +260,41 @@ def test_expiry_keeps_what_an_output_has_not_published_and_names_it(catalog: Cat
     catalog.publish_outputs({"y": ids[4]}, {})
     together = expire(catalog, Keep(1), NOW)
     assert (together.kept, together.first_epoch, together.held_by) == (1, 4, ())
+
+
+def named(catalog: Catalog, claim: Claim, outputs: dict[str, list[str]]) -> str:
+    """Commits an epoch whose ``outputs`` had these names before."""
+    head = catalog.manifest(catalog.head().refs[claim.branch])
+    schema = {"outputs": {name: {"fingerprint": "f", "formerly": before} for name, before in outputs.items()}}
+    after = head.replace(
+        snapshot_id=catalog.new_snapshot_id(),
+        generation=claim.generation,
+        epoch=head.epoch + 1,
+        parent=head.snapshot_id,
+        schema=schema,
+    )
+    catalog.commit(claim, after)
+    return after.snapshot_id
+
+
+def test_names_go_round_and_come_back(catalog: Catalog, store: ObjectStore) -> None:
+    """x becomes z, y becomes x, z becomes y: what readers see goes with each, and a rollback takes it back."""
+    claim = catalog.claim("main", "test")
+    (first,) = commit_some(catalog, claim, 1, BOTH)
+    catalog.publish_outputs({"x": first}, {"x": None})
+    (second,) = commit_some(catalog, claim, 1, BOTH)
+    catalog.publish_outputs({"y": second}, {"y": None})
+    for outputs in (
+        {"z": ["x"], "y": []},
+        {"z": ["x"], "x": ["y"]},
+        {"y": ["z", "x"], "x": ["y"]},
+    ):
+        last = named(catalog, claim, outputs)
+    assert seen(catalog) == {"published/x": second, "published/y": first}
+    before = as_called_in(catalog.manifest(first), catalog.manifest(last))
+    assert {name: own["formerly"] for name, own in before.schema["outputs"].items()} == {"y": ["x"], "x": ["y"]}
+    assert before.tables.keys() == catalog.manifest(first).tables.keys()
+    catalog.publish_outputs({"x": last, "y": last}, {"x": second, "y": first})
+    catalog.rollback("main", second, "back")
+    assert seen(catalog) == {"published/x": first, "published/y": second}
+    check_catalog(store, "p")

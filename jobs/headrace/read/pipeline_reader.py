@@ -90,22 +90,24 @@ class PipelineReader(Suggesting):
         return {position.name: position for position in positions}
 
     def __getitem__(self, output: str) -> "OutputReader":
-        """The results of one of its outputs, by name, also of one that only a branch has yet, for ``at`` that branch.
-        Raises UnknownOutputError.
+        """The results of one of its outputs, by name; also of one that only a branch has yet, or that older snapshots
+        have, for ``at`` these. Raises UnknownOutputError.
         """
         there = self.outputs
-        if output not in there and output not in self._outputs_of_branches():
+        if output not in there and not self._has_had(output):
             has = f"the outputs {', '.join(there)}" if there else "one output without a name: leave out the brackets"
+            if not there and MAIN not in self._catalog.head().refs and self.definition() is None:
+                has = "no snapshot now, which would say which outputs it has"
             raise UnknownOutputError(
                 f"pipeline {self.name} has no output {output!r}; {did_you_mean(str(output), there)}it has {has}"
             )
         return OutputReader(self._catalog, output, self._definition)
 
-    def _outputs_of_branches(self) -> set[str]:
-        """The names of outputs that the newest snapshots of branches have."""
-        head = self._catalog.head()
-        heads = {head.refs[branch] for branch in head.generations if branch in head.refs}
-        return {output for snapshot in heads for output in outputs_of(self._catalog.manifest(snapshot))}
+    def _has_had(self, output: str) -> bool:
+        """Whether some branch, tag or older snapshot has an ``output`` that main has not."""
+        from headrace.read.snapshots.past_outputs import has_had
+
+        return has_had(self._catalog, output)
 
     def current(
         self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.errors import FixConfigError
 from headrace.pipeline.pipeline import Pipeline
+from headrace.read.definition_plan import under_new_names
 from headrace.runs.continuation import check_continues
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.following.recovery_cut import check_can_follow, take_readers_back
@@ -79,7 +80,8 @@ def _move_back(
         if given_up is None:
             _check_readers(catalog, snapshot, options)
         return given_up, ()
-    check_continues(pipeline, catalog.manifest(snapshot), allow_new_aggregates=options.allow_new_aggregates)
+    target = under_new_names(pipeline, catalog.manifest(snapshot))
+    check_continues(pipeline, target, allow_new_aggregates=options.allow_new_aggregates)
     given_up = _moved_back(catalog, options.branch, snapshot, request)
     if given_up is not None:
         return given_up, ()

@@ -14,6 +14,9 @@ from headrace_snapshots.format.table_names import IDS, INPUTS, REJECTED, OutputT
 
 T = TypeVar("T")
 
+_ASIDE = "~"
+"""Ends a name that no output can have."""
+
 OF_OUTPUT = ("output_watermarks", "next_event_time_deadline", "next_processing_time_deadline", INPUT_WATERMARK)
 """The fields of progress that each output has of its own."""
 
@@ -93,14 +96,15 @@ def called_now(manifest: Manifest, name: str) -> str | None:
 
 def called_where(there: Collection[str], now: Manifest, output: str) -> str | None:
     """What an ``output`` of ``now`` was called where the outputs ``there`` were; None if it had not come then: a name
-    is that of the output which has been called otherwise most often since.
+    is that of the output which has been called otherwise most often since. A name that no output of ``now`` has is one
+    of before: there it means itself.
     """
 
     def names(one: str) -> tuple[str, ...]:
         return (one, *all_names_before(now, one))
 
     called = next((name for name in names(output) if name in there), None)
-    for other in outputs_of(now) if called is not None else ():
+    for other in outputs_of(now) if called is not None and output in outputs_of(now) else ():
         newest = next((name for name in names(other) if name in there), None)
         if newest == called and names(other).index(called) > names(output).index(called):
             return None
@@ -135,11 +139,28 @@ def first_name(manifest: Manifest, output: str) -> str:
 
 def with_names(manifest: Manifest, formerly: Mapping[str, str]) -> Manifest:
     """``manifest`` as if some of its outputs had new names: ``formerly`` has the old one of each, "" where the only
-    output had none. Files stay where they are.
+    output had none. An output that has such a new name, and none itself, is out of the way under another. Files stay
+    where they are.
     """
-    for new, old in formerly.items():
-        manifest = _named(manifest, new) if not old else _renamed(manifest, new, old)
+    left, aside = dict(formerly), dict[str, str]()
+    while left:
+        there = outputs_of(manifest)
+        new = next((name for name in left if name not in there), None)
+        if new is None:
+            in_the_way = next(iter(left))
+            new, old = f"{in_the_way}{_ASIDE}", in_the_way
+            aside[new] = old
+            left = {name: new if before == old else before for name, before in left.items()}
+        else:
+            old = left.pop(new)
+        manifest = _renamed(manifest, new, old, aside) if old else _named(manifest, new)
     return manifest
+
+
+def as_called_in(before: Manifest, now: Manifest) -> Manifest:
+    """``before`` with its outputs called what they are in ``now``, which has come from it."""
+    called = called_since(before, now)
+    return with_names(before, {new: old for old, new in called.items() if new is not None and new != old})
 
 
 def _named(manifest: Manifest, name: str) -> Manifest:
@@ -160,7 +181,8 @@ def _named(manifest: Manifest, name: str) -> Manifest:
     )
 
 
-def _renamed(manifest: Manifest, new: str, old: str) -> Manifest:
+def _renamed(manifest: Manifest, new: str, old: str, aside: Mapping[str, str]) -> Manifest:
+    """``aside``: names that outputs have only while others are named, and what each was called."""
     before, names = OutputTables(old), OutputTables(new)
 
     def called(named: Mapping[str, T]) -> dict[str, T]:
@@ -174,7 +196,8 @@ def _renamed(manifest: Manifest, new: str, old: str) -> Manifest:
 
     schema, progress = listed(manifest.schema), listed(manifest.progress)
     own = schema[OUTPUTS][new]
-    schema[OUTPUTS][new] = {**own, FORMERLY: [old, *own.get(FORMERLY, ())]}
+    if new not in aside:
+        schema[OUTPUTS][new] = {**own, FORMERLY: [aside.get(old, old), *own.get(FORMERLY, ())]}
     if progress.get("held_to") is not None:
         progress["held_to"] = listed(progress["held_to"])
     return manifest.replace(

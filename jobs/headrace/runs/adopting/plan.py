@@ -17,7 +17,7 @@ from headrace.runs.publishing.delivered import DeliveredError, handed_over
 from headrace.runs.publishing.promotion import Planned
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.manifest import OUTPUTS, Manifest
-from headrace_snapshots.format.output_view import outputs_of, parked_in, seen_by, upstream_of
+from headrace_snapshots.format.output_view import as_called_in, outputs_of, parked_in, seen_by, upstream_of
 from headrace_snapshots.format.table_names import IDS
 from headrace_snapshots.output_catalog import seen_catalog
 
@@ -134,7 +134,7 @@ class PlannedAdoption:
         remembers = IDS in self.main.tables
         for output in self.scope.read or self.scope.adopted[: int(remembers)]:
             catalog = seen_catalog(self.catalog, output)
-            before, after = seen_by(self.stands_at, output), seen_by(self.branch, output)
+            before, after = seen_by(as_called_in(self.stands_at, self.main), output), seen_by(self.branch, output)
             if output not in self.scope.read:  # only ids are looked at
                 before, after = (side.replace(tables={IDS: side.tables[IDS]}) for side in (before, after))
             difference = diff(catalog, before, after, limit=0)

@@ -38,7 +38,7 @@ from headrace.sources.chain_clocks import ChainClocks, Parked
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import called_before, output_names, outputs_of, seen_by
+from headrace_snapshots.format.output_view import as_called_in, called_since, outputs_of, seen_by
 from headrace_snapshots.format.table_names import IDS, INPUTS, REJECTED, OutputTables
 
 HOLD = 64
@@ -143,9 +143,10 @@ class _Missed:
     snapshot: str | None
     outputs: frozenset[str]
 
-    @property
+    @cached_property
     def base(self) -> Manifest | None:
-        return None if self.snapshot is None else self.run.catalog.manifest(self.snapshot)
+        """The snapshot where they stand, with outputs by the names that they have now."""
+        return None if self.snapshot is None else as_called_in(self.run.catalog.manifest(self.snapshot), self.head)
 
     def computed(self, side: ExecutorSide) -> CaughtUp:
         """What they come to. Raises the error of an output that is the last to fail."""
@@ -190,8 +191,8 @@ class _Missed:
         """
         if any(PurePosixPath(file.path).parent.name in self._landed_again for file in letters):
             return self.outputs
-        then = {*output_names(manifest)}
-        return frozenset(name for name in self.outputs if {name, *called_before(self.head, name)} & then)
+        then = {*called_since(manifest, self.head).values()}
+        return self.outputs & then
 
     @cached_property
     def _landed_again(self) -> frozenset[str]:

@@ -1,0 +1,166 @@
+"""Outputs that get other names while main moves: what readers see, what sinks got and who stands still go with them."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.read.snapshots.progress import StoredProgress
+from headrace_snapshots.protocol import BeginDelivery, EndDelivery
+from headrace_snapshots.testing import check_catalog
+from tests.process.fragile import Fragile
+
+pytestmark = pytest.mark.slow  # whole runs
+
+EARLY: dict[str, Any] = {"when": hr.on_update(), "how": hr.retracting("2d")}
+SALES = {"sales": col("price").sum()}
+
+
+class Shop:
+    """A root where a file lands before each run, of whatever outputs there are then."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.files = folder, 0
+        (folder / "landing/o").mkdir(parents=True)
+
+    def pipeline(self, outputs: dict[str, hr.Output] | None = None, **more: Any) -> hr.Pipeline:
+        source = hr.json("landing/o", {"shop": str, "price": int, "at": datetime}, max_files=1)
+        given = more if outputs is None else {"outputs": outputs, **more}
+        return hr.Pipeline("shop", source.event_time("at", bound="10m"), executor="local", **given)
+
+    def run(self, made: hr.Pipeline, price: int | None = None) -> str:
+        """Lands a file and runs; the head of main."""
+        self.files += 1
+        record = {"shop": "oslo", "price": price or self.files, "at": f"2026-05-01T{self.files:02}:00:00Z"}
+        (self.folder / f"landing/o/{self.files:04}.json").write_text(json.dumps(record) + "\n")
+        self.handle = hr.open(self.folder.as_uri(), create=True)[made]
+        self.handle.run()
+        return self.refs["main"]
+
+    @property
+    def refs(self) -> dict[str, str]:
+        return dict(self.handle.catalog.head().refs)
+
+    def seen(self) -> dict[str, str]:
+        """What readers see of each output, and sinks have got."""
+        return {ref: at for ref, at in self.refs.items() if ref not in {"main"} and not ref.startswith("tags/")}
+
+    def parked(self) -> set[str]:
+        return {*StoredProgress.of(self.handle.show("main")).parked}
+
+    def rows(self, output: str) -> list[dict[str, Any]]:
+        rows = self.handle[output].current(at="main", columns=["window_start", "sales"]).to_arrow().to_pylist()
+        return sorted(rows, key=lambda row: row["window_start"])
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def hours(**more: Any) -> hr.Output:
+    return hr.Output(key="shop", what=SALES, where=hr.FixedWindows("1h"), **EARLY, **more)
+
+
+def days(of: str, **more: Any) -> hr.Output:
+    what = more.pop("what", {"sales": col("sales").sum()})
+    return hr.Output(of=of, key="shop", what=what, where=hr.CalendarWindows("day"), **EARLY, **more)
+
+
+def test_readers_and_sinks_go_back_to_the_names_of_before(shop: Shop) -> None:
+    """Over two renamings; "b" is another output's name afterwards."""
+    first = shop.run(shop.pipeline({"a": hours(), "b": hours()}))
+    catalog = shop.handle.catalog
+    catalog.deliver(BeginDelivery("b", "mail", first))
+    catalog.deliver(EndDelivery("b", "mail", first))
+    shop.run(shop.pipeline({"a": hours(), "c": hours(formerly="b")}))
+    last = shop.run(shop.pipeline({"a": hours(), "d": hours(formerly="c"), "b": days("d")}))
+    of_sink = {"delivering/d/mail": first, "delivered/d/mail": first}
+    assert shop.seen() == {**dict.fromkeys(("published/a", "published/d", "published/b"), last), **of_sink}
+    foreseen = shop.handle.rollback(to=first, dry_run=True).moves
+    assert shop.handle.rollback(to=first).moves == foreseen
+    assert shop.seen() == {
+        **dict.fromkeys(("published/a", "published/b"), first),
+        "delivering/b/mail": first,
+        "delivered/b/mail": first,
+    }
+    check_catalog(catalog.store, "shop")
+    assert shop.run(shop.pipeline({"a": hours(), "c": hours(formerly="b")})) != last
+    assert {*shop.seen()} == {"published/a", "published/c", "delivering/c/mail", "delivered/c/mail"}
+
+
+@pytest.mark.parametrize("way", ["rollback", "recover", "step back"])
+def test_the_only_output_loses_the_name_that_it_got(shop: Shop, way: str) -> None:
+    first = shop.run(shop.pipeline(key="shop", what=SALES, where=hr.FixedWindows("1h"), **EARLY))
+    named = shop.pipeline({"v": hours(formerly="")})
+    last = shop.run(named)
+    assert shop.seen() == {"published/v": last}
+    catalog = shop.handle.catalog
+    if way == "rollback":
+        shop.handle.rollback(to=first)
+        assert shop.seen() == {"published": first}
+        assert [row["sales"] for row in hr.open(shop.handle.root)["shop"].current().to_arrow().to_pylist()] == [1]
+    elif way == "step back":
+        catalog.step_back(catalog.claim("main", "run"), first, "broken")
+        assert shop.seen() == {"published": first}
+    else:
+        shop.handle.recover(first)
+        assert shop.seen() == {"published/v": shop.refs["main"]}
+        assert [row["sales"] for row in shop.rows("v")] == [1, 2]
+    check_catalog(catalog.store, "shop")
+
+
+@pytest.mark.parametrize("mended", ["with the name", "before the name"])
+def test_what_is_parked_catches_up_though_what_it_reads_has_another_name(shop: Shop, mended: str) -> None:
+    """It stands at a snapshot where that has its old name; two renamings lie between."""
+    works = shop.folder / "works"
+    works.touch()
+
+    def made(name: str, **more: Any) -> hr.Pipeline:
+        fragile = col("sales").combine(Fragile(str(works), most=100))
+        return shop.pipeline({name: hours(**more), "daily": days(name, what={"sales": fragile})})
+
+    shop.run(made("hourly"))
+    works.unlink()
+    shop.run(made("hourly"))
+    assert shop.parked() == {"daily"}
+    if mended == "with the name":
+        works.touch()
+    shop.run(made("hours", formerly="hourly"))
+    assert shop.parked() == ({"daily"} if mended == "before the name" else set())
+    shop.run(made("by_hour", formerly="hours"))
+    works.touch()
+    shop.run(made("by_hour", formerly="hours"))
+    assert shop.parked() == set()
+    assert [row["sales"] for row in shop.rows("by_hour")] == [1, 2, 3, 4, 5]
+    assert [row["sales"] for row in shop.rows("daily")] == [15]
+    assert shop.seen() == dict.fromkeys(("published/by_hour", "published/daily"), shop.refs["main"])
+    check_catalog(shop.handle.catalog.store, "shop")
+
+
+def test_a_new_output_with_the_old_name_of_another_stands_for_itself(shop: Shop) -> None:
+    """What is parked reads an output whose name is another one's now."""
+    works = shop.folder / "works"
+    works.touch()
+
+    def fragile(of: str) -> hr.Output:
+        return days(of, what={"sales": col("sales").combine(Fragile(str(works), most=100))})
+
+    shop.run(shop.pipeline({"hourly": hours(), "daily": fragile("hourly")}))
+    works.unlink()
+    shop.run(shop.pipeline({"hourly": hours(), "daily": fragile("hourly")}))
+    assert shop.parked() == {"daily"}
+    doubled = hr.Output(key="shop", what={"sales": (col("price") * 2).sum()}, where=hr.FixedWindows("1h"), **EARLY)
+    outputs = {"hours": hours(formerly="hourly"), "daily": fragile("hours")}
+    shop.run(shop.pipeline(outputs))
+    shop.run(shop.pipeline({**outputs, "hourly": doubled}))
+    works.touch()
+    shop.run(shop.pipeline({**outputs, "hourly": doubled}))
+    assert shop.parked() == set()
+    assert [row["sales"] for row in shop.rows("hours")] == [1, 2, 3, 4, 5]
+    assert [row["sales"] for row in shop.rows("hourly")] == [2, 4, 6, 8, 10]
+    assert [row["sales"] for row in shop.rows("daily")] == [15]
