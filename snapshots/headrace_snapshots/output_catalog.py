@@ -19,10 +19,8 @@ from headrace_snapshots.format.output_view import (
     UnknownOutputError,
     all_names_before,
     called_before,
-    called_in,
     called_where,
     output_names,
-    outputs_of,
     seen_by,
     with_names,
 )
@@ -70,17 +68,17 @@ class OutputCatalog(Catalog):
             return main is not None and name in called_before(main, self.output)
 
     def _called_in(self, manifest: Manifest) -> str:
-        """What the output is called in ``manifest``, as far as main says; its name if that cannot be told."""
-        main = self._main_at(self.whole.known_head().refs)
-        if main is None or self.output not in outputs_of(main):
-            return self.output
-        return called_in(manifest, main, self.output) or self._formerly(manifest, main)
-
-    def _formerly(self, manifest: Manifest, main: Manifest) -> str:
-        """The newest name that ``manifest`` has of those that the output had, where its names before do not tell."""
         there = output_names(manifest)
-        names = (self.output, *all_names_before(main, self.output))
-        return next((name for name in names if name in there), self.output)
+        if self.output in there:
+            return self.output
+        return next((old for old in self._called_before() if old in there), self.output)
+
+    def _called_before(self) -> tuple[str, ...]:
+        """What main says the output was called before, also what others are called now: a snapshot without the output
+        is from before these were. Nothing where that cannot be read.
+        """
+        main = self._main_at(self.whole.known_head().refs)
+        return () if main is None else all_names_before(main, self.output)
 
     def _main_at(self, refs: Mapping[str, str]) -> Manifest | None:
         with suppress(BrokenObjectError, MissingSnapshotError):

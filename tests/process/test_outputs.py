@@ -214,7 +214,7 @@ def test_readers_of_each_output_see_what_its_own_audits_found_good(executor: Exe
     assert {*moved.moves} == {"main", *(f"published/{name}" for name in SHOP.outputs)}
     assert any("the release by log entry" in line for line in moved.told)
     shop.rollback(to=second)
-    assert published_of(catalog.head().refs) == dict.fromkeys(SHOP.outputs, second)
+    assert published_of(catalog.head().refs) == {**dict.fromkeys(SHOP.outputs, second), "visits": first}
     check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
 
 
@@ -452,6 +452,7 @@ def test_recovered_and_forked_all_outputs_go_together(executor: Executed, tmp_pa
     assert entry.refs["mine"] == snapshots[1]
     result = handle.run(branch="mine", executor="local")
     assert (len(result.epochs), {one.published for one in result.outputs.values()}) == (2, {snapshots[3]})
+    handle.release(snapshots[1], message="looked at")
     given_up = with_epochs(catalog, handle.rollback(to=snapshots[1], dry_run=True))
     assert all(re.search(rf"2 epochs with \d+ panes of {output}", given_up.told[1]) for output in SHOP.outputs)
     recovered = handle.recover(snapshots[1], executor="local")
