@@ -175,7 +175,8 @@ def test_log_and_show_tell_the_story_of_a_snapshot(deployment: Deployment) -> No
 
 def test_rollback_moves_main_and_published_back(deployment: Deployment) -> None:
     head, first = (m.snapshot_id for m in deployment.catalog.ancestry(deployment.catalog.head().refs["main"]))
-    deployment.catalog.publish(head, None)
+    deployment.catalog.publish(first, None)
+    deployment.catalog.publish(head, first)
     entry = parsed(
         headrace(deployment, "rollback", deployment.reference, "--to", first, "--message", "why", "--format", "json")
     )
