@@ -1,9 +1,11 @@
 """A topic that somebody made again, one whose deliveries are lost, and one that gets partitions."""
 
+import json
 import secrets
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from headrace.read.diff.changes import ChangeSource, FillReason
 from headrace.sinks.kafka.topic import DELIVERIES
@@ -77,3 +79,30 @@ def test_keys_stay_in_their_partitions_where_a_topic_gets_more(topics: Topics, o
     deployment.deliver(of_kafka.sales, refill=True)  # all before is void, in each partition: keys may go elsewhere
     assert {number for numbers in places().values() for number in numbers} - {0, 1}
     assert of_kafka.is_right()
+
+
+def test_deliveries_that_were_killed_have_left_no_records(topics: Topics, tmp_path: Path) -> None:
+    """The first delivery that comes to its end begins at 1, and voids nothing: its topic has offsets, and no record."""
+    topic = f"sales.{secrets.token_hex(4)}"
+    topics.make(topic, 2)
+
+    async def aborted(producer: AIOKafkaProducer) -> None:
+        for _ in range(2):
+            await producer.begin_transaction()
+            for number in range(20):
+                await producer.send_and_wait(topic, b"{}", str(number).encode())
+            await producer.abort_transaction()
+
+    topics.produce(aborted, transactional_id="somebody")
+    held = delivered(SinkDeployment(KafkaWorld(topics.address, topic), tmp_path))
+    assert signs(held) == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_records_of_others_are_void_for_who_reads_ours(topics: Topics, tmp_path: Path) -> None:
+    """Nobody knows what they led to."""
+    topic = f"sales.{secrets.token_hex(4)}"
+    topics.make(topic)
+    topics.send_json(topic, [{"_change": 7, "_sign": 1}] * 3)
+    delivered(SinkDeployment(KafkaWorld(topics.address, topic), tmp_path))
+    numbers = [json.loads(value or b"")["_change"] for _, _, value in topics.committed(topic)][3:]
+    assert numbers == [4, 5, 6, 7]

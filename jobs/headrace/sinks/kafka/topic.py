@@ -29,7 +29,7 @@ from headrace.sinks.kafka.transaction import Patience, started, transaction
 from headrace.sinks.open_sink import Held, Intervention, OpenChangeLog, SinkMovedError, SinkRefusedError
 from headrace.sources.formats.json_text import as_json
 from headrace.sources.kafka import client
-from headrace.sources.kafka.client import KafkaClient, settings_of
+from headrace.sources.kafka.client import KafkaClient, Partition, Topic, settings_of
 from headrace.sources.kafka.errors import UnknownTopicError
 from headrace.sources.kafka.fetching import records as fetched_records
 from headrace.sources.kafka.offsets import OffsetRange
@@ -45,6 +45,9 @@ _AT_ONCE: Final = 10_000
 
 _COPIES: Final = 3
 """Copies of what topics hold, if there are so many brokers."""
+
+_LOOKED_AT: Final = 1_000
+"""So many offsets are looked at first, for a record that counts."""
 
 _OF_ALL: Final = b"{}"
 """The key of a record that is about all keys."""
@@ -96,12 +99,26 @@ class ChangeTopic(OpenChangeLog):
         return None if topic.id == held.identity else Intervention("was made again")
 
     def unknown_records(self) -> int:
-        """Each record has taken an offset of its partition."""
+        """Each record has taken an offset of its partition, and so have those of deliveries that were killed: a topic
+        in which nothing was committed has none.
+        """
         try:
             topic = self._reader.topic(self._topic)
         except UnknownTopicError:
             return 0
-        return sum(partition.end for partition in self._reader.partitions(topic).values())
+        partitions = self._reader.partitions(topic)
+        has_some = any(self._has_records(topic, number, there) for number, there in partitions.items())
+        return sum(there.end for there in partitions.values()) if has_some else 0
+
+    def _has_records(self, topic: Topic, number: int, there: Partition) -> bool:
+        """Whether a partition has a record of a transaction that was committed; the newest are looked at first."""
+        end, many = there.end, _LOOKED_AT
+        while end > there.first:
+            begin = max(there.first, end - many)
+            if fetched_records(self._reader, topic, OffsetRange(number, begin, end)).num_rows:
+                return True
+            end, many = begin, 2 * many
+        return False
 
     def append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
         try:
