@@ -67,8 +67,9 @@ class ChangeTopic(OpenChangeLog):
     def __init__(self, reader: KafkaClient, connection: Connection, topic: str) -> None:
         self._reader, self._connection, self._topic = reader, connection, topic
         self._deliveries = f"{DELIVERIES}{topic}"
-        self._first_partitions: int | None = None
-        """So many partitions it had as what it holds began: keys stay where they are if it gets more."""
+        self._noted_partitions: int | None = None
+        self._partitions = 0
+        """Keys are spread over so many: those that it had as what it holds began, so they stay if it gets more."""
         if topic.startswith(DELIVERIES):
             raise SinkRefusedError(f"topic {topic} says what another topic holds: name another one")
 
@@ -85,7 +86,7 @@ class ChangeTopic(OpenChangeLog):
         if newest is None:
             return None
         noted = json.loads(newest)
-        self._first_partitions = noted.pop(_PARTITIONS, None)
+        self._noted_partitions = noted.pop(_PARTITIONS, None)
         return Held(**noted)
 
     def intervention(self, held: Held) -> Intervention | None:
@@ -127,8 +128,8 @@ class ChangeTopic(OpenChangeLog):
             raise SinkRefusedError(
                 f"{error}. Make it, with the partitions and the retention that it is to have (kafka-topics --create)"
             ) from None
-        if records.restarts or before is None or self._first_partitions is None:
-            self._first_partitions = len(topic.leaders)
+        begins = records.restarts or before is None or self._noted_partitions is None
+        self._partitions = len(topic.leaders) if begins else self._noted_partitions or 0
         asyncio.run(self._append(records, before, replace(after, identity=topic.id)))
 
     async def _append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
@@ -175,16 +176,16 @@ class ChangeTopic(OpenChangeLog):
         names = [*columns]
         identity = names[names.index(EPOCH) + 1 : names.index(WINDOW_END) + 1] if WINDOW_END in names else []
         keys = as_json({name: columns[name] for name in identity}, every, for_all=True).to_pylist() or [_OF_ALL]
-        first = [*range(self._first_partitions or len(partitions))]
+        places = [*range(self._partitions)]
         for key, value, sign in zip(keys, values, columns[SIGN].to_pylist(), strict=True):
             if sign:
-                yield partial(producer.send, self._topic, value, key, _BY_KEY(key, first, first))
+                yield partial(producer.send, self._topic, value, key, _BY_KEY(key, places, places))
             else:
                 for place in sorted(partitions):
                     yield partial(producer.send, self._topic, value, _OF_ALL, place)
 
     def _as_text(self, held: Held) -> bytes:
-        return json.dumps({**asdict(held), _PARTITIONS: self._first_partitions}).encode()
+        return json.dumps({**asdict(held), _PARTITIONS: self._partitions}).encode()
 
 
 def _looked_at(record: asyncio.Future[Any]) -> None:
