@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,13 @@ def test_what_an_older_version_noted_gets_an_identity_with_the_next_delivery(
     assert of_kafka.is_right()
     newest = json.loads(topics.committed(deliveries)[-1][2] or b"")
     assert (newest["identity"], newest["partitions"]) == (known["identity"], known["partitions"])
+
+
+def test_two_deliveries_at_once_both_end_well(of_kafka: Delivered) -> None:
+    """One that begins fences the other, which looks again."""
+    of_kafka.more()
+    with ThreadPoolExecutor() as pool:
+        ends = [*pool.map(of_kafka.deployment.deliver, [of_kafka.sales] * 2)]
+    assert sorted(end.written for end in ends) == [0, 1]
+    assert {end.after for end in ends} == {ends[0].after}
+    assert of_kafka.is_right()
