@@ -11,6 +11,7 @@ from headrace.sources.landed.digests import digest_of
 from headrace.sources.landed.files import as_fetched
 from headrace.sources.landed.ranges import LandedRange, LandingPlace, RangeSeal, SealedFile
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError, NewerFormatError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.fsck import BACKUP, Problem
@@ -28,12 +29,21 @@ def check_landed(
     """
     listed = [*catalog.store.list(folder(catalog.pipeline, ObjectKind.LANDED))]
     ours = [info for info in listed if kind_of(catalog.pipeline, info.path) is ObjectKind.LANDED]
-    live = live_landed(ours, kept, {}, catalog=catalog)
-    reading = LandedReading.of(catalog, kept)
+    readable = [snapshot for snapshot in kept if _is_readable(catalog, snapshot)]  # of others fsck has told
+    live = live_landed(ours, readable, {}, catalog=catalog)
+    reading = LandedReading.of(catalog, readable)
     for where, infos in by_input(catalog.pipeline, ours):
         needed = {info.path: info for info in infos if info.path in live}
         if needed:
             yield from _InputCheck(catalog, where, needed, deep=deep, repair=repair).problems(reading)
+
+
+def _is_readable(catalog: Catalog, snapshot: str) -> bool:
+    try:
+        catalog.manifest(snapshot)
+    except (BrokenObjectError, MissingSnapshotError):
+        return False
+    return True
 
 
 @dataclass(frozen=True)

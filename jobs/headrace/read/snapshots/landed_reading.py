@@ -42,7 +42,7 @@ class LandedReading:
     @classmethod
     def of(cls, catalog: Catalog, kept: Collection[str]) -> Self:
         """What the snapshots with these ids have read. Raises BrokenObjectError."""
-        head = catalog.head()
+        head = catalog.known_head()
         main = head.refs.get(MAIN)
         readers = {snapshot: _reader(catalog.pipeline, catalog.manifest(snapshot)) for snapshot in kept}
         begins = bool(head.generations.keys() - head.refs.keys())
