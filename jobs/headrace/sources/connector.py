@@ -236,10 +236,14 @@ class FetchingReader(SourceReader):
     def scanned(self, fetched: "pa.Table", required: "Required", path: str) -> "Scanned":
         """What records mean that were ``fetched``, if they are the split called ``path``; looks at nothing else."""
 
+    def by_rules(self, rules: int | None) -> "FetchingReader":
+        """The reader as it was with an older number of ``rules``; None: as it is."""
+        return self
+
     def read(self, split: SourceSplit, span: "Span", required: "Required") -> "Scanned":
         """What ``split`` has now."""
         assert span.is_whole, "it is not divisible"
-        return self.scanned(self.fetch(split), required, split.path)
+        return self.by_rules(split.rules).scanned(self.fetch(split), required, split.path)
 
 
 class WritingReader(SourceReader):

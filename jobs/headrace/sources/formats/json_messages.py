@@ -14,14 +14,17 @@ from headrace.sources.formats.scan import Scanned, nothing
 from headrace.sources.required_columns import Required
 
 
-def read_json(messages: pa.Array, position: Ints, fields: SourceFields, required: Required, path: str) -> Scanned:
+def read_json(
+    messages: pa.Array, position: Ints, fields: SourceFields, required: Required, path: str, *, rules: int = JSON.rules
+) -> Scanned:
     """``messages``, a binary column, as records of ``fields``; ``position`` numbers them. An empty one, or NULL, is no
-    object.
+    object. ``rules``: those of files, by which they are judged.
     """
     if not len(messages):
         return nothing(fields)
     octets = messages.fill_null(b"") if messages.null_count else messages
-    return JSON.read_lines(TextLines(octets, position, _is_utf8(octets)), None, fields, required, path)
+    judge = JSON if rules >= JSON.rules else JSON.by_rules(rules)
+    return judge.read_lines(TextLines(octets, position, _is_utf8(octets)), None, fields, required, path)
 
 
 def _is_utf8(octets: pa.Array) -> NDArray[np.bool_]:

@@ -28,16 +28,17 @@ _AT_ONCE: Final = 2**30
 """So many bytes of messages become columns at once: places in them have 32 bits."""
 
 
-def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: str) -> Scanned:
-    """Messages that were ``fetched`` as records of ``source``; the number of a record is its offset. Raises
-    UnreadableBatchError.
+def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: str, rules: int) -> Scanned:
+    """Messages that were ``fetched`` as records of ``source``, by the ``rules`` of that number; the number of a record
+    is its offset. Raises UnreadableBatchError.
     """
     if not len(fetched):
         return nothing(source.fields)
     if len(fetched) > 1 and fetched.nbytes > _AT_ONCE:
         middle = len(fetched) // 2
         first, second = (fetched.slice(0, middle), fetched.slice(middle))
-        return _joined(scanned(first, source, required, path), scanned(second, source, required, path), path)
+        before = scanned(first, source, required, path, rules)
+        return _joined(before, scanned(second, source, required, path, rules), path)
     columns = {name: _whole(fetched.column(name)) for name in fetched.column_names}
     values, offsets = columns["value"], columns["offset"].to_numpy()
     of_value = {name: field for name, field in source.fields.items() if name not in source.metadata}
@@ -45,7 +46,7 @@ def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: st
         needed = {name: reader for name, reader in required.columns.items() if name in of_value}
         asked = replace(required, columns=needed)
         if source.values is None:
-            records = read_json(values, offsets, of_value, asked, path)
+            records = read_json(values, offsets, of_value, asked, path, rules=rules)
         else:
             records = read_avro(values, offsets, of_value, asked, _schemas(fetched, source.values))
         unparsed = records.unparsed

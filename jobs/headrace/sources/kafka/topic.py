@@ -35,6 +35,9 @@ if TYPE_CHECKING:  # the client, and Arrow
 
 T = TypeVar("T")
 
+RULES: Final = 1
+"""The number of the rules of messages: those of lines of JSON (``formats.json_lines``), which planning does without."""
+
 MOST_OFFSETS: Final = 100_000
 """So many offsets a split has at most, fewer where records are long."""
 
@@ -211,6 +214,16 @@ class TopicReader(FetchingReader):
 
     source: KafkaSource
     client: "KafkaClient | None" = None
+    of_rules: int = RULES
+
+    @property
+    def rules(self) -> int:
+        """The number of today."""
+        return RULES
+
+    def by_rules(self, rules: int | None) -> "TopicReader":
+        """Messages of JSON as an older version read them."""
+        return self if rules is None else replace(self, of_rules=rules)
 
     @contextmanager
     def connected(self) -> "Iterator[TopicReader]":
@@ -244,7 +257,7 @@ class TopicReader(FetchingReader):
         """The columns of values and metadata; a value is judged as a line of JSON, or a row of Parquet."""
         from headrace.sources.kafka.messages import scanned
 
-        return scanned(fetched, self.source, required, path)
+        return scanned(fetched, self.source, required, path, self.of_rules)
 
 
 class KafkaConnector(SourceConnector):

@@ -98,7 +98,13 @@ class LandedReader(SourceReader):
 
     def read(self, split: SourceSplit, span: "Span", required: "Required") -> "Scanned":
         """The records of a file. Raises SplitGoneError, LandedDamagedError."""
-        return self.source.scanned(as_fetched(self._content(split), split.path), required, split.path)
+        source = self.source.by_rules(split.rules)
+        return source.scanned(as_fetched(self._content(split), split.path), required, split.path)
+
+    @property
+    def rules(self) -> int:
+        """The number of the source."""
+        return self.source.rules
 
     def _content(self, split: SourceSplit) -> bytes:
         """What a file has, held against the seal of its range, or where that has none, to what was read before."""

@@ -1,0 +1,29 @@
+"""Messages of JSON that were recorded are read by the rules that they were read by, as lines of files are."""
+
+from datetime import UTC, datetime
+
+import headrace as hr
+from headrace.sources.formats.json_lines import JSON
+from headrace.sources.kafka.batches import SCHEMA
+from headrace.sources.kafka.topic import RULES, TopicReader
+from headrace.sources.required_columns import Required
+
+COLUMNS = {"at": datetime}
+MESSAGES = [b'{"at": "20130101T050000Z"}', b'{"at": "2013-01-01T05:00:00Z"}']
+
+
+def test_a_replay_reads_messages_as_they_were_recorded() -> None:
+    reader = TopicReader(hr.kafka("events", COLUMNS, connection="events"))
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [
+        {"partition": 0, "offset": number, "timestamp": at, "key": None, "value": value, "headers": []}
+        for number, value in enumerate(MESSAGES)
+    ]
+    fetched = SCHEMA.empty_table().from_pylist(rows, SCHEMA)
+
+    def unparsed(rules: int | None) -> list[str | None]:
+        return list(reader.by_rules(rules).scanned(fetched, Required(), "events/0/0-2").unparsed.to_pylist())
+
+    assert reader.rules == RULES == JSON.rules
+    assert unparsed(None) == unparsed(RULES) == [None, None]
+    assert unparsed(0) == ["column at: not a timestamp", None]
