@@ -134,7 +134,7 @@ def test_records_of_a_topic_start_a_run_once(
     assert watched.finds() == {"source": 1}
     if land == "always":  # a lander is killed once it has claimed
         with monkeypatch.context() as killed:
-            killed.setattr(Lander, "_complete", lambda *_: 0)
+            killed.setattr(Lander, "_complete", lambda *_, **__: 0)
             Landing(pipeline, open_store(tmp_path.as_uri())).land({})
         assert watched.finds() == {"source": 1}
     handle.run()
