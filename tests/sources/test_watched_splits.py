@@ -74,7 +74,7 @@ def test_a_source_of_ones_own_is_watched(
     assert splits_found(watched) == {"source": 1}
     if not pipeline.source.is_durable:  # a lander is killed once it has claimed
         with monkeypatch.context() as killed:
-            killed.setattr(Lander, "_complete", lambda *_: 0)
+            killed.setattr(Lander, "_complete", lambda *_, **__: 0)
             Landing(pipeline, open_store((tmp_path / "root").as_uri())).land({})
         assert splits_found(watched) == {"source": 1}
     handle.run()
