@@ -21,7 +21,13 @@ from headrace_snapshots.layout import (
     sealed_range,
     written_folder,
 )
-from headrace_snapshots.store import ObjectExistsError, ObjectInfo, ObjectNotFoundError, ObjectStore
+from headrace_snapshots.store import (
+    ObjectExistsError,
+    ObjectInfo,
+    ObjectNotFoundError,
+    ObjectStore,
+    UnknownOutcomeError,
+)
 
 _CLAIM: Final = "landed_range"
 _SEAL: Final = "landed_seal"
@@ -158,7 +164,10 @@ class LandingPlace:
         return encode(_SEAL, seal.to_json() | {"of": self.folder})
 
     def put_seal(self, seal: RangeSeal) -> None:
-        """Store the seal of a range, which of two that do so is the same. One without files gives way to one with."""
+        """Store the seal of a range, which of two that do so is the same. One without files gives way to one with.
+
+        Raises UnknownOutcomeError where it is not there.
+        """
         path, data = seal_path(self.pipeline, self.input, seal.range.number), self.encoded_seal(seal)
         try:
             self.store.create(path, data)
@@ -166,6 +175,9 @@ class LandingPlace:
             there = self.seal(seal.range.number)
             if there is None or len(there.files) < len(seal.files):
                 self.store.write(path, data)
+        except UnknownOutcomeError:
+            if self.seal(seal.range.number) is None:
+                raise
 
     def _check_is_here(self, fields: Fields, claimed: LandedRange, number: int) -> None:
         """Raises MalformedError for what was written elsewhere; claims of 0.1.2 do not say of which input they are."""
