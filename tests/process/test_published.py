@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from headrace.read.upstream.planning import UpstreamExpiredError
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of
 from headrace.read.upstream.read_pipeline import UpstreamPanesError
 from headrace.read.upstream.step import StepKind, UpstreamStep
+from headrace.runs import maintenance
 from headrace.runs.following.moves import UpstreamMovedError
 from headrace.runs.following.reading import UnknownReaderError
 from headrace.runs.reprocessing.copies import LandingAgainError
@@ -309,6 +311,21 @@ def test_an_expiry_upstream_keeps_what_readers_may_read_again(pair: Pair) -> Non
     assert consumed not in line(pair.upstream)
     (held,) = holds(LocalStore(pair.folder), "first")
     assert held.snapshots == (pair.at.snapshot,)
+
+
+def test_what_runs_of_readers_leave_is_bounded(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "KEPT_RESULTS", 2)
+    left: list[dict[str, int]] = []
+    for number in range(9):
+        pair.land(("a", 1, f"{number:02}:00"))
+        pair.read()
+        for handle in (pair.upstream, pair.reader):
+            handle.expire(keep_last=1)
+        listed = [info.path.split("/") for info in LocalStore(pair.folder).list("") if info.path.count("/") > 1]
+        kinds = Counter("/".join(path[:2]) for path in listed if path[0] != "landing")
+        left.append({kind: count for kind, count in kinds.items() if kind.split("/")[1] not in ("log", "data")})
+    assert left[5] == left[6] == left[7] == left[8]
+    assert {left[8]["first/runs"], left[8]["reader/runs"]} <= {2, 3}
 
 
 def test_what_was_rolled_back_is_kept_until_the_reader_has_taken_it_back(pair: Pair) -> None:

@@ -1,0 +1,170 @@
+"""Random histories of a pipeline with runs, backfills, promotions and expiries that stand still or die at some request
+while others go on: fsck finds nothing wrong, and the catalog is as it has to be.
+"""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import headrace as hr
+from headrace.errors import HeadraceError
+from headrace.runs import process as running
+from headrace.runs.backfill import backfill as filling
+from headrace.runs.client import deployment as opening
+from headrace.runs.client import recording
+from headrace_snapshots.gc import expiry
+from headrace_snapshots.store import ObjectStore, open_store
+from headrace_snapshots.testing import FaultyStore, Operation, check_catalog
+from headrace_snapshots.testing.faults import HoldRequest
+from tests.process.late_clicks import Live, pipeline
+from tests.reference.strategies import examples
+
+OPENS = (running, filling, opening, recording)
+"""Modules that open stores."""
+
+MOMENTS = (
+    ("create", "/log/"), ("put", "/manifests/"), ("put", "/audits/"), ("put", "/runs/"), ("put", "log-hint"),
+    ("put", "/marks/"), ("delete", "clicks/"), ("list", "/manifests/"), ("list", "/data/"), ("get", "/manifests/"),
+)  # fmt: skip
+STEPS = (
+    "run",
+    "run",
+    "run",
+    "fill",
+    "fill_and_promote",
+    "promote",
+    "patch",
+    "fork",
+    "drop",
+    "rollback",
+    "expire",
+    "expire",
+)
+
+
+class Killed(BaseException):
+    """Ends whoever stood still."""
+
+
+class History:
+    """What is done to one root."""
+
+    def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.live, self.drawn, self.patches = Live(folder, pipeline()), random.Random(seed), monkeypatch
+        self.done: list[str] = []
+        self._depth = 0
+        hr.open(self.live.root, create=True)
+        self.run()
+
+    def step(self) -> None:
+        """Something, by somebody who may stand still meanwhile."""
+        stands_still = self._depth < 2 and self.drawn.random() < 0.4
+        what = self.drawn.choice(STEPS)
+        self.done.append(f"{'  ' * self._depth}{what}{' that stands still' * stands_still}")
+        try:
+            if stands_still:
+                self._stood_still(getattr(self, what))
+            else:
+                getattr(self, what)()
+        except HeadraceError as error:
+            self.done[-1] += f": {error.code}"
+        assert self.handle.fsck().problems == (), self.done
+
+    @property
+    def handle(self) -> Any:
+        return hr.open(self.live.root)[self.live.pipeline]
+
+    @property
+    def branch(self) -> str:
+        return self.drawn.choice(sorted({*self.handle._catalog.head().generations, "fix"} - {"main"}))
+
+    def run(self) -> None:
+        for _ in range(self.drawn.randint(1, 2)):
+            hour = self.live._files * 0.4 + self.drawn.choice([0, 0, 1])
+            self.live.land(("ann", hour, 1), ("bob", max(0, hour - self.drawn.choice([0, 3])), 2))
+        self.handle.run(publish=self.drawn.random() < 0.8)
+
+    def fill(self) -> None:
+        self.handle.backfill(branch=self.branch)
+
+    def fill_and_promote(self) -> None:
+        self.handle.backfill(branch=self.branch, promote=True)
+
+    def promote(self) -> None:
+        self.handle.promote(self.branch)
+
+    def patch(self) -> None:
+        self.handle.promote(self.branch, patch=True)
+
+    def fork(self) -> None:
+        self.handle.fork("main", f"b{len(self.done)}")
+
+    def drop(self) -> None:
+        self.handle.drop(self.branch)
+
+    def rollback(self) -> None:
+        catalog = self.handle._catalog
+        main = catalog.head().refs.get("main")
+        line = [] if main is None else [link.snapshot_id for link in catalog.lineage(main)]
+        mains = [promotion.main for promotion in catalog.head().past.replaced]
+        self.handle.rollback(to=self.drawn.choice([*line[1:4], *mains, "beginning"]), message="back")
+
+    def expire(self) -> None:
+        self.handle.expire(keep_last=self.drawn.randint(1, 2))
+
+    def _stood_still(self, act: Callable[[], None]) -> None:
+        kind, part = self.drawn.choice(MOMENTS)
+        number, dies = self.drawn.randint(1, 4), self.drawn.random() < 0.4
+        self.done[-1] += f" before {kind} {number} of {part}{' and dies' * dies}"
+        passed = 0
+
+        def meanwhile() -> None:
+            self._depth += 1
+            self._open(open_store)
+            for _ in range(self.drawn.randint(1, 4)):
+                self.step()
+            self._depth -= 1
+            if dies:
+                raise Killed
+
+        def plan(operation: Operation) -> HoldRequest | None:
+            nonlocal passed
+            passed += operation.kind == kind and part in operation.path
+            if passed != number or operation.kind != kind or part not in operation.path:
+                return None
+            passed += 1
+            return HoldRequest(meanwhile)
+
+        def opened(*arguments: Any, **options: Any) -> ObjectStore:
+            return FaultyStore(open_store(*arguments, **options), plan)
+
+        self._open(opened)
+        try:
+            act()
+        except Killed:
+            pass
+        finally:
+            self._open(open_store)
+
+    def _open(self, opened: Callable[..., ObjectStore]) -> None:
+        for module in OPENS:
+            self.patches.setattr(module, "open_store", opened)
+
+
+@pytest.mark.slow
+@given(st.integers(0, 2**32), st.sampled_from([3, 100]))
+@settings(examples(20, fewest=2), suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+def test_nothing_is_wrong_whoever_stands_still(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, kept_entries: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(expiry, "KEPT_ENTRIES", kept_entries)
+        history = History(tmp_path_factory.mktemp("history"), seed, patches)
+        for _ in range(10):
+            history.step()
+        check_catalog(history.live.catalog.store, "clicks")
