@@ -44,9 +44,8 @@ def summarize(catalog: Catalog, before: PipelineSummary | None = None, run: RunL
 
     A catalog that cannot be read is the summary's ``problem``, no error. Raises what the store raises.
     """
-    under_way = None if before is None else before.under_way
-    if under_way is not None and run is not None and run.run_id == under_way.run_id:
-        under_way = None  # it has ended
+    # one that still goes on notes itself again with its next epoch; one that was killed does not
+    under_way = None if before is None or run is not None else before.under_way
     run = run or (None if before is None else before.run)
     head = catalog.known_head()
     made_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
