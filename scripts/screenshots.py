@@ -57,8 +57,8 @@ PICTURES = (
     Picture(
         "release", _ORDERS, "//*[contains(text(), 'Rows that readers see')]", ("light",), "//button[text()='Release…']"
     ),
-    Picture("recover", _CLICKS, "//h3[text()='What would change']", ("light",), "//button[text()='Recover…']"),
-    Picture("promote", _CLICKS, "//h3[text()='What would change']/..//p", click="//button[text()='Promote…']"),
+    Picture("recover", _CLICKS, "//*[@data-readers]", ("light",), "//button[text()='Recover…']"),
+    Picture("promote", _CLICKS, "//*[@data-readers]", click="//button[text()='Promote…']"),
 )
 
 
