@@ -13,6 +13,8 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, is_there
 
 _CACHED = 256
+_SMALL = 128
+"""A leaf that names no more files is remembered when it is written: names files are made of it soon after."""
 Immutable = TypeVar("Immutable")
 
 
@@ -110,7 +112,8 @@ class Objects:
         """Store nodes of file logs; storing one again changes nothing."""
         for node in nodes:
             self.store.write(self._node_path(node.id), node.to_bytes())
-            self._keep(self._nodes, node.id, node)
+            if node.records and node.ref.files <= _SMALL:
+                self._keep(self._nodes, node.id, node)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Store a manifest, which no entry names yet."""

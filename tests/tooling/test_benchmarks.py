@@ -155,3 +155,12 @@ def test_the_command_reads_its_live_keys_from_minio(tmp_path: Path) -> None:
     assert moved["requests"]["GetObject"] > 0
     assert moved["requests"]["PutObject"] > 0
     assert moved["read_bytes"] > 20_000 * 4 > moved["written_bytes"] > 50 * 4
+
+
+def test_a_look_for_new_names_among_many(tmp_path: Path) -> None:
+    shape = ["--names", "2100", "--new", "7", "--stores", "local", "--folder", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.names", *shape]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    looks = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(look["how"], look["new"]) for look in looks] == [("any", 7), ("old", 7), ("ordered", 0)]
+    assert all(10 < look["peak_mb"] < 1_000 for look in looks)
