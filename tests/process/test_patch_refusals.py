@@ -77,6 +77,7 @@ def test_what_main_has_given_up_is_not_brought_back(late: Live) -> None:
     late.land(("ann", 7.5, 1))
     late.process(branch="given-up", publish=False)
     first = next(m.snapshot_id for m in late.catalog.ancestry(late.refs()["main"]) if m.epoch == 0)
+    late.catalog.release(first, "looked at")
     late.catalog.rollback("main", first, "all but the first file")
     late.process(branch="given-up", publish=False)  # audits what readers do not see any more, too
     refused(late, ForkGivenUpError, "main does not have any more", "given-up")
