@@ -1,0 +1,287 @@
+"""Random histories of outputs that read each other, and of a pipeline that reads one: refused audits, rollbacks to
+whatever there was, renamings, outputs that fail or are left out, releases, expiries.
+"""
+
+import json
+import random
+from collections import defaultdict
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import headrace as hr
+from headrace import col
+from headrace.audit.store import AuditFailedError
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.runs.publishing.planned_publish import UpstreamUnpublishedError
+from headrace.runs.publishing.release import NothingToReleaseError
+from headrace_snapshots.errors import MissingSnapshotError, RefusedError
+from headrace_snapshots.format.output_view import output_names
+from headrace_snapshots.fsck import fsck
+from headrace_snapshots.protocol import Kind
+from headrace_snapshots.refs import published_of
+from headrace_snapshots.testing import check_catalog
+from tests.process.fragile import Fragile
+
+BEGIN = datetime(2026, 5, 1, tzinfo=UTC)
+MOST = 40
+"""What the sum of an hour may be, at most."""
+
+EARLY: dict[str, Any] = {"when": hr.on_update(), "how": hr.retracting(None)}
+NAMES = {"hours": ("hours",), "days": ("days", "daily", "by_day"), "number": ("number", "n", "count")}
+"""The outputs, and what each may be called."""
+
+ACTIONS = ("good", "good", "bad", "mended", "several", "without", "breaks", "renamed", "back", "back", "recovered")
+ACTIONS = (*ACTIONS, "released", "expired", "read", "read")
+
+
+class History:
+    """One root, with a pipeline and its reader. ``may_see``: by output what its readers could see, or what
+    a person has released.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.choice = folder, random.Random(seed)
+        (folder / "landing/o").mkdir(parents=True)
+        self.works = folder / "works"
+        self.works.touch()
+        self.values: list[tuple[int, int]] = []
+        self.called = {output: names[0] for output, names in NAMES.items()}
+        self.may_see: dict[str, set[str]] = defaultdict(set)
+        self.was_released = False
+        self.root = hr.open(folder.as_uri(), create=True)
+
+    # What there is
+
+    def pipeline(self) -> hr.Pipeline:
+        source = hr.json("landing/o", {"hour": int, "price": int, "at": datetime}, max_files=1)
+        limit = hr.expect("column_values_to_be_between", column="sales", max_value=MOST)
+        fragile = col("sales").combine(Fragile(str(self.works), least=-(2**62)))
+        own = {
+            "hours": hr.Output(
+                key="hour", what={"sales": col("price").sum()}, where=hr.FixedWindows("1h"), expectations=[limit],
+                **self._former("hours"), **EARLY,
+            ),
+            "days": hr.Output(
+                of=self.called["hours"], key=None, what={"sales": fragile}, where=hr.CalendarWindows("day"),
+                **self._former("days"), **EARLY,
+            ),
+            "number": hr.Output(
+                key=None, what={"n": hr.count()}, where=hr.FixedWindows("1h"), **self._former("number"), **EARLY
+            ),
+        }  # fmt: skip
+        outputs = {self.called[output]: one for output, one in own.items()}
+        return hr.Pipeline("p", source.event_time("at", bound="1h"), outputs=outputs, executor="local")
+
+    def _former(self, output: str) -> dict[str, Any]:
+        """Says what main calls an output, if that is another name."""
+        there = self._there()
+        former = next((name for name in NAMES[output] if name in there), None)
+        return {} if former in {None, self.called[output]} else {"formerly": str(former)}
+
+    def _there(self) -> tuple[str, ...]:
+        if "p" not in self.root:
+            return ()
+        catalog = self.root["p"].catalog
+        main = catalog.head().refs.get("main")
+        return () if main is None else output_names(catalog.manifest(main))
+
+    def reader(self) -> hr.Pipeline:
+        """It sums what readers see of hours."""
+        return hr.Pipeline(
+            "reader", hr.published("p.hours", {"hour": int, "sales": int}), key=None,
+            what={"total": col("sales").sum()}, where=hr.CalendarWindows("month"), executor="local", **EARLY,
+        )  # fmt: skip
+
+    @property
+    def handle(self) -> Any:
+        return self.root[self.pipeline()]
+
+    def seen(self) -> dict[str, str]:
+        """What readers see of each output."""
+        refs = self.handle.catalog.head().refs
+        return {_output(name): at for name, at in published_of(refs).items()}
+
+    # What is done
+
+    def land(self, price: int) -> None:
+        """A record of the hour that was landed first, or of another one."""
+        number = len(self.values)
+        hour = self.choice.randrange(3)
+        self.values.append((hour, price))
+        record = {"hour": hour, "price": price, "at": (BEGIN + timedelta(hours=hour, seconds=number)).isoformat()}
+        (self.folder / f"landing/o/{number:04}.json").write_text(json.dumps(record) + "\n")
+
+    def run(self, *without: str) -> None:
+        with suppress(AuditFailedError, UpstreamUnpublishedError):
+            self.handle.run(without=list(without))
+        self._note()
+
+    def _note(self) -> None:
+        """Note what readers may see now."""
+        catalog = self.handle.catalog
+        newest = next(iter(catalog.entries()))
+        assert newest.kind is not Kind.ROLLBACK
+        for output, at in self.seen().items():
+            self.may_see[output].add(at)
+
+    def good(self) -> None:
+        self.land(self.choice.randrange(1, 3))
+        self.run()
+
+    def bad(self) -> None:
+        self.land(1000)
+        self.run()
+
+    def mended(self) -> None:
+        """Take back what is too much, each in the hour where it is."""
+        sums = self.sums()
+        for hour in [hour for hour, value in sums.items() if value > MOST]:
+            number = len(self.values)
+            self.values.append((hour, -sums[hour]))
+            record = {"hour": hour, "price": -sums[hour], "at": (BEGIN + timedelta(hours=hour)).isoformat()}
+            (self.folder / f"landing/o/{number:04}.json").write_text(json.dumps(record) + "\n")
+        self.run()
+
+    def several(self) -> None:
+        """Epochs of one run: what is too much after some of them need not be so after the last."""
+        self.land(1000)
+        self.land(1)
+        self.mended()
+
+    def without(self) -> None:
+        self.land(1)
+        self.run(self.called[self.choice.choice(("hours", "days"))])
+
+    def breaks(self) -> None:
+        """Days fail for a run or two."""
+        self.works.unlink(missing_ok=True)
+        self.good()
+        if self.choice.random() < 0.5:
+            self.renamed()
+        self.works.touch()
+
+    def renamed(self) -> None:
+        output = self.choice.choice([*NAMES])
+        self.called[output] = self.choice.choice(NAMES[output])
+        self.good()
+
+    def back(self, *, recovers: bool = False) -> None:
+        """Main goes to a snapshot of its line, and readers to what they could see then; or nobody goes anywhere."""
+        catalog = self.handle.catalog
+        main = catalog.head().refs.get("main")
+        line = [] if main is None else [link.snapshot_id for link in catalog.lineage(main)]
+        if len(line) < 2:
+            return
+        to = self.choice.choice(line[1:6])
+        before, expected = catalog.head().refs, self.expected(to, line)
+        try:
+            if recovers:
+                foreseen = self.handle.recovery_cut(to).moves[0].given_up
+                self.handle.recover(to, publish=False)
+            else:
+                foreseen = self.handle.rollback(to=to, dry_run=True)
+                self.handle.rollback(to=to)
+        except (RefusedError, MissingSnapshotError) as error:
+            assert catalog.head().refs == before, "nothing has moved"
+            assert None in expected.values() or "expired" in str(error), (error, expected)
+            if "would see nothing" in str(error):
+                assert f"`headrace release p.{_named(error)} {to}`" in str(error)
+            return
+        assert foreseen is not None
+        assert {_output(n): at for n, at in published_of(self._refs_after(foreseen.moves, before)).items()} == expected
+        assert self.seen() == expected
+        assert {*published_of(catalog.head().refs)} <= {*self._there()} or recovers
+
+    @staticmethod
+    def _refs_after(moves: Any, before: Any) -> dict[str, str]:
+        refs = {**before, **{ref: after for ref, (_, after) in moves.items()}}
+        return {ref: at for ref, at in refs.items() if at is not None}
+
+    def expected(self, to: str, line: list[str]) -> dict[str, str | None]:
+        """What readers of each output see once main is at ``to``: what they see, if that is not newer; else the newest
+        at or before it that they could; None: nothing that is kept.
+        """
+        older = line[line.index(to) :]
+        had = {_output(name) for name in output_names(self.handle.catalog.manifest(to))}
+        return {
+            output: at if at in older else next((one for one in older if one in self.may_see[output]), None)
+            for output, at in self.seen().items()
+            if output in had
+        }
+
+    def recovered(self) -> None:
+        self.back(recovers=True)
+
+    def released(self) -> None:
+        """A person lets readers see main, though it may be too much."""
+        catalog = self.handle.catalog
+        if (main := catalog.head().refs.get("main")) is None:
+            return
+        parked = {*StoredProgress.of(catalog.manifest(main)).parked}
+        if parked:
+            return
+        try:
+            self.handle.release("main", message="ada: it is so")
+        except (NothingToReleaseError, RefusedError):
+            return
+        self.was_released = True
+        self._note()
+
+    def expired(self) -> None:
+        for _ in range(2):
+            self.handle.expire(keep_last=self.choice.randrange(1, 4))
+
+    def read(self) -> None:
+        """The reader reads on; what it reads may be called otherwise now, or have nothing that readers may see."""
+        if "hours" in self.seen():
+            self.root[self.reader()].run()
+
+    # What holds
+
+    def sums(self) -> dict[int, int]:
+        """The truth: what was landed, by hour."""
+        sums: dict[int, int] = defaultdict(int)
+        for hour, price in self.values:
+            sums[hour] += price
+        return dict(sums)
+
+    def check(self) -> None:
+        """After each step: readers see nothing that they may not, and no sum that no audit passes."""
+        for output, at in self.seen().items():
+            assert at in self.may_see[output], (output, at)
+        if "hours" in self.seen() and not self.was_released:
+            name = next(name for name in published_of(self.handle.catalog.head().refs) if _output(name) == "hours")
+            rows = self.root["p"][name].current().to_arrow().to_pylist()
+            assert all(row["sales"] <= MOST for row in rows), rows
+        check_catalog(self.handle.catalog.store, "p")
+
+    def finish(self) -> None:
+        """In the end all have read everything, and readers see it."""
+        self.works.touch()
+        self.mended()
+        self.good()
+        self.mended()
+        catalog = self.handle.catalog
+        main = catalog.head().refs["main"]
+        assert StoredProgress.of(catalog.manifest(main)).parked == {}
+        assert self.seen() == dict.fromkeys(NAMES, main)
+        hours, days, number = (self.handle[self.called[output]].current().to_arrow().to_pylist() for output in NAMES)
+        assert {row["hour"]: row["sales"] for row in hours} == self.sums()
+        assert [row["sales"] for row in days] == [sum(self.sums().values())]
+        assert sum(row["n"] for row in number) == len(self.values)
+        self.read()
+        (total,) = self.root["reader"].current(at="main").to_arrow().to_pylist()
+        assert total["total"] == sum(self.sums().values())
+        for name in ("p", "reader"):
+            assert fsck(self.root[name].catalog, deep=True).damage == ()
+
+
+def _output(name: str) -> str:
+    return next(output for output, names in NAMES.items() if name in names)
+
+
+def _named(error: Exception) -> str:
+    """The first output that a refusal names."""
+    return str(error).partition("readers of ")[2].split()[0]
