@@ -51,10 +51,13 @@ class History:
         self.may_see: dict[str, set[str]] = defaultdict(set)
         self.was_released = False
         self.root = hr.open(folder.as_uri(), create=True)
+        self._there_now: tuple[str, ...] = ()
 
     # What there is
 
-    def pipeline(self) -> hr.Pipeline:
+    def pipeline(self, at: str | None = None) -> hr.Pipeline:
+        """Its outputs say what they are called in the snapshot ``at`` (None: main), where that is another name."""
+        self._there_now = self._there(at)
         source = hr.json("landing/o", {"hour": int, "price": int, "at": datetime}, max_files=1)
         limit = hr.expect("column_values_to_be_between", column="sales", max_value=MOST)
         fragile = col("sales").combine(Fragile(str(self.works), least=-(2**62)))
@@ -76,16 +79,15 @@ class History:
 
     def _former(self, output: str) -> dict[str, Any]:
         """Says what main calls an output, if that is another name."""
-        there = self._there()
-        former = next((name for name in NAMES[output] if name in there), None)
+        former = next((name for name in NAMES[output] if name in self._there_now), None)
         return {} if former in {None, self.called[output]} else {"formerly": str(former)}
 
-    def _there(self) -> tuple[str, ...]:
+    def _there(self, at: str | None = None) -> tuple[str, ...]:
         if "p" not in self.root:
             return ()
         catalog = self.root["p"].catalog
-        main = catalog.head().refs.get("main")
-        return () if main is None else output_names(catalog.manifest(main))
+        snapshot = at or catalog.head().refs.get("main")
+        return () if snapshot is None else output_names(catalog.manifest(snapshot))
 
     def reader(self) -> hr.Pipeline:
         """It sums what readers see of hours."""
@@ -179,7 +181,7 @@ class History:
         try:
             if recovers:
                 foreseen = self.handle.recovery_cut(to).moves[0].given_up
-                self.handle.recover(to, publish=False)
+                self.root[self.pipeline(to)].recover(to, publish=False)
             else:
                 foreseen = self.handle.rollback(to=to, dry_run=True)
                 self.handle.rollback(to=to)
