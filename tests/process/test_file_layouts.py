@@ -115,7 +115,7 @@ class World:
         assert Counter({row["name"]: row["n"] for row in rows}) == Counter(self.landed)
 
 
-@examples(120, fewest=12)
+@examples(80)
 @given(st.tuples(*[st.sampled_from(sorted(LAYOUTS))] * 2), st.integers(0, 2**32))
 def test_every_file_counts_once(layouts: tuple[str, str], seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
