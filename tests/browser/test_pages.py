@@ -530,7 +530,7 @@ def test_a_release_is_kept_by_a_recovery(
     ]  # fmt: skip
     ui.find(f"//*[text()='main moves from {head.snapshot_id} to {target.snapshot_id}']")
     ui.find("//*[contains(text(), '1 epoch with ')][contains(text(), 'will be given up and computed again')]")
-    ui.find("//*[starts-with(text(), 'readers lose 1 epoch with ')]")
+    ui.find("//*[starts-with(text(), 'readers lose 2 epochs with ')]")  # none saw epoch 1 alone
     choice.select_by_index(0)
     ui.find("//*[starts-with(text(), 'It would be refused: ')][contains(text(), 'is missing')]")
     choice.select_by_index(1)
