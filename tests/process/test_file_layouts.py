@@ -61,6 +61,8 @@ class World:
         self.root, self.draw = root, random.Random(seed)
         self.names = {folder: LAYOUTS[layout] for folder, layout in zip(("landing", "others"), layouts, strict=True)}
         self.landed: list[str] = []
+        self.seen: set[str] = set()
+        """Snapshots that readers have seen, to which a rollback may go."""
         self.branches = 0
 
     @property
@@ -82,7 +84,7 @@ class World:
                 self.land(files)
             case "land and run":
                 self.land(files)
-                self.handle.run(files_per_epoch=self.draw.choice([None, 7, 60]))
+                self.seen.add(self.handle.run(files_per_epoch=self.draw.choice([None, 7, 60])).published or "")
             case "touch" if self.landed:  # a copy: another ETag, the same content
                 for name in self.draw.sample(self.landed, min(len(self.landed), 5)):
                     os.utime(self.root / name)
@@ -91,7 +93,7 @@ class World:
             case "backfill" if self.snapshots():
                 self.handle.backfill(promote=True)
             case "rollback" if kept := self.snapshots():
-                self.handle.rollback(to=self.draw.choice([*kept[1:], "beginning"]))
+                self.handle.rollback(to=self.draw.choice([*sorted(self.seen.intersection(kept[1:])), "beginning"]))
             case "branch" if kept := self.snapshots():
                 self.branches += 1
                 self.handle.fork(self.draw.choice(kept), f"b{self.branches}")
