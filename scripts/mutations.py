@@ -405,8 +405,8 @@ MUTATIONS = (
     Mutation(
         "a filter that is NULL admits",
         "kernel/elements.py",
-        "return column(condition, rows, schema, length).fill_null(False)",
-        "return column(condition, rows, schema, length).fill_null(True)",
+        "return values.fill_null(False), overflows",
+        "return values.fill_null(True), overflows",
         Test("tests.sources.test_epochs", "test_records_are_judged"),
     ),
     Mutation(
