@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.names --names 1000000 --new 1000 --stores local minio``: the history is written as runs write it
 (a log of inputs of epochs of 1,000 files, names files beside it), the files are empty, and each look is a process of
-its own. ``any`` is the default, ``old`` a root without names files, as one of before 0.1.3, ``ordered`` lists behind
+its own. ``any`` is the default, ``old`` a root without names files, as one of before 0.2.0, ``ordered`` lists behind
 the mark alone. On MinIO objects are links to one object on the disk of the server: to put a million takes an hour.
 """
 

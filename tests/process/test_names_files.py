@@ -210,7 +210,7 @@ def test_a_name_that_is_used_again_is_refused_and_with_the_same_content_it_was_r
 
 def test_what_was_read_under_an_ending_of_files_under_way_is_left_out_of_a_backfill(tmp_path: Path) -> None:
     source = hr.json("landing", {"shop": str, "at": datetime}, suffixes=[".json", ".part"])
-    before = replace(pipeline(), input=source.event_time("at", bound="1h"))  # as it was before 0.1.3
+    before = replace(pipeline(), input=source.event_time("at", bound="1h"))  # as it was before 0.2.0
     land(tmp_path, 1)
     first = tmp_path / "landing" / "shop=00" / "0001.json"
     (first.parent / "0001.json.part").write_bytes(first.read_bytes())

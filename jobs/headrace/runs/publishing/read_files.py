@@ -18,7 +18,7 @@ from headrace_snapshots.layout import landed_file
 def lacking(pipeline: str, branch_files: set[str], main_files: set[str]) -> list[str]:
     """The paths of one input that are in ``main_files`` and not in ``branch_files``. Of an input that reads from
     another place now only numbers can be compared; what a pipeline has landed is always in one place. Names of files
-    under way, which were input before 0.1.3, count only where the branch reads such.
+    under way, which were input before 0.2.0, count only where the branch reads such.
     """
     if not any(map(is_unfinished, branch_files)):
         main_files = {path for path in main_files if not is_unfinished(path)}
