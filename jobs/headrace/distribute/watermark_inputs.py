@@ -1,9 +1,7 @@
 """What the records of an epoch say beside what is aggregated of them: to the watermarks of their inputs, and to the
-budgets of dead letters. Shares of an epoch say it one by one, and together what the whole would say; only what a share
-does not begin with stands behind nothing that others read (``lags``).
+budgets of dead letters. Shares of an epoch say it one by one, and together what the whole would say.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -30,8 +28,7 @@ class InputObservations:
     anything. ``rejected`` counts dead letters where their number is limited, of which ``sample`` shows the first.
 
     ``newest`` is the latest event time of elements that was not too far ahead, ``newest_read`` that of all records;
-    ``lags`` counts the elements by how far they lay behind the newest that was read before them (``lags_of``): by the
-    epochs before, or by their share. ``lacks``:
+    ``lags`` counts the elements by how far they lay behind the newest of the epochs before (``lags_of``). ``lacks``:
     what files lack (of a file in pieces, what all do).
     """
 
@@ -115,31 +112,25 @@ def _newest_read(pipeline: Pipeline, records: Records, context: ObservationConte
 def _lateness(
     pipeline: Pipeline, records: Records, context: ObservationContext
 ) -> tuple[Instant | None, dict[int, int]]:
-    """The newest event time, and how many elements lie how far behind the newest before them: of the epochs before, and
-    of the records of their input that this share has read before them.
-    """
+    """The newest event time, and how many elements lie how far behind the newest of the epochs before."""
     elements = np.flatnonzero(takes_part(records.columns))
     times = taken(records.columns[c.EVENT_TIME], elements).to_numpy()
-    newest: Instant | None = None
-    lags: Counter[int] = Counter()
+    newest = None
     for input_ in pipeline.inputs:
         of_input = times if len(pipeline.inputs) == 1 else times[records.of_input(input_.name)[elements]]
         latest = int(input_.event_time.latest(context.processing_time))
-        counted = of_input[of_input <= latest]
-        if len(counted):
-            newest = later_of(newest, Instant(int(counted.max())))
-        before = _newest_before(np.where(of_input <= latest, of_input, int(MIN_INSTANT)), context.newest)
-        distances = np.maximum(before, of_input) - of_input
-        values, numbers = np.unique(lags_of(distances), return_counts=True)
-        lags.update(dict(zip(values.tolist(), numbers.tolist(), strict=True)))
-    return newest, dict(lags)
-
-
-def _newest_before(times: Ints, newest: Instant | None) -> Ints:
-    """The newest of the ``times`` before each; the ``newest`` of the epochs before is among them."""
-    begin = int(MIN_INSTANT) if newest is None else int(newest)
-    running: Ints = np.maximum.accumulate(np.concatenate((np.array([begin], np.int64), times)))[:-1]
-    return running
+        if len(of_input) and int(of_input.max()) > latest:
+            of_input = of_input[of_input <= latest]
+        if len(of_input):
+            newest = Instant(max(int(of_input.max()), int(newest) if newest is not None else int(MIN_INSTANT)))
+    if context.newest is None or not len(times):
+        return newest, {}
+    late_times = times[times < int(context.newest)]
+    values, numbers = np.unique(lags_of(int(context.newest) - late_times), return_counts=True)
+    lags = dict(zip(values.tolist(), numbers.tolist(), strict=True))
+    if len(late_times) < len(times):
+        lags[0] = lags.get(0, 0) + len(times) - len(late_times)
+    return newest, lags
 
 
 def lags_of(distances: Ints) -> Ints:

@@ -15,7 +15,7 @@ from headrace_snapshots.format.manifest import Manifest
 class EpochFigures:
     """One epoch. Instants are microseconds UTC (``watermark`` may be -inf); the event times are those of the elements
     that it accepted (None: none); ``counts`` are the manifest's. ``behind`` counts elements by how far they lay behind
-    the newest event time that was read before them."""
+    the newest event time of the epochs before."""
 
     epoch: int
     snapshot: str

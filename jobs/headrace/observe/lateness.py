@@ -60,9 +60,8 @@ def told(summary: Lateness) -> dict[str, str]:
 
 
 def behind(epochs: Iterable[EpochFigures]) -> Mapping[Duration, int]:
-    """How many elements of ``epochs`` lay how far behind the newest event time that was read before them, in an epoch
-    before or in their own (rounded up to two digits). A bound of so much makes none of them late, however small epochs
-    are. Epochs of before 0.2.0 count those behind earlier epochs alone.
+    """How many elements of ``epochs`` lay how far behind the newest event time of the epochs before their own (rounded
+    up to two digits; those of the first epoch do not count). A bound of so much would have made none of them late.
     """
     counts: Counter[Duration] = Counter()
     for epoch in epochs:

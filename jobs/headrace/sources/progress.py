@@ -215,7 +215,7 @@ class EpochClocks:
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
     none; ``ahead`` and ``lacking`` are of the epoch too. ``newest`` is the latest event time of elements of any epoch,
     those too far ahead of the clock left out, and ``newest_read`` that of all records; ``behind``
-    counts the epoch's elements by how far they lay behind the newest read before them, in granules rounded up to
+    counts the epoch's elements by how far they lay behind the newest of the epochs before it, in granules rounded up to
     two digits. ``held_to``: what the epoch was held to where records said more than that; None where nothing was held.
     """
 
