@@ -1,7 +1,7 @@
 """One entry of a catalog log: which refs it moved, and every ref and generation after it."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from headrace_snapshots.format.codec import JSON
 from headrace_snapshots.format.record import StoredObject
@@ -39,6 +39,14 @@ class Entry(StoredObject, frozen=True, omit_defaults=True):
     def of(cls, decided: Append, number: int, write_id: str, at: str, *, message: str, detail: JSON) -> "Entry":
         """Entry ``number``, as the protocol decided it."""
         return cls(number=number, write_id=write_id, at=at, message=message, detail=detail, **vars(decided))
+
+    def to_json(self) -> JSON:
+        """A JSON object; the inverse of ``from_json``. A horizon without ``seen`` is as those of before had it."""
+        value: Any = super().to_json()
+        if self.horizon is not None and not self.horizon.seen:
+            del value["horizon"]["seen"]
+        built: JSON = value
+        return built
 
     @property
     def head(self) -> Head:
