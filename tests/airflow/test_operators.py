@@ -255,7 +255,10 @@ def test_details_of_an_error_of_the_worker_are_folded_above_its_message(answers:
     assert told[-3] == "::group::Details of the error"
     assert told[-2].startswith("Traceback")
     assert told[-1] == "::endgroup::"
-    assert len(answer["message"].splitlines()) == 2, "what is wrong, and what to do"
+    wrong, what_to_do, page = answer["message"].splitlines()
+    assert wrong.startswith("config.environment: HEADRACE_ROOT is not set")
+    assert what_to_do == "Change the configuration, then clear this task."
+    assert "/plugin/headrace_dag" in page
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def step(family, task, xcoms={}, run_id="run", **form):
     params = {**{name: param.value for name, param in dag.params.items()}, **form}
     ti = types.SimpleNamespace(
         xcom_pull=lambda task_ids: xcoms.get(task_ids), dag_id=dag.dag_id, run_id=run_id, task_id=task, try_number=1,
-        id=uuid4(),
+        id=uuid4(), xcom_push=lambda **_: None,
     )
     run = types.SimpleNamespace(conf=form, triggering_user_name="ada", run_after=datetime.now(UTC), run_type="manual")
     shown.clear()

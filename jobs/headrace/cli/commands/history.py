@@ -128,7 +128,7 @@ def rollback(
     command names each of them, with the command that makes it again, and the releases that end.
     """
     from headrace.cli.catalog_names import handle_of
-    from headrace.cli.display.run import say_what_is_due
+    from headrace.cli.display.due import say_what_is_due
     from headrace.read.log_entries import moves
 
     handle = handle_of(pipeline, root)

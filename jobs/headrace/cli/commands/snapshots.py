@@ -120,7 +120,7 @@ def release(
     to the snapshot takes them back to it.
     """
     from headrace.cli.catalog_names import handle_and_output
-    from headrace.cli.display.run import say_what_is_due
+    from headrace.cli.display.due import say_what_is_due
     from headrace.runs.publishing.release import STAY
 
     handle, named = handle_and_output(pipeline, root)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from headrace.cli.catalog_names import STARTED_BY, handle_to_run
+from headrace.cli.display.due import say_what_is_due
 from headrace.cli.display.output import Format, despite_closed_output, notice, print_lines
 from headrace.cli.display.progress import Bar
 from headrace.errors import HeadraceError
@@ -75,16 +76,3 @@ def print_ending(
         print_lines([to_json(result).decode()] if output is Format.JSON else ending(result, where))
         if handle is not None and result.epochs and result.published is not None:
             say_what_is_due(handle, reference, root, output)
-
-
-def say_what_is_due(handle: PipelineHandle, reference: str, root: str, output: Format) -> None:
-    """Sinks hold what readers saw until somebody delivers; a DAG does so where there is Airflow."""
-    try:
-        definition = handle.definition()
-    except HeadraceError:  # its file is broken, which is nothing to what was done
-        return
-    outputs = {} if definition is None else definition.by_output
-    sinks = [sink.name for alone in outputs.values() for sink in alone.sinks]
-    if sinks and output is not Format.JSON:
-        named = f"sink {sinks[0]}" if len(sinks) == 1 else f"{len(sinks)} sinks"
-        notice(f"to bring {named} to what readers see: {Where(reference, root).command('deliver')}")

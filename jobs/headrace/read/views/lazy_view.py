@@ -28,6 +28,14 @@ BATCH_ROWS = 8_192
 HTML_ROWS, HTML_BYTES = 10, 16 * 2**20
 """Rows that a notebook shows of a view, and about how many bytes may be read for them."""
 
+_ZONED = " WITH TIME ZONE"
+_PYTHON_TIMES = {
+    "DATE": ("0001-01-01", "9999-12-31"),
+    "TIMESTAMP": ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"),
+    f"TIMESTAMP{_ZONED}": ("0001-01-01 00:00:00+00", "9999-12-31 23:59:59.999999+00"),
+}
+"""The first and the last that Python has, by the type in DuckDB."""
+
 
 class LazyView(Suggesting):
     """Rows of one snapshot. What is asked for is read then; the snapshot stays the one that it was made for.
@@ -252,13 +260,17 @@ class LazyView(Suggesting):
         return without_rows()
 
     def _fetched(self, rows: "duckdb.DuckDBPyRelation", order: str | None, limit: int) -> list[dict[str, Any]]:
-        """Rows as Python's values, by way of Arrow: DuckDB gives times beyond those of Python as it likes, and takes
-        some for infinity.
+        """Rows as Python's values. DuckDB gives times beyond those of Python as it likes, and takes some for infinity:
+        rows with such times come by way of Arrow, without which the others start sooner.
         """
+        if (selected := _python_times(rows, self._columns)) is not None:
+            fetched = self._ordered(rows, selected, order, limit).fetchall()
+            if not any(is_beyond for *_, is_beyond in fetched):
+                return [dict(zip(self._columns, row[:-1], strict=True)) for row in fetched]
         from headrace.read.views.arrow_types import zoneless_rows
 
-        fetched = self._ordered(rows, _numbered(self._columns), order, limit).to_arrow_table()
-        return zoneless_rows(fetched.rename_columns(self._columns))
+        table = self._ordered(rows, _numbered(self._columns), order, limit).to_arrow_table()
+        return zoneless_rows(table.rename_columns(self._columns))
 
     def _ordered(
         self, rows: "duckdb.DuckDBPyRelation", selected: str, order: str | None, limit: int | None
@@ -290,6 +302,25 @@ def _query(rows: "duckdb.DuckDBPyRelation", statement: str) -> "duckdb.DuckDBPyR
 def _numbered(columns: Sequence[str]) -> str:
     """``columns`` under names of their own, so that an order is one of the columns as they are."""
     return ", ".join(f"{identifier(name)} as _headrace_{number}" for number, name in enumerate(columns))
+
+
+def _python_times(rows: "duckdb.DuckDBPyRelation", columns: Sequence[str]) -> str | None:
+    """``columns`` as ``_numbered`` has them, times without their zone, for which DuckDB would ask Python for a library,
+    and NULL where Python has no such time; last, whether the row has one. None: there are times inside of lists.
+    """
+    kinds = {name: str(kind) for name, kind in zip(rows.columns, rows.types, strict=True)}
+    selected, beyond = [], ["false"]
+    for number, column in enumerate(columns):
+        name, kind = identifier(column), kinds[column]
+        if kind in _PYTHON_TIMES:
+            first, last = (f"'{moment}'::{kind}" for moment in _PYTHON_TIMES[kind])
+            is_beyond = f"coalesce({name} not between {first} and {last}, false)"
+            beyond.append(is_beyond)
+            name = f"case when {is_beyond} then null else {name} end::{kind.removesuffix(_ZONED)}"
+        elif any(time in kind for time in _PYTHON_TIMES):
+            return None
+        selected.append(f"{name} as _headrace_{number}")
+    return ", ".join([*selected, f"{' or '.join(beyond)} as _headrace_beyond"])
 
 
 def _counted(rows: "duckdb.DuckDBPyRelation") -> int:
