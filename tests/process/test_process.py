@@ -278,10 +278,12 @@ def test_a_backfill_catches_up_with_a_straggler_that_main_found_meanwhile(execut
 
 def test_recovery_moves_back_and_replays(executor: Executed, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
-    land(tmp_path, 0, 3)
+    land(tmp_path, 0, 1)
     executor.process(CLICKS, root, RunOptions("first", publish=True))
     catalog = Catalog(open_store(root), CLICKS.name)
-    first = [m.snapshot_id for m in catalog.ancestry(catalog.head().refs["main"])][-1]
+    first = catalog.head().refs["published"]
+    land(tmp_path, 1, 3)
+    executor.process(CLICKS, root, RunOptions("second", publish=True))
     result = executor.recover(CLICKS, root, RunOptions("recovery", snapshot=first))
     assert result.action == "recover"
     assert result.epochs == (1, 2)
