@@ -1,7 +1,7 @@
 """One entry of a catalog log: which refs it moved, and every ref and generation after it."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from headrace_snapshots.format.codec import JSON
 from headrace_snapshots.format.record import StoredObject
@@ -42,11 +42,10 @@ class Entry(StoredObject, frozen=True, omit_defaults=True):
 
     def to_json(self) -> JSON:
         """A JSON object; the inverse of ``from_json``. A horizon without ``seen`` is as those of before had it."""
-        value: Any = super().to_json()
+        value = cast("dict[str, Any]", super().to_json())
         if self.horizon is not None and not self.horizon.seen:
             del value["horizon"]["seen"]
-        built: JSON = value
-        return built
+        return value
 
     @property
     def head(self) -> Head:
