@@ -10,11 +10,9 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import pytest
 
-import headrace as hr
 from headrace.errors import FixDataError, RestoreError
 from headrace.runs.client.handle import PipelineHandle
 from headrace.sources.connector import SplitGoneError
@@ -22,27 +20,11 @@ from headrace.sources.landed.damage import LandedDamagedError
 from headrace.sources.landing import Landing
 from headrace.testing.connectors.source_reading import records
 from headrace_snapshots.format.codec import encode
-from headrace_snapshots.store import ObjectStore, open_store
+from headrace_snapshots.store import ObjectStore
 from tests.sources.test_conformance import OutboxWorld, counting, daily, outbox
+from tests.sources.test_landed import LANDED, handle, root, store
 
-__all__ = ["daily", "outbox"]
-
-LANDED = "counting/landed/source/"
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> str:
-    return (tmp_path / "root").as_uri()
-
-
-@pytest.fixture
-def store(root: str) -> ObjectStore:
-    return open_store(root)
-
-
-@pytest.fixture
-def handle(outbox: OutboxWorld, root: str) -> PipelineHandle:
-    return hr.open(root, create=True)[counting(outbox.source, executor="local", when=hr.on_update())]
+__all__ = ["daily", "handle", "outbox", "root", "store"]
 
 
 def total(handle: PipelineHandle) -> int:
