@@ -64,8 +64,8 @@ def execute(family, task_id, pipeline="clicks", due=None, run_id=None, context=N
     found["submitted"] = submitted() - before
     xcom = found.get("xcom") or {}
     if xcom.get("executor"):
-        executor = read(store, pipeline, xcom["run_id"]).executor
-        found["reason"] = executor.reason
+        result = read(store, pipeline, xcom["run_id"])
+        found["reason"], found["warnings"] = result.executor.reason, result.warnings
     return found
 
 def submitted():

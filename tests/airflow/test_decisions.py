@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 SCRIPT = (
     TWO_PIPELINES
     + """
-import types
+import logging, types
 from collections import defaultdict
 from datetime import UTC, datetime
 from itertools import count
@@ -39,7 +39,10 @@ class Events(defaultdict):
         self[key] = events
         return events
 
-numbers, now, shown, pushed = count(1), datetime.now(UTC), [], {}
+numbers, now, shown, pushed, warned = count(1), datetime.now(UTC), [], {}, []
+noting = logging.Handler(logging.WARNING)
+noting.emit = lambda record: warned.append(record.getMessage())
+logging.getLogger("airflow.task").addHandler(noting)
 hitl.upsert_hitl_detail = lambda **asked: shown.append(asked["body"])  # what people see; there is no Airflow to keep it
 
 def decide(kind, task=None, approval=None, /, run_id=None, **form):
@@ -52,6 +55,7 @@ def decide(kind, task=None, approval=None, /, run_id=None, **form):
         dag_id=dag.dag_id, run_id=run_id, task_id=task, try_number=1, id=uuid4(),
     )
     shown.clear()
+    warned.clear()
     events = Events()
     try:
         found = {"xcom": dag.get_task(task or kind).execute(
@@ -63,6 +67,7 @@ def decide(kind, task=None, approval=None, /, run_id=None, **form):
     return {
         **found,
         "shown": "".join(shown),
+        "warned": "".join(warned),
         "by": f"ada, in Airflow: {dag.dag_id}/{run_id}",
         "events": [event for each in events.values() for event in each.added],
         "entry": handle.catalog.log(limit=1)[0].to_json(),
@@ -82,6 +87,16 @@ answers = {
     "tag": twice("tag", pipeline="clicks", name="good", snapshot=None, reason="month end"),
     "fork": twice("fork", pipeline="clicks", name="trial", snapshot="good", reason=None),
     "drop": twice("drop", pipeline="clicks", name="trial", reason="not needed"),
+    **{
+        f"{kind} without a reason": decide(kind, pipeline="clicks", reason=reason, **form)
+        for kind, reason, form in (
+            ("fork", " ", {"name": "unreasoned", "snapshot": None}),
+            ("tag", None, {"name": "untold", "snapshot": None}),
+            ("drop", "", {"name": "untold"}),
+            ("replay", None, {"records": "late", "input": None, "to": None, "at": None}),
+            ("promote", None, {"branch": "unreasoned", "patch": False, "approve": False}),
+        )
+    },
     "replay": twice("replay", pipeline="clicks", records="rejected", input=None, to=None, at=None, reason=None),
 }
 KEPT = {"keep_last": None, "keep_for": None, "keep_tags": "as the pipeline says"}
@@ -226,8 +241,22 @@ def test_a_rehearsed_rollback_moves_nothing_and_says_what_it_would(decided: Any)
 
 def test_a_tag_a_fork_and_a_drop_are_entries_of_the_log(decided: Any) -> None:
     assert decided["tag"]["entry"]["message"].endswith(f"as good: month end ({decided['tag']['by']})")
-    assert decided["fork"]["entry"]["message"].endswith(f": ({decided['fork']['by']})")
+    assert decided["fork"]["entry"]["message"].endswith(f": no reason given ({decided['fork']['by']})")
     assert decided["drop"]["entry"]["message"] == f"dropped trial: not needed ({decided['drop']['by']})"
+
+
+@pytest.mark.parametrize("kind", ["fork", "tag", "drop", "replay", "promote"])
+def test_a_decision_without_a_reason_is_made_and_warns_that_one_will_be_required(decided: Any, kind: str) -> None:
+    found = decided[f"{kind} without a reason"]
+    assert [line for line in found["xcom"]["said"] if "From 0.4.0 on its form requires one" in line]
+    assert "From 0.4.0 on its form requires one" in found["warned"]
+    if kind != "replay":  # which leaves no entry
+        assert f"no reason given ({found['by']})" in found["entry"]["message"]
+
+
+@pytest.mark.parametrize("kind", ["release", "tag", "rollback", "drop"])
+def test_a_decision_with_a_reason_warns_of_nothing(decided: Any, kind: str) -> None:
+    assert not [line for line in decided[kind]["xcom"]["said"] if "reason" in line and "0.4.0" in line]
 
 
 @pytest.mark.parametrize("kind", ["release", "tag", "fork", "drop", "rollback"])

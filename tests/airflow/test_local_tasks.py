@@ -88,6 +88,10 @@ for night in range(4):
     earlier.fork(f"backfill-scheduled__2026-11-{night + 16}T03-00-00-00-00-{night:08x}", None)
 done["nights"] = execute("backfill", "replay", "nightly", due=tonight)
 done["nights' branches"] = sorted(earlier.head().generations)
+done["by hand"] = {
+    str(reason): execute("backfill", "replay", "nightly", run_id=f"hand{reason}", branch="hand", reason=reason)
+    for reason in (None, "a mistake")
+}
 done["night before anything landed"] = execute("backfill", "replay", "early", due=tonight)
 
 land("a.jsonl", 1, "exact", "no JSON")
@@ -219,6 +223,12 @@ def test_what_one_expiry_marks_the_next_deletes(done: Any) -> None:
 def test_whose_retention_fails_is_told_and_the_others_have_their_turn(done: Any) -> None:
     assert done["one is lost"].startswith("restore.")
     assert done["failed"] == ["lost restore.damaged_log"]
+
+
+def test_a_backfill_by_hand_without_a_reason_warns_in_its_result_and_one_of_the_schedule_does_not(done: Any) -> None:
+    (warning,) = done["by hand"]["None"]["warnings"]
+    assert "From 0.4.0 on its form requires one" in warning
+    assert done["by hand"]["a mistake"]["warnings"] == done["nights"]["warnings"] == []
 
 
 def test_a_run_of_the_schedule_drops_what_failed_nights_have_left(done: Any) -> None:

@@ -100,6 +100,8 @@ answers["not rehearsed"] = step("recover", "recover", {}, snapshot=line[-1], whe
 answers["recover"] = step(
     "recover", "recover", {**left, "approve": YES}, snapshot=line[-1], when="when approved", give_up_delivered=True
 )
+from headrace.runs.reporting.results import read
+answers["result"] = read(store, "clicks", answers["recover"]["xcom"]["run_id"]).to_json()
 for task in ("rehearse", "approve", "recover"):
     answers[f"{task} again"] = step("recover", task, left, snapshot=line[-1], when="when approved")
 answers["entries"] = entries()
@@ -210,6 +212,13 @@ def test_a_recovery_goes_back_once_and_its_cleared_tasks_ask_nobody(found: Any) 
     assert found["approve again"]["xcom"] is None
     assert found["recover again"]["refs"]["main"] == recovered["refs"]["main"]
     assert len(found["entries"]) == 1
+
+
+def test_a_recovery_without_a_reason_warns_in_its_log_and_its_result(found: Any) -> None:
+    (entry,) = found["entries"]
+    assert "no reason given (ada, in Airflow: headrace_clicks_recover/run), approved by bob" in entry["message"]
+    assert [line for line in found["result"]["warnings"] if "From 0.4.0 on its form requires one" in line]
+    assert [line for line in found["recover"]["log"] if "From 0.4.0 on its form requires one" in line]
 
 
 def test_a_recovery_whose_figures_are_no_longer_so_is_refused(found: Any) -> None:

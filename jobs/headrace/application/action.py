@@ -38,6 +38,7 @@ def perform(given: argparse.Namespace) -> int:
         result = act(
             pipeline, given.root, _options(given), listener=_noting(listener, pipeline.name, given, started_at)
         )
+        result = replace(result, warnings=(*given.warning, *result.warnings))
         for line in ending(replace(result, warnings=()), Where(given.pipeline, given.root)):
             listener.noted(line)  # and the task logs the warnings as such
     except MissingRootError as error:
@@ -53,6 +54,7 @@ def perform(given: argparse.Namespace) -> int:
             branch=given.branch,
             started_at=started_at,
             finished_at=now(),
+            warnings=tuple(given.warning),
         )
     try:
         store = open_store(given.root)

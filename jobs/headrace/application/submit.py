@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--branch", default=MAIN)
     parser.add_argument("--snapshot", help="recover: the snapshot to which main moves back")
     parser.add_argument("--message", default="", help="recover: who decided it and why, for the log of the pipeline")
+    parser.add_argument("--warning", action="append", default=[], help="what who starts it has to say in its result")
     parser.add_argument(
         "--give-up-delivered", action="store_true", help="recover: also below what a sink that cannot take back has got"
     )

@@ -16,7 +16,7 @@ from headrace_airflow.decisions.operators import (
     PromoteOperator,
     RehearsalOperator,
 )
-from headrace_airflow.decisions.reasons import APPROVE
+from headrace_airflow.decisions.reasons import APPROVE, REASON, reason_field
 from headrace_airflow.roots.root import Root
 
 PROMOTE: Final = "promote"
@@ -49,7 +49,7 @@ def _built(root: Root, name: str, pipelines: Sequence[str] | None) -> DAG:
 
 
 def _decision_dag(root: Root, kind: Decision, pipelines: Sequence[str] | None) -> DAG:
-    params = {"pipeline": _pipeline(pipelines), **kind.params(), "reason": _reason(required=kind.needs_reason)}
+    params = {"pipeline": _pipeline(pipelines), **kind.params(), REASON: reason_field(required=kind.needs_reason)}
     with new_root_dag(root, kind.name, kind.about, params, command=f"`headrace {kind.name}`") as dag:
         DecisionOperator(task_id=kind.name, root=root, decision=kind, names=tuple(params))
     return dag
@@ -84,7 +84,7 @@ def _promote_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
             description="Wait until a person has seen what would change and approves it; else promote at once.",
         ),
         **give_up_delivered(),
-        "reason": _reason(required=False),
+        REASON: reason_field(),
     }
     with new_root_dag(root, PROMOTE, about, params, command="`headrace promote`") as dag:
         chain(
@@ -100,10 +100,3 @@ def _promote_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
 def _pipeline(pipelines: Sequence[str] | None) -> Param:
     choice: dict[str, Any] = {} if pipelines is None else {"enum": [*pipelines]}
     return Param(type="string", title="Pipeline", description="Which one it is about.", **choice)
-
-
-def _reason(*, required: bool) -> Param:
-    about = "Who decided it and why, for those who read the log of the pipeline later."
-    if required:
-        return Param(type="string", minLength=3, title="Reason", description=about)
-    return Param(None, type=["null", "string"], title="Reason", description=about)

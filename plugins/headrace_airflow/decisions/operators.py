@@ -17,6 +17,7 @@ from headrace_airflow.decisions.reasons import (
     done_already,
     earlier_try,
     reason_of,
+    told_if_unreasoned,
 )
 from headrace_airflow.failures import problem_left
 from headrace_airflow.forms import check_names
@@ -66,6 +67,7 @@ class DecisionOperator(BaseOperator):
             for line in act:
                 self.log.info("%s", line)
                 lines.append(line)
+            lines += told_if_unreasoned(context) if done is None else ()
             return {"said": lines, "published": announced(self.root, handle, context, before)}
 
 
@@ -132,7 +134,7 @@ class PromoteOperator(BaseOperator):
             done = earlier_try(handle.catalog, context)
             before = seen_before(handle, done)
             if done is not None:
-                self.log.info("%s", done_already(done))
+                lines = [done_already(done)]
                 finish(handle, done, form["branch"], output=output, patch=form["patch"])
             else:
                 message = decided(context, asks=form["approve"])
@@ -146,8 +148,11 @@ class PromoteOperator(BaseOperator):
                     message=message,
                     give_up_delivered=gives_up_delivered(form),
                 )
-                self.log.info("readers see %s (epoch %s) now: %s", result.published, result.epoch, message)
-            return {"published": announced(self.root, handle, context, before)}
+                lines = [f"readers see {result.published} (epoch {result.epoch}) now: {message}"]
+            for line in lines:
+                self.log.info("%s", line)
+            lines += told_if_unreasoned(context) if done is None else ()
+            return {"said": lines, "published": announced(self.root, handle, context, before)}
 
 
 def check_shown(catalog: "Catalog", branch: str, shown: str | None, task: str, *, goes_on: bool = False) -> None:

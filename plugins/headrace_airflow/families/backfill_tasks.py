@@ -14,7 +14,7 @@ from headrace_airflow.assets import Published
 from headrace_airflow.decisions.asking import AskingOperator
 from headrace_airflow.decisions.operators import REHEARSED, check_shown, finish, handle_of, readers_see, rehearsed
 from headrace_airflow.decisions.proposals import Proposal
-from headrace_airflow.decisions.reasons import APPROVE, decided, done_already, earlier_try
+from headrace_airflow.decisions.reasons import APPROVE, decided, done_already, earlier_try, unreasoned
 from headrace_airflow.operators import HeadraceOperator, Summary, summary
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.run_ids import backfill_branch
@@ -55,6 +55,7 @@ class ReplayOperator(HeadraceOperator):
             given.append(f"--output={output}")
         if form["promote"] != NEVER:
             given.append("--patches" if form["patch"] else "--promotes")
+        given += [f"--warning={warning}" for warning in unreasoned(context)]
         return [*super()._arguments(context, where, run_id), *given]
 
     def act(self, context: Context) -> Summary:

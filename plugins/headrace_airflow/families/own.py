@@ -15,6 +15,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace_airflow.audit_task import AuditOperator
 from headrace_airflow.decisions.kinds import give_up_delivered
 from headrace_airflow.decisions.operators import REHEARSE
+from headrace_airflow.decisions.reasons import REASON, reason_field
 from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
 from headrace_airflow.families.dag_family import BY_HAND, DagFamily, new_dag
 from headrace_airflow.families.output_tasks import audit_and_publish
@@ -158,7 +159,7 @@ def recover_dag(rooted: RootedPipeline) -> DAG:
         **give_up_delivered(),
         **with_readers(),
         "executor": _executor(rooted.pipeline),
-        "reason": _reason(),
+        REASON: reason_field(),
     }
     about = recover_dag.__doc__
     with new_dag(rooted, RECOVER_TASK, about, schedule=None, params=params, runs_at_once=_RECOVERIES) as dag:
@@ -214,7 +215,7 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
             description="Empty: a new branch for this run. A backfill that was stopped continues in its branch.",
         ),
         "executor": _executor(rooted.pipeline),
-        "reason": _reason(),
+        REASON: reason_field(),
     }
     if rooted.pipeline.has_names:
         params = {"output": _output(rooted.pipeline, None if regular is None else regular.output), **params}
@@ -275,10 +276,4 @@ def _output(pipeline: Pipeline, output: str | None) -> Param:
         title="Output",
         description="One output alone, with what is computed of it, in the epochs of main: leave out the range then. "
         "Main adopts it, and the next run of process publishes it. A patch is always of one output.",
-    )
-
-
-def _reason() -> Param:
-    return Param(
-        None, type=["null", "string"], title="Reason", description="A note for people who look at this run later."
     )

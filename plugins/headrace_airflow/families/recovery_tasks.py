@@ -20,6 +20,7 @@ from headrace_airflow.decisions.reasons import (
     RehearsalOutdatedError,
     decided,
     done_already,
+    unreasoned,
 )
 from headrace_airflow.failures import TypedTaskError, problem_left
 from headrace_airflow.families.recovery_with_readers import (
@@ -144,6 +145,7 @@ class RecoverOperator(HeadraceOperator):
 
     def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
         given = [f"--snapshot={self.begin(context)}", f"--message={self._decided(context)}"]
+        given += [f"--warning={warning}" for warning in unreasoned(context)]
         given += ["--give-up-delivered"] if gives_up_delivered(context["params"]) else []
         given += ["--with-readers"] if takes_readers_back(context["params"]) else []
         return [*super()._arguments(context, where, run_id), *given]
