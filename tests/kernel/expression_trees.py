@@ -170,6 +170,7 @@ def _timestamps(depth: int) -> list[Trees]:
         st.one_of(*(trees(kind, depth) for kind in (DataType.INT, DataType.STRING, DataType.DATE))).map(
             lambda a: a.cast(DataType.TIMESTAMP)
         ),
+        trees(DataType.STRING, depth).map(Expr.to_timestamp),
     ]
 
 

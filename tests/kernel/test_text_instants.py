@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.expressions.text_casts import read_text
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import lit
+from headrace.model.expressions.expr import col, lit
 from headrace.model.time import instant
 from headrace.reference.evaluate import evaluate
 from tests.reference.strategies import examples
@@ -82,6 +83,17 @@ def by_kernel(texts: list[str]) -> list[int | None]:
 
 
 def by_reference(text: str) -> int | None:
+    value: int | None = evaluate(lit(text).to_timestamp(), {}, {})
+    return value
+
+
+def cast_by_kernel(texts: list[str]) -> list[int | None]:
+    rows = {"text": pa.array(texts, pa.string())}
+    of_type = column(col("text").cast(DataType.TIMESTAMP), rows, {"text": DataType.STRING}, len(texts))
+    return list(of_type.cast(pa.int64()).to_pylist())
+
+
+def cast_by_reference(text: str) -> int | None:
     value: int | None = evaluate(lit(text).cast(DataType.TIMESTAMP), {}, {})
     return value
 
@@ -90,6 +102,17 @@ def by_reference(text: str) -> int | None:
 def test_what_tools_write_is_read(text: str) -> None:
     assert by_kernel([text]) == [READ[text]] == [by_reference(text)]
     assert by_kernel([text, f"  {text}\t", "x", None]) == [READ[text], READ[text], None, None]
+
+
+BY_0_1 = ["2013-01-01T12:00:00Z"]
+"""What ``cast`` reads of these, as 0.1 did: definitions mean what they meant."""
+
+
+@pytest.mark.parametrize("text", READ)
+def test_a_cast_reads_what_it_always_read(text: str) -> None:
+    expected = READ[text] if text in BY_0_1 else None
+    assert cast_by_kernel([text, "x"]) == [expected, None]
+    assert cast_by_reference(text) == expected
 
 
 @pytest.mark.parametrize("text", NOT_READ)
@@ -139,6 +162,7 @@ TEXTS = st.builds("{}{}{}{}{}".format, *(st.sampled_from(choice) for choice in (
 @examples(2_000, 200)
 def test_columns_are_read_as_the_reference_reads_each(texts: list[str]) -> None:
     assert by_kernel(texts) == [by_reference(text) for text in texts]
+    assert cast_by_kernel(texts) == [cast_by_reference(text) for text in texts]
 
 
 def test_a_column_of_odd_forms_is_read_without_a_look_at_each() -> None:

@@ -59,6 +59,7 @@ _INSTANTS = [
         rf"(?:(?P<minute>\d\d)(?:(?P<second>\d\d){_FRACTION})?)?{_ZONE}?",
     )
 ]
+_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ](?!24)\d\d(:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d(:?[0-5]\d)?)?)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _FIRST_DAY, _DAY = date(1970, 1, 1), 86_400_000_000
 _TRUE, _FALSE = frozenset({"t", "true", "y", "yes", "1"}), frozenset({"f", "false", "n", "no", "0"})
@@ -299,6 +300,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "floor": _strict(_rounded(math.floor)),
     "ceil": _strict(_rounded(math.ceil)),
     "plus_us": _strict(lambda time, microseconds: time + microseconds),
+    "to_timestamp": _strict(lambda text: _parse_timestamp(text.strip())),
     "local_to_utc": _strict(moment_shown),
     "truncate": _strict(lambda time, unit, zone: truncated(time, TimeUnit(unit), zone)),
     **{name: _strict(_part(name)) for name in ("year", "month", "day", "hour", "minute", "second")},
@@ -367,7 +369,7 @@ def _parse(text: str, to: DataType) -> Any:
         case DataType.DECIMAL:
             return _parse_decimal(text)
         case _:
-            return _parse_timestamp(text)
+            return _parse_timestamp(text) if _ISO.fullmatch(text) else None
 
 
 def _parse_decimal(text: str) -> Decimal | None:

@@ -1,6 +1,7 @@
 """Values of one type as another (``model.expressions.expr``), and the case of strings."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,9 @@ def cast(value: Datum, to: DataType) -> Datum:  # noqa: PLR0911 (a line for each
     if value.type == pa.null():
         return value.cast(ARROW_TYPES[to])
     if value.type == pa.string():
-        return value.cast(pa.binary()) if to is DataType.BYTES else each(lambda text: read_text(text, to))(value)
+        if to is DataType.BYTES:
+            return value.cast(pa.binary())
+        return each(partial(read_text, kind=to, is_iso_alone=True))(value)
     if value.type == DATE:
         return pc.cast(value, ARROW_TYPES[to])
     if value.type == pa.binary():

@@ -20,7 +20,7 @@ from headrace.kernel.expressions.dates import days_of, plus_days
 from headrace.kernel.expressions.floats import round_to
 from headrace.kernel.expressions.local_time import PARTS, local_to_utc, part, truncate
 from headrace.kernel.expressions.string_bytes import crc32
-from headrace.kernel.expressions.text_casts import BLANKS
+from headrace.kernel.expressions.text_casts import BLANKS, read_text
 from headrace.kernel.firing.custom_triggers import TriggerBatches
 from headrace.kernel.grouping import truths
 from headrace.kernel.lists import holders
@@ -381,6 +381,7 @@ _FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "ceil": _typed(_INT, each(_rounded(pc.ceil))),
     "plus_us": _plus_us,
     "truncate": _typed(TIMESTAMP, _with_constants(truncate)),
+    "to_timestamp": _typed(_STRING, each(partial(read_text, kind=DataType.TIMESTAMP))),
     "local_to_utc": _typed(TIMESTAMP, _with_constants(local_to_utc)),
     **{name: _typed(TIMESTAMP, _with_constants(partial(_part, name))) for name in PARTS},
     "plus_days": _plus_days,

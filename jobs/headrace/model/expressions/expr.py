@@ -154,6 +154,8 @@ class Expr(Aggregations, NumberMethods, TextMethods, TimeMethods, Suggesting):
     def cast(self, to: DataType | type) -> "Expr":
         """This as type ``to`` (``int``, ``datetime`` or a DataType); a string that does not read as one gives NULL.
 
+        A timestamp in a string is ISO 8601 with dashes and colons; ``to_timestamp`` reads what else tools write.
+
         A timestamp as a number, and a number as a timestamp, is microseconds since 1970 UTC: ``(col("ms") *
         1000).cast(datetime)``. The date of a timestamp is its day in UTC, and a date as a timestamp its midnight. Bytes
         and strings are each other's UTF-8. A float as a decimal is the number that it is written as, rounded half to

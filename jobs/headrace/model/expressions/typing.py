@@ -174,6 +174,7 @@ _SIGNATURES: dict[str, tuple[tuple[DataType, ...], Kind]] = {
     **dict.fromkeys(("year", "month", "day", "weekday"), ((_T, _D), _I)),
     **dict.fromkeys(("hour", "minute", "second"), ((_T,), _I)),
     **dict.fromkeys(("truncate", "local_to_utc"), ((_T,), _T)),
+    "to_timestamp": ((_S,), _T),
     "plus_us": ((_T,), _T),
     "plus_days": ((_T, _D), None),
 }

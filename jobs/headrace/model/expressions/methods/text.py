@@ -33,6 +33,14 @@ class TextMethods:
         """This string without the white space around it."""
         return self._apply("strip")
 
+    def to_timestamp(self) -> "Expr":
+        """The moment that this string says as sources read columns of timestamps: ISO 8601, RFC 3339, and what tools
+        write for them (``2013-01-01 05:00:00,123 +0100``, ``20130101T050000Z``); NULL if it says none.
+
+        ``cast(datetime)`` reads less: ISO 8601 with dashes and colons.
+        """
+        return self._apply("to_timestamp")
+
     def length(self) -> "Expr":
         """How many characters this string has, or items this list."""
         return self._apply("length")
