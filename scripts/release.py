@@ -26,6 +26,7 @@ _NOT_YET: Final = "not released yet"
 _TWINE: Final = "twine>=6,<7"
 _FOLLOWED: Final = (
     "tests/process/test_golden_root.py",
+    "tests/process/test_replays_of_golden_roots.py",
     "tests/snapshots/test_golden.py",
     "tests/docs/test_pages.py::test_blocks_of[docs/tutorial.md]",
 )
@@ -42,6 +43,7 @@ _STAGED: Final = (
     "tests/process/golden_roots.py",
     "tests/process/golden_sales.py",
     "tests/process/golden_shop.py",
+    "tests/process/golden_tills.py",
     "tests/process/golden_visits.py",
 )
 _THEIR_NEEDS: Final = ("markdown-it-py>=3", "pytest>=8.3")

@@ -100,12 +100,19 @@ class Bag:
         divisor = np.where(empty, 1, number)
         values: Floats = self.values.to_numpy()
         with np.errstate(invalid="ignore", over="ignore"):
-            first = np.zeros(len(self.groups))
-            first[self.groups.sizes > 0] = values[self.groups.offsets[:-1][self.groups.sizes > 0]]
-            near = np.repeat(first, self.groups.sizes)  # so that a sum of large values stays small
-            mean = first + add((values - near) * self.times, self.groups) / divisor
+            mean = add(values * self.times, self.groups) / divisor
+            if not np.isfinite(mean).all():
+                mean = np.where(np.isfinite(mean), mean, self._mean_of_large(values, divisor))
             apart = values - np.repeat(mean, self.groups.sizes)
             return pa.array(add(apart * apart * self.times, self.groups) / divisor, mask=empty)
+
+    def _mean_of_large(self, values: Floats, divisor: Ints) -> Floats:
+        """Means where a sum is infinite: by how far values are from the first one."""
+        first = np.zeros(len(self.groups))
+        first[self.groups.sizes > 0] = values[self.groups.offsets[:-1][self.groups.sizes > 0]]
+        near = np.repeat(first, self.groups.sizes)
+        mean: Floats = first + add((values - near) * self.times, self.groups) / divisor
+        return mean
 
     def largest(self, k: int) -> pa.Array:
         """Lists of the ``k`` largest copies, descending."""

@@ -1,0 +1,37 @@
+"""Epochs that an older version recorded are replayed as they were: the same rows, panes, late rows and dead letters."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from tests.process.golden_clicks import CLICKS
+from tests.process.golden_roots import copied
+from tests.process.golden_shop import SHOP
+from tests.process.golden_tills import TILLS
+
+OUTPUTS = [("format-3-texts", TILLS, name) for name in TILLS.outputs] + [
+    *(("format-3", SHOP, name) for name in SHOP.outputs),
+    ("format-1", CLICKS, ""),
+]
+COMPUTED = ("current", "panes", "late", "rejected")
+
+
+def stored(handle: PipelineHandle, view: str, at: str) -> list[str]:
+    rows: list[dict[str, Any]] = getattr(handle, view)(at=at).to_arrow().to_pylist()
+    return sorted(str(row) for row in rows)
+
+
+@pytest.mark.parametrize(("root", "pipeline", "output"), OUTPUTS, ids=lambda value: getattr(value, "name", value))
+def test_a_replay_gives_what_is_recorded(root: str, pipeline: hr.Pipeline, output: str, tmp_path: Path) -> None:
+    uri = copied(root, tmp_path).as_uri()
+    process(pipeline, uri, RunOptions("again", mode=Mode.REPLAY, branch="again"))
+    handle = hr.open(uri)[pipeline]
+    of_output = handle[output] if output else handle
+    for view in COMPUTED:
+        assert stored(of_output, view, "again") == stored(of_output, view, "main")
