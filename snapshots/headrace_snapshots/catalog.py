@@ -54,7 +54,7 @@ from headrace_snapshots.protocol import (
     Unseen,
     decide,
 )
-from headrace_snapshots.publish_entries import published_message, renamed_refs
+from headrace_snapshots.publish_entries import published_message, renamed_by_promotion, renamed_refs
 from headrace_snapshots.refs import published_ref
 from headrace_snapshots.seen_snapshots import RELEASED, names_in, newest_seen
 from headrace_snapshots.store import ObjectStore
@@ -249,7 +249,7 @@ class Catalog(CatalogReader):
             expected_main,
             expected or promoted,
             ("",) if manifest is None else output_names(manifest),
-            {} if manifest is None else renamed_refs(self, manifest),
+            renamed_by_promotion(self, manifest, expected_main),
             give_up_delivered,
         )
         return self._append(intent, text, {"branch": branch})

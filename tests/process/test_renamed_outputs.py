@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import headrace as hr
 from headrace import col
+from headrace.cli.main import app
+from headrace.read.definition_plan import FormerNameError
 from headrace.read.snapshots.progress import StoredProgress
 from headrace_snapshots.protocol import BeginDelivery, EndDelivery
 from headrace_snapshots.testing import check_catalog
@@ -34,12 +37,15 @@ class Shop:
 
     def run(self, made: hr.Pipeline, price: int | None = None) -> str:
         """Lands a file and runs; the head of main."""
-        self.files += 1
-        record = {"shop": "oslo", "price": price or self.files, "at": f"2026-05-01T{self.files:02}:00:00Z"}
-        (self.folder / f"landing/o/{self.files:04}.json").write_text(json.dumps(record) + "\n")
+        self.land(price)
         self.handle = hr.open(self.folder.as_uri(), create=True)[made]
         self.handle.run()
         return self.refs["main"]
+
+    def land(self, price: int | None = None) -> None:
+        self.files += 1
+        record = {"shop": "oslo", "price": price or self.files, "at": f"2026-05-01T{self.files:02}:00:00Z"}
+        (self.folder / f"landing/o/{self.files:04}.json").write_text(json.dumps(record) + "\n")
 
     @property
     def refs(self) -> dict[str, str]:
@@ -164,3 +170,97 @@ def test_a_new_output_with_the_old_name_of_another_stands_for_itself(shop: Shop)
     assert [row["sales"] for row in shop.rows("hours")] == [1, 2, 3, 4, 5]
     assert [row["sales"] for row in shop.rows("hourly")] == [2, 4, 6, 8, 10]
     assert [row["sales"] for row in shop.rows("daily")] == [15]
+
+
+def made(shop: Shop, outputs: dict[str, hr.Output]) -> Any:
+    return hr.open(shop.folder.as_uri())[shop.pipeline(outputs)]
+
+
+def headrace(*arguments: str) -> str:
+    result = CliRunner().invoke(app, [*arguments, "--format", "json"])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def changed(rehearsal: Any) -> dict[str, tuple[int, int]]:
+    """How many rows of each output readers would see come new, and change or go."""
+    rows = {name: diff.output.rows for name, diff in rehearsal.diffs.items()}
+    return {name: (own.added, own.changed + own.removed) for name, own in rows.items()}
+
+
+@pytest.mark.parametrize("way", ["forked", "from nothing"])
+def test_a_dry_run_compares_a_renamed_output_with_what_its_readers_see(shop: Shop, way: str) -> None:
+    """The forked branch has recorded two renamings; what it calls "a" is what main calls "b"."""
+    first = shop.run(shop.pipeline({"a": hours(), "b": days("a")}))
+    catalog, root = shop.handle.catalog, shop.folder.as_uri()
+    sinks = {"a": "mail", "b": "post"} if way == "forked" else {}  # a branch from nothing lacks what these have
+    for output, sink in sinks.items():
+        catalog.deliver(BeginDelivery(output, sink, first))
+        catalog.deliver(EndDelivery(output, sink, first))
+    renamed, again = {"d": hours(formerly="a"), "b": days("d")}, {"c": hours(formerly="d"), "b": days("c")}
+    if way == "forked":
+        shop.handle.fork("main", "trial")
+        for outputs in (renamed, again, {"c": hours(), "a": days("c", formerly="b")}):
+            shop.land()
+            made(shop, outputs).run(branch="trial")
+        called, expected = {"c": "a", "a": "b"}, {"c": (3, 0), "a": (0, 1)}
+    else:
+        made(shop, renamed).backfill(branch="trial")
+        called, expected = {"d": "a", "b": "b"}, {"d": (0, 0), "b": (0, 0)}
+    rehearsal = shop.handle.promote("trial", dry_run=True)
+    assert (changed(rehearsal), rehearsal.gone) == (expected, ())
+    shown = json.loads(headrace("promote", "shop", "trial", "--dry-run", "--root", root))["outputs"]
+    assert {name: own["output"]["rows"] for name, own in shown.items()} == {
+        name: diff.output.rows.to_json() for name, diff in rehearsal.diffs.items()
+    }
+    (output,) = {*called} - {*called.values()}
+    own = rehearsal.diffs[output].output.rows
+    for before, after in (("published", "trial"), ("main", "trial"), ("trial", "main")):
+        rows = json.loads(headrace("diff", f"shop.{output}", before, after, "--root", root))["output"]["rows"]
+        new = rows["added" if after == "trial" else "removed"]
+        assert (new, rows["changed"], rows["before"] + rows["after"]) == (
+            own.added,
+            own.changed,
+            own.before + own.after,
+        )
+    shop.handle.promote("trial")
+    promoted = shop.refs["main"]
+    assert {ref: at for ref, at in shop.seen().items() if at == promoted} == dict.fromkeys(
+        (f"published/{output}" for output in called), promoted
+    )
+    assert {ref for ref, at in shop.seen().items() if at == first} == {
+        f"{kind}/{output}/{sinks[then]}"
+        for output, then in called.items()
+        if then in sinks
+        for kind in ("delivering", "delivered")
+    }
+    check_catalog(shop.handle.catalog.store, "shop")
+
+
+def test_outputs_that_a_branch_has_not_are_said_to_be_gone(shop: Shop) -> None:
+    shop.run(shop.pipeline({"a": hours(), "z": days("a")}))
+    made(shop, {"c": hours(formerly="a"), "new": days("c")}).backfill(branch="trial")
+    rehearsal = shop.handle.promote("trial", dry_run=True)
+    assert (changed(rehearsal), rehearsal.gone) == ({"c": (0, 0), "new": (1, 0)}, ("z",))
+    result = CliRunner().invoke(app, ["promote", "shop", "trial", "--dry-run", "--root", shop.folder.as_uri()])
+    assert "output z is gone: its readers would see nothing any more" in result.stderr
+    assert json.loads(headrace("promote", "shop", "trial", "--dry-run", "--root", shop.folder.as_uri()))["gone"] == [
+        "z"
+    ]
+    assert shop.handle.promote("trial").published == shop.refs["main"]
+    assert {*shop.seen()} == {"published/c", "published/new"}
+
+
+def test_a_former_name_that_nobody_knows_is_refused_where_an_output_goes(shop: Shop) -> None:
+    """Main has "a"; it was called "b" nowhere but in a definition that never ran there."""
+    shop.run(shop.pipeline({"a": hours(), "z": days("a")}))
+    skipped = {"c": hours(formerly="b"), "z": days("c")}
+    why = "output c of shop was called 'b' formerly, .* It has a, which .*Say formerly='a' for c"
+    for refused in (made(shop, skipped).run, made(shop, skipped).plans, made(shop, skipped).backfill):
+        with pytest.raises(FormerNameError, match=why):
+            refused()
+    assert {*shop.refs} == {"main", "published/a", "published/z"}
+    last = shop.run(shop.pipeline({"c": hours(formerly="a"), "z": days("c")}))
+    assert shop.seen() == dict.fromkeys(("published/c", "published/z"), last)
+    shop.run(shop.pipeline({"d": hours(formerly="a"), "z": days("d")}))  # "c" is what was "a", as main has recorded
+    assert [row["sales"] for row in shop.rows("d")] == [1, 2, 3]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from headrace.errors import FixConfigError
 from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.identity.renaming import Formerly, renamed
@@ -15,7 +16,14 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_changes import Action, Change, changes
 from headrace.read.views.columns import ViewColumns
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import outputs_of, seen_by, with_names
+from headrace_snapshots.format.output_view import called_now, output_names, outputs_of, seen_by, with_names
+
+
+class FormerNameError(FixConfigError):
+    """An output whose former name no snapshot knows, where another output is gone: it may be that one."""
+
+    code = "config.former_name"
+
 
 _UNKNOWN = "has changed; the snapshot is too old to say which part of it"
 
@@ -190,10 +198,31 @@ def plans_of_outputs(pipeline: Pipeline, manifest: Manifest | None) -> dict[str,
 
 
 def under_new_names(pipeline: Pipeline, manifest: Manifest) -> Manifest:
-    """``manifest`` with its outputs called what ``pipeline`` calls them now."""
-    had = outputs_of(manifest) or ("",)
+    """``manifest`` with its outputs called what ``pipeline`` calls them now. ``formerly`` is the name that an output
+    has there, or one that it had earlier. Raises FormerNameError.
+    """
+    had = output_names(manifest)
     formerly = {name: output.formerly for name, output in pipeline.outputs.items() if name not in had}
-    return with_names(manifest, {name: old for name, old in formerly.items() if old is not None and old in had})
+    called = {name: old for name, old in formerly.items() if old is not None and old in had}
+    left = [name for name in had if name not in pipeline.outputs and name not in called.values()]
+    for name, old in formerly.items():
+        if old is None or name in called or not left:
+            continue
+        if (now := called_now(manifest, old)) not in left:
+            raise FormerNameError(_unknown_name(pipeline, manifest, name, left))
+        called[name] = now
+        left.remove(now)
+    return with_names(manifest, called)
+
+
+def _unknown_name(pipeline: Pipeline, manifest: Manifest, name: str, others: Sequence[str]) -> str:
+    former, gone = pipeline.outputs[name].formerly, [other or "the output without a name" for other in others]
+    return (
+        f"output {name} of {pipeline.name} was called {former!r} formerly, as its definition says, and snapshot "
+        f"{manifest.snapshot_id} (epoch {manifest.epoch}) has none of that name, nor one that was called so. It has "
+        f"{', '.join(gone)}, which the definition has not. Say formerly={others[0]!r} for {name} if that is "
+        f"what it is called there; or leave formerly out, and {name} begins with nothing"
+    )
 
 
 def _stages(pipeline: Pipeline, changed: Sequence[Change]) -> list[StagePlan]:

@@ -227,13 +227,14 @@ class PipelineReader(Suggesting):
     def diff(self, before: At, after: At, *, limit: int = 20) -> "SnapshotDiff":
         """What differs between two snapshots, each named as ``at`` is: rows of ``current`` that a reader would see
         change, and what lies under it: input, watermarks, state, late rows and dead letters. All rows are counted, and
-        the first ``limit`` given.
+        the first ``limit`` given. An output that has another name in one of them is found by the names that the other
+        has recorded.
         """
         from headrace.read.diff.comparison import diff
+        from headrace.read.diff.sides import compared_sides
 
         limit = Arguments("diff").whole("limit", limit, least=0)
-        sides = (self._snapshot_of_output(at).manifest for at in (before, after))
-        return diff(self._catalog, *sides, limit=limit)
+        return diff(self._catalog, *compared_sides(self._catalog, before, after), limit=limit)
 
     def read(
         self,

@@ -198,12 +198,14 @@ def rehearsed(
     """What readers would see change by a promotion of ``branch``. Raises why it would be refused; what is put right
     ``later``, before the promotion, is only said. ``anyway``: also below what was delivered.
     """
+    gone: tuple[str, ...] = ()
     if patch:
         patched = handle.promote(branch, output=output, patch=True, dry_run=True, limit=_ROWS)
         outputs, refusals = {output or "": patched.output}, patched.refusals
     else:
         rehearsal = handle.promote(branch, output=output, dry_run=True, limit=_ROWS, give_up_delivered=anyway)
-        outputs, refusals = {name: diff.output for name, diff in rehearsal.diffs.items()}, rehearsal.refusals
+        outputs = {name: diff.output for name, diff in rehearsal.diffs.items()}
+        refusals, gone = rehearsal.refusals, rehearsal.gone
     for refusal in refusals:
         if not isinstance(refusal, later):
             raise refusal
@@ -212,7 +214,8 @@ def rehearsed(
         parts += [Sentence(f"Output {name}:")] if name else []
         parts.append(ChangedRows(changed.rows.to_json(), [change.to_json() for change in changed.first]))
     catching_up = [Sentence(f"Before that the branch catches up, and this changes: {why}") for why in refusals]
-    return Proposal.of([*parts, *catching_up])
+    lost = [Sentence(f"Output {name or 'without a name'} is gone: its readers see nothing any more.") for name in gone]
+    return Proposal.of([*parts, *lost, *catching_up])
 
 
 def finish(handle: "PipelineHandle", done: "Entry", branch: str, *, output: str | None = None, patch: bool) -> None:

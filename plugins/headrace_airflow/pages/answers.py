@@ -35,8 +35,7 @@ from headrace_airflow.pages.readers import (
 from headrace_airflow.run_ids import run_id_begin
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
-from headrace_snapshots.format.output_view import output_names, seen_by
-from headrace_snapshots.format.table_names import UNNAMED
+from headrace_snapshots.format.output_view import output_names
 from headrace_snapshots.layout import ObjectKind, audit_folder, folder
 from headrace_snapshots.refs import MAIN, PUBLISHED, is_published, output_of, published_of
 from headrace_snapshots.store import ObjectNotFoundError
@@ -164,12 +163,10 @@ class PipelinePage:
     def diff(self, before: str, after: str, limit: int, output: str, *, with_values: bool) -> dict[str, Any]:
         """What differs for readers between two snapshots, tags or branches."""
         from headrace.read.diff.comparison import diff_for_readers  # with DuckDB
+        from headrace.read.diff.sides import compared_sides
 
         catalog = self._of(output).catalog
-        sides = [snapshot_at(catalog, at).manifest for at in (before, after)]
-        for side in sides:
-            if side is not None:
-                seen_by(side, UNNAMED.output)  # which says what to name where there are several outputs
+        sides = compared_sides(catalog, before, after)
         return diff_for_readers(catalog, *sides, limit=limit if with_values else 0).to_json()
 
     def rollback(self, to: str, branch: str) -> dict[str, Any]:

@@ -113,13 +113,33 @@ def called_where(there: Collection[str], now: Manifest, output: str) -> str | No
 
 def called_in(before: Manifest, now: Manifest, output: str) -> str | None:
     """What an ``output`` of ``now`` is called in ``before``, from which ``now`` has come; None if it had not come then.
-    It is the one that had had the same names before.
+    It is the one that had had the same names before; where several had, of that which has been called otherwise most
+    often since: who has its name now came later.
     """
+    own = _found_in(before, now, output)
+    if own is None:
+        return None
+    others = (_found_in(before, now, other) for other in output_names(now) if other != output)
+    is_taken = any(other is not None and other[1] == own[1] and other[0] > own[0] for other in others)
+    return None if is_taken else own[1]
+
+
+def _found_in(before: Manifest, now: Manifest, output: str) -> tuple[int, str] | None:
+    """How often an ``output`` of ``now`` has been called otherwise since ``before``, and what it was called there."""
     names = (output, *all_names_before(now, output))
     for number, name in enumerate(names):
         if name in output_names(before) and all_names_before(before, name) == names[number + 1 :]:
-            return name
+            return number, name
     return None
+
+
+def called_on(main: Manifest, branch: Manifest) -> dict[str, str | None]:
+    """What ``main`` calls each output of a ``branch`` that takes its place; None: it has none such. A name that no
+    output had before means itself, also where the branch does not say what it was called earlier.
+    """
+    called = {output: called_in(main, branch, output) for output in output_names(branch)}
+    free = {*output_names(main)} - {*called.values()}
+    return {output: output if then is None and output in free else then for output, then in called.items()}
 
 
 def called_since(before: Manifest, now: Manifest) -> dict[str, str | None]:

@@ -80,10 +80,14 @@ def with_renamed_deliveries(head: Head, decided: Decision, renamed: Mapping[str,
     """
     if not isinstance(decided, Append):
         return decided
-    refs: dict[str, str | None] = {**decided.refs}
-    for ref, before in renamed.items():
-        for former in before:
-            refs |= renamed_deliveries(decided.refs, output_of(former), output_of(ref))
+    goes = [
+        move
+        for ref, before in renamed.items()
+        for former in before
+        for move in renamed_deliveries(decided.refs, output_of(former), output_of(ref)).items()
+    ]
+    left, given = (dict(move for move in goes if (move[1] is None) == is_left) for is_left in (True, False))
+    refs: dict[str, str | None] = {**decided.refs, **left, **given}  # two outputs may have swapped their names
     moves = {ref: (head.refs.get(ref), to) for ref, to in refs.items() if to != decided.refs.get(ref)}
     there = {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
     return replace(decided, moves={**decided.moves, **moves}, refs=there)

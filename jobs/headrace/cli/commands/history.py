@@ -211,6 +211,8 @@ def _print_diffs(rehearsal: "Rehearsal") -> None:
         if output:
             notice(f"output {output}:")
         print_diff(difference)
+    for output in rehearsal.gone:
+        notice(f"output {output or 'without a name'} is gone: its readers would see nothing any more")
 
 
 def _print_patch(rehearsal: "PatchRehearsal") -> None:

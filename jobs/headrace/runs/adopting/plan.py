@@ -2,7 +2,7 @@
 theory).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,7 +29,8 @@ def check_before(pipeline: Pipeline, main: Manifest, scope: AdoptedOutputs, head
     log stands at ``head``.
     """
     _check_definition(definition(pipeline), main, scope)
-    _check_delivered(head, pipeline.name, scope)
+    former = {pipeline.outputs[output].formerly for output in scope.adopted}
+    _check_delivered(head, pipeline.name, scope, {*scope.adopted, *former})
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class PlannedAdoption:
         ``give_up_delivered``: what sinks have got that cannot take back is not against it.
         """
         if not give_up_delivered:
-            yield lambda: _check_delivered(self.now, self.catalog.pipeline, self.scope)
+            former = {self.planned.called[output] for output in self.scope.adopted}
+            yield lambda: _check_delivered(self.now, self.catalog.pipeline, self.scope, {*self.scope.adopted, *former})
         yield self._check_computed
         yield self._check_audits
         yield lambda: _check_definition(self.branch.definition, self.main, self.scope)
@@ -181,10 +183,12 @@ def _check_definition(defined: Mapping[str, Any], main: Manifest, scope: Adopted
             )
 
 
-def _check_delivered(head: Head, pipeline: str, scope: AdoptedOutputs) -> None:
-    """Raise DeliveredError if a sink that cannot take back has rows of an output that would get others."""
+def _check_delivered(head: Head, pipeline: str, scope: AdoptedOutputs, names: Collection[str | None]) -> None:
+    """Raise DeliveredError if a sink that cannot take back has rows of an output that would get others; ``names``: what
+    those are, or were, called.
+    """
     for rows in handed_over(head):
-        if rows.output in scope.adopted:
+        if rows.output in names:
             raise DeliveredError(
                 f"{rows}, and main would have others in their place. Run the backfill without --promote, then "
                 f"`headrace promote {pipeline}.{scope.output} BRANCH --give-up-delivered`"

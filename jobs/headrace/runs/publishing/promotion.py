@@ -44,7 +44,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import called_now, output_names, parked_in, seen_by
+from headrace_snapshots.format.output_view import called_now, called_on, output_names, parked_in, seen_by
 from headrace_snapshots.protocol import Kind, Past
 from headrace_snapshots.refs import MAIN, published_of
 from headrace_snapshots.store import open_store
@@ -201,6 +201,17 @@ class Planned:
     def published(self) -> str | None:
         """What readers see of the output without a name."""
         return self.seen.get("")
+
+    @cached_property
+    def called(self) -> Mapping[str, str | None]:
+        """What main calls each output of the branch, as the promotion maps them; None: it has none such."""
+        main = None if self.main is None else next(self.catalog.readable(self.main), None)
+        return {name: name for name in output_names(self.head)} if main is None else called_on(main, self.head)
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        """The outputs whose readers would see nothing any more."""
+        return tuple(sorted({*self.seen} - {*self.called.values()}))
 
     @cached_property
     def bases(self) -> Mapping[str, str | None]:

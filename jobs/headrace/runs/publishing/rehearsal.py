@@ -9,7 +9,7 @@ from headrace.runs.publishing.promotion import REFUSALS, Planned
 from headrace.runs.reporting.results import RunError
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import UnknownOutputError, output_names
+from headrace_snapshots.format.output_view import UnknownOutputError, output_names, seen_by
 from headrace_snapshots.output_catalog import seen_catalog
 
 if TYPE_CHECKING:
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Rehearsal:
     """What a promotion of ``branch`` would change for readers of each output, and why it would be refused: by nothing,
-    if by none.
+    if by none. ``diffs``: by the branch's names, each beside what readers see now by whatever name main has for it.
+    ``gone``: outputs whose readers would see nothing any more, as the branch has none such.
     """
 
     branch: str
     diffs: "Mapping[str, SnapshotDiff]"
     refusals: tuple[HeadraceError, ...]
+    gone: tuple[str, ...] = ()
 
     @property
     def diff(self) -> "SnapshotDiff":
@@ -43,6 +45,7 @@ class Rehearsal:
             "branch": self.branch,
             "refusals": refusals,
             **({"diff": diffs[""]} if "" in diffs else {"outputs": diffs}),
+            **({"gone": [*self.gone]} if self.gone else {}),
         }
 
 
@@ -71,7 +74,7 @@ def rehearse(catalog: Catalog, branch: str, *, limit: int = 20, give_up_delivere
     head = catalog.head()
     planned = Planned.of(catalog, head, branch)
     refusals = _refusals(planned, head, give_up_delivered=give_up_delivered)
-    return Rehearsal(branch, differences(planned, output_names(planned.head), limit), refusals)
+    return Rehearsal(branch, differences(planned, output_names(planned.head), limit), refusals, planned.gone)
 
 
 def rehearse_for_readers(catalog: Catalog, branch: str, *, limit: int = 20) -> ReadersRehearsal:
@@ -105,8 +108,11 @@ def _refusals(planned: Planned, now: Head, *, give_up_delivered: bool) -> tuple[
 def _sides(
     planned: Planned, outputs: Iterable[str]
 ) -> Iterator[tuple[str, tuple[Catalog, Manifest | None, Manifest | None]]]:
-    """Each of ``outputs``, with its catalog, what readers of it see now, and what the branch has."""
+    """Each of ``outputs``, with its catalog, what readers see of it now by main's name of it, and what the branch
+    has.
+    """
     for output in outputs:
-        own, shown = seen_catalog(planned.catalog, output), planned.seen.get(output)
-        before = None if shown is None else own.manifest(shown)
-        yield output, (own, before, own.manifest(planned.head.snapshot_id))
+        own, then = seen_catalog(planned.catalog, output), planned.called[output]
+        shown = None if then is None else planned.seen.get(then)
+        before = None if then is None or shown is None else seen_catalog(planned.catalog, then).manifest(shown)
+        yield output, (own, before, seen_by(planned.head, output))
