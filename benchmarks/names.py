@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.names --names 1000000 --new 1000 --stores local minio``: the history is written as runs write it
 (a log of inputs of epochs of 1,000 files, names files beside it), the files are empty, and each look is a process of
-its own. ``any`` is the default, ``old`` a root without names files, as one of before 0.2.0, ``ordered`` lists behind
-the mark alone. On MinIO objects are links to one object on the disk of the server: to put a million takes an hour.
+its own. ``first`` has read nothing yet, ``any`` is the default, ``old`` a root without names files, as one of before
+0.2.0, ``ordered`` lists behind the mark alone. On MinIO objects are links to one object on the disk of the server: to
+put a million takes an hour.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from benchmarks.traffic import minio
 from headrace.read.snapshots.progress import progress_of, unread_files
 from headrace.runs.names_files import NamesFiles
 from headrace.sources.landing import Landing
+from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import InputFile
@@ -100,7 +102,7 @@ def _of_root(root: str, folder: Path, names: int, new: int, meta: str) -> Iterat
     catalog = Catalog(store, made.name)
     _record(catalog, [first, *rest], store, folder / first, is_local=not meta)
     _land(folder, first, [*paths(names, names + new)], meta)
-    for how in ("any", "old", "ordered"):
+    for how in ("first", "any", "old", "ordered"):
         if how == "old":
             _without_names(catalog)
         found = subprocess.run(
@@ -186,8 +188,9 @@ def _look(root: str, how: str) -> dict[str, object]:
     store = open_store(root)
     catalog, landing = Catalog(store, made.name), Landing(made, store)
     begun, cpu = time.perf_counter(), time.process_time()
-    manifest = catalog.manifest(catalog.head().refs["main"])
-    found = unread_files(catalog, landing, manifest, progress_of(catalog, manifest), full_sweep=False)
+    manifest = None if how == "first" else catalog.manifest(catalog.head().refs["main"])
+    progress = PipelineProgress() if manifest is None else progress_of(catalog, manifest)
+    found = unread_files(catalog, landing, manifest, progress, full_sweep=False)
     seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
     requests = {kind: count for kind, count in store.requests.snapshot().items() if count}
     return {

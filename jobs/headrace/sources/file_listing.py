@@ -1,11 +1,10 @@
-"""Listing the input under a prefix: which names are input, and how many ranges of a store are listed at once."""
+"""Listing the input under a prefix: which names are input, and which stores are listed by many requests at once."""
 
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 from typing import Final
 
+from headrace.sources.parallel_listing import listed_in_parallel, listed_of
 from headrace_snapshots.store import ObjectInfo, ObjectStore
 from headrace_snapshots.store.port import lists_in_pages, sort_key
 
@@ -17,18 +16,32 @@ LEFT_OUT: Final = (
 )
 """The rule in words, of names without ``suffixes``."""
 
-_RANGES_AT_ONCE = 8
-
 
 def listed_inputs(
     store: ObjectStore, prefix: str, suffixes: tuple[str, ...], start_after: str = "", bounds: Sequence[str] = ()
 ) -> Iterator[ObjectInfo]:
     """The input under ``prefix`` that sorts after ``start_after``, in the order of names. Where a listing comes in
-    pages, the ranges between ``bounds``, which ascend, are listed side by side.
+    pages, ranges of it are listed side by side: those between ``bounds``, which ascend, or as it goes.
     """
     folder = folder_of(prefix)
-    infos = _in_ranges(store, folder, start_after, bounds) if bounds else store.list(folder, start_after)
+    is_paged = lists_in_pages(store)
+    infos = listed_in_parallel(store, folder, start_after, bounds) if is_paged else store.list(folder, start_after)
     return (info for info in infos if is_input(info.path.removeprefix(folder), suffixes))
+
+
+def inputs_of(store: ObjectStore, prefix: str, wanted: Collection[str]) -> dict[str, ObjectInfo]:
+    """Look up which of the ``wanted`` names are there under ``prefix``."""
+    if not wanted:
+        return {}
+    folder = folder_of(prefix)
+    if lists_in_pages(store):
+        return listed_of(store, folder, wanted)
+    last, there = max(map(sort_key, wanted)), dict[str, ObjectInfo]()
+    listing = store.list(folder, min(wanted, key=sort_key)[:-1])
+    for info in takewhile(lambda info: sort_key(info.path) <= last, listing):
+        if info.path in wanted:
+            there[info.path] = info
+    return there
 
 
 def folder_of(prefix: str) -> str:
@@ -52,29 +65,3 @@ def is_input(name: str, suffixes: tuple[str, ...]) -> bool:
 def is_unfinished(name: str) -> bool:
     """Whether a file is called as producers call one that they have not ended."""
     return name.lower().endswith(UNFINISHED)
-
-
-def _in_ranges(store: ObjectStore, folder: str, start_after: str, bounds: Sequence[str]) -> Iterator[ObjectInfo]:
-    begins = [start_after, *(name for name in bounds if sort_key(name) > sort_key(start_after))]
-    if len(begins) == 1 or not lists_in_pages(store):
-        yield from store.list(folder, start_after)
-        return
-    ends: list[str | None] = [*begins[1:], None]
-    ahead: deque[Future[list[ObjectInfo]]] = deque()
-    with ThreadPoolExecutor(_RANGES_AT_ONCE, thread_name_prefix="listing") as pool:
-        try:
-            for begin, end in zip(begins, ends, strict=True):
-                ahead.append(pool.submit(_range, store, folder, begin, end))
-                if len(ahead) > _RANGES_AT_ONCE:
-                    yield from ahead.popleft().result()
-            while ahead:
-                yield from ahead.popleft().result()
-        finally:
-            for future in ahead:
-                future.cancel()
-
-
-def _range(store: ObjectStore, folder: str, begin: str, end: str | None) -> list[ObjectInfo]:
-    """What sorts after ``begin``, up to ``end`` and with it."""
-    listing = store.list(folder, begin)
-    return [*listing] if end is None else [*takewhile(lambda info: sort_key(info.path) <= sort_key(end), listing)]

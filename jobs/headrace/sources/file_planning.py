@@ -15,7 +15,7 @@ from headrace.errors import FixDataError, RetryError
 from headrace.model.time import Instant
 from headrace.pipeline.sources import FileSource
 from headrace.sources.connector import Offsets, SourceSplit
-from headrace.sources.file_listing import folder_of, listed_inputs
+from headrace.sources.file_listing import inputs_of, listed_inputs
 from headrace.sources.known_names import KnownNames
 from headrace.sources.known_version import KnownVersion, hashed
 from headrace_snapshots.store import ObjectChangedError, ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
@@ -150,14 +150,11 @@ def taken_in(store: ObjectStore, file: SourceSplit) -> SourceSplit:
 def listed_again(store: ObjectStore, prefix: str, files: Sequence[SourceSplit]) -> list[SourceSplit]:
     """``files``, which landed under ``prefix``, as they are now. Raises VanishedFileError."""
     wanted = {file.path for file in files}
-    listed: dict[str, SourceSplit] = {}
-    listing = store.list(folder_of(prefix), min(wanted, default="")[:-1])
-    while len(listed) < len(wanted) and (info := next(listing, None)) is not None:
-        if info.path in wanted:
-            listed[info.path] = SourceSplit(info.path, info.size, info.etag)
+    listed = inputs_of(store, prefix, wanted)
     if gone := sorted(wanted - listed.keys()):
         raise VanishedFileError(gone[0])
-    return [listed[file.path] for file in files]
+    now = (listed[file.path] for file in files)
+    return [SourceSplit(info.path, info.size, info.etag) for info in now]
 
 
 def gone(store: ObjectStore, prefix: str, files: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
@@ -165,14 +162,7 @@ def gone(store: ObjectStore, prefix: str, files: Iterable[SourceSplit]) -> Itera
     are, and a request for each that is elsewhere: the pipeline may read elsewhere since.
     """
     wanted = {file.path: file for file in files}
-    if not wanted:
-        return
-    listed: dict[str, ObjectInfo] = {}
-    for info in store.list(folder_of(prefix), min(wanted)[:-1]):
-        if info.path > max(wanted):
-            break
-        if info.path in wanted:
-            listed[info.path] = info
+    listed = inputs_of(store, prefix, wanted)
     for file in wanted.values():
         now = listed.get(file.path) or _stat(store, file.path)
         if now is None:

@@ -1,0 +1,266 @@
+"""Listing what a store gives in pages by several requests at once, in the order of names.
+
+A listing is cut into ranges of names. Where nobody knows names to cut at, it begins as one range. A range that goes on
+for pages is cut where names branch behind the one listed last: requests that look for such a place ask what comes after
+all names that begin alike. So any layout is cut, folders or none. A cut says nothing of what is listed: a name is in
+exactly one range, whatever the cuts are.
+"""
+
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice, pairwise, takewhile
+from typing import Final
+
+from headrace_snapshots.store import ObjectInfo, ObjectStore
+from headrace_snapshots.store.port import sort_key
+
+PAGE: Final = 1_000
+"""So many names are a page."""
+
+AT_ONCE: Final = 8
+"""So many requests are under way together."""
+
+_AHEAD: Final = 256
+"""So many pages wait at most for those before them."""
+
+_PAGES_BEFORE_CUT: Final = 8
+"""A range of fewer is not worth the requests that look for a place to cut it."""
+
+_SOUGHT: Final = 100
+"""So few names are looked for one page after the other."""
+
+_LAST_ASCII: Final = 0x7E
+_ALPHABET: Final = 0xFFF
+"""Letters of one language differ in these bits, as a guess."""
+
+_SURROGATES: Final = range(0xD800, 0xE000)
+_LAST: Final = 0x10FFFF
+
+
+def listed_in_parallel(
+    store: ObjectStore, folder: str, start_after: str = "", bounds: Sequence[str] = ()
+) -> Iterator[ObjectInfo]:
+    """What ``store`` lists of ``folder`` after ``start_after``, in that order. ``bounds`` ascend, and cut it into
+    ranges from the start.
+
+    An error of one request is raised, whichever range it is of.
+    """
+    bounds = [name for name in bounds if sort_key(name) > sort_key(start_after)]
+    if not bounds:  # most listings are one page, which needs no thread
+        page = _page(store, folder, start_after)
+        yield from page
+        if len(page) < PAGE:
+            return
+        start_after = page[-1].path
+    yield from _Listing(store, folder, start_after, bounds).infos()
+
+
+def listed_of(store: ObjectStore, folder: str, wanted: Collection[str]) -> dict[str, ObjectInfo]:
+    """Look up which of the ``wanted`` names below ``folder`` are listed; passes over pages that have none of them."""
+    ordered = sorted(wanted, key=sort_key)
+    share = max(_SOUGHT, -(-len(ordered) // AT_ONCE))
+    shares = [ordered[begin : begin + share] for begin in range(0, len(ordered), share)]
+    there: dict[str, ObjectInfo] = {}
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="listing") as pool:
+        for listed in pool.map(lambda names: _sought(store, folder, names), shares):
+            there |= listed
+    return there
+
+
+def _sought(store: ObjectStore, folder: str, names: Sequence[str]) -> dict[str, ObjectInfo]:
+    """Look up which of ``names``, which ascend, are listed."""
+    wanted, there = frozenset(names), dict[str, ObjectInfo]()
+    position, after = 0, ""
+    while position < len(names):
+        page = _page(store, folder, max(after, names[position][:-1], key=sort_key))
+        there |= {info.path: info for info in page if info.path in wanted}
+        if len(page) < PAGE:
+            break
+        after = page[-1].path
+        position = bisect_right(names, sort_key(after), key=sort_key)
+    return there
+
+
+def _page(store: ObjectStore, folder: str, start_after: str) -> list[ObjectInfo]:
+    return [*islice(store.list(folder, start_after), PAGE)]
+
+
+def _until(infos: list[ObjectInfo], end: str | None) -> list[ObjectInfo]:
+    """What sorts up to ``end``, and with it."""
+    if end is None or not infos or sort_key(infos[-1].path) <= sort_key(end):
+        return infos
+    return [*takewhile(lambda info: sort_key(info.path) <= sort_key(end), infos)]
+
+
+@dataclass(eq=False)
+class _Range:
+    """What sorts after ``after``, up to ``end`` and with it. ``pages`` were listed and wait; ``newest`` is the last
+    that was.
+    """
+
+    after: str
+    end: str | None
+    pages: deque[list[ObjectInfo]] = field(default_factory=deque)
+    newest: list[ObjectInfo] = field(default_factory=list)
+    listed: int = 0
+    cut_at: int = _PAGES_BEFORE_CUT
+    is_busy: bool = False
+    is_being_cut: bool = False
+    is_listed: bool = False
+
+    def take(self, infos: list[ObjectInfo]) -> None:
+        """Take a page that was listed after ``after``."""
+        page = _until(infos, self.end)
+        self.is_listed = len(page) < PAGE
+        if page:
+            self.after, self.newest = page[-1].path, page
+            self.pages.append(page)
+        self.listed += 1
+
+
+class _Listing:
+    """Ranges, in order, and the threads that list them; all that changes does so under ``_changed``."""
+
+    def __init__(self, store: ObjectStore, folder: str, start_after: str, bounds: Sequence[str]) -> None:
+        self._store, self._folder = store, folder
+        self._ranges = [
+            _Range(begin, end) for begin, end in pairwise([start_after, *bounds, None]) if begin is not None
+        ]
+        self._changed = threading.Condition()
+        self._error: BaseException | None = None
+        self._is_over = False
+
+    def infos(self) -> Iterator[ObjectInfo]:
+        """All, in order."""
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="listing") as pool:
+            try:
+                for _ in range(AT_ONCE):
+                    pool.submit(self._work)
+                while (page := self._next_page()) is not None:
+                    yield from page
+            finally:
+                with self._changed:
+                    self._is_over = True
+                    self._changed.notify_all()
+
+    def _next_page(self) -> list[ObjectInfo] | None:
+        with self._changed:
+            while True:
+                if self._error is not None:
+                    raise self._error
+                while self._ranges and self._ranges[0].is_listed and not self._ranges[0].pages:
+                    del self._ranges[0]
+                    self._changed.notify_all()  # the next one may have more pages than there is room for
+                if not self._ranges:
+                    return None
+                if self._ranges[0].pages:
+                    self._changed.notify_all()  # there is room for another
+                    return self._ranges[0].pages.popleft()
+                self._changed.wait()
+
+    def _work(self) -> None:
+        try:
+            while (work := self._next_work()) is not None:
+                todo, is_cut = work
+                if is_cut:
+                    self._cut(todo)
+                else:
+                    self._list(todo)
+        except BaseException as error:
+            with self._changed:
+                self._error = self._error or error
+                self._changed.notify_all()
+
+    def _next_work(self) -> tuple[_Range, bool] | None:
+        """The first range that can be listed, or else cut (True); waits for one, and gives None at the end."""
+        with self._changed:
+            while not self._is_over and self._error is None:
+                left = [one for one in self._ranges if not one.is_listed]
+                if not left:
+                    return None
+                has_room = sum(len(one.pages) for one in self._ranges) < _AHEAD
+                for one in left if has_room else self._awaited():
+                    if not one.is_busy:
+                        one.is_busy = True
+                        return one, False
+                for one in left if has_room else ():
+                    if not one.is_being_cut and one.listed >= one.cut_at:
+                        one.is_being_cut = True
+                        return one, True
+                self._changed.wait()
+            return None
+
+    def _awaited(self) -> list[_Range]:
+        """The range that the reader waits for a page of, if it does."""
+        return [one for one in self._ranges[:1] if not one.pages and not one.is_listed]
+
+    def _list(self, one: _Range) -> None:
+        infos = _page(self._store, self._folder, one.after)
+        with self._changed:
+            one.take(infos)
+            one.is_busy = False
+            self._changed.notify_all()
+
+    def _cut(self, one: _Range) -> None:
+        """Give what is far behind in a range to one of its own, unless it was listed meanwhile."""
+        with self._changed:
+            first, last, end = one.newest[0].path, one.newest[-1].path, one.end
+        behind = self._behind(first, last, end)
+        with self._changed:
+            one.cut_at, one.is_being_cut = 2 * one.listed, False
+            if behind is not None and not one.is_listed and sort_key(one.after) < sort_key(behind.after):
+                one.end = behind.after
+                behind.take(behind.newest)
+                self._ranges.insert(self._ranges.index(one) + 1, behind)
+            self._changed.notify_all()
+
+    def _behind(self, first: str, last: str, end: str | None) -> _Range | None:
+        """The later part of what sorts after ``last``, up to ``end``, if names branch there as high as they do between
+        ``first`` and ``last``: its first page is the ``newest``, not taken yet.
+        """
+        least = len(self._folder) if end is None else _alike(last, end)
+        most = min(_alike(first, last) + 1, len(last))
+        behind, length = None, 0
+        low, high = least + 1, most
+        while low <= high:  # the fewest letters that names after this one do not all begin with
+            middle = (low + high) // 2
+            part = self._after(_next_to(last[:middle]), end)
+            if part is None:
+                low = middle + 1
+            else:
+                behind, length, high = part, middle, middle - 1
+        if behind is None:
+            return None
+        alike, letter = last[: length - 1], ord(behind.newest[0].path[length - 1 : length] or "\0")
+        top = _LAST_ASCII if letter <= _LAST_ASCII else letter | _ALPHABET
+        if end is not None and end.startswith(alike) and len(end) >= length:
+            top = ord(end[length - 1])
+        while top - letter > 1:  # about half of the letters that come there
+            middle = (letter + top) // 2
+            if (part := self._after(None if middle in _SURROGATES else alike + chr(middle), end)) is not None:
+                return part
+            top = middle
+        return behind
+
+    def _after(self, begin: str | None, end: str | None) -> _Range | None:
+        """The range from ``begin`` on with its first page, if it has names up to ``end``."""
+        if begin is None or (end is not None and sort_key(begin) >= sort_key(end)):
+            return None
+        page = _page(self._store, self._folder, begin)
+        return _Range(begin, end, newest=page) if _until(page, end) else None
+
+
+def _next_to(begin: str) -> str | None:
+    """What sorts after all names that begin so, if their last letter has a next one."""
+    following = ord(begin[-1]) + 1
+    following = _SURROGATES.stop if following in _SURROGATES else following
+    return begin[:-1] + chr(following) if following <= _LAST else None
+
+
+def _alike(one: str, other: str) -> int:
+    """How many letters both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
