@@ -210,7 +210,7 @@ def test_a_mistake_in_an_expectation_says_what_to_change_and_keeps_no_result(
 def test_an_expectation_that_does_not_suit_its_column_is_no_failed_audit(
     store: MemoryStore, panes: Frame, current: Frame
 ) -> None:
-    from headrace.audit.gx_runner import ExpectationNotEvaluatedError
+    from headrace.audit.gx_library import ExpectationNotEvaluatedError
 
     with pytest.raises(ExpectationNotEvaluatedError, match=r"expect_column_mean_to_be_between.*cannot be evaluated"):
         audit(store, panes, current, expect("column_mean_to_be_between", column="origin", min_value=0))

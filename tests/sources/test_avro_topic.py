@@ -20,7 +20,7 @@ from headrace.errors import HeadraceError
 from headrace.pipeline.sources import Source
 from headrace.runs.client.handle import PipelineHandle
 from headrace.sources.kafka import registry as reading
-from headrace.sources.kafka.registry import RegistryRefusedError, RegistryUnreachableError
+from headrace.sources.kafka.errors import RegistryRefusedError, RegistryUnreachableError
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from scripts.airflow_env import free_port
 from scripts.schema_registry import SchemaRegistry

@@ -16,10 +16,8 @@ from headrace.distribute.spark.errors import (
     SparkJobError,
     SparkStoppedError,
     StorageFailedError,
-    readable_uri,
-    spark_errors,
-    translate_spark_error,
 )
+from headrace.distribute.spark.failures import readable_uri, spark_errors, translate_spark_error
 from headrace.distribute.spark.types import SparkSession
 from headrace.errors import FixDataError, HeadraceError
 from headrace.sources.file_planning import VanishedFileError

@@ -25,7 +25,7 @@ from headrace import (
     field,
     retracting,
 )
-from headrace.distribute.spark.functions import SparkFunctionError
+from headrace.distribute.spark.errors import SparkFunctionError
 from headrace.distribute.spark.types import SparkSession
 from headrace.errors import PipelineError
 from headrace.model.watermarks import BoundedOutOfOrderness

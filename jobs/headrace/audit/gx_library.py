@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from headrace.audit.lazy_import import imported_later
+from headrace.errors import FixConfigError
 from headrace.garbage import without_collection
 
 _NAME: Final = "great_expectations"
@@ -26,6 +27,12 @@ _LATER: Final = ("altair", "scipy.stats")
 
 _lock = threading.Lock()
 _left_out = ["sqlalchemy", "pyspark.sql.connect", "boto3", "botocore"]
+
+
+class ExpectationNotEvaluatedError(FixConfigError):
+    """Great Expectations could not say whether an expectation holds: it does not suit the column."""
+
+    code = "config.expectation_not_evaluated"
 
 
 @dataclass(frozen=True)

@@ -15,20 +15,14 @@ import pandas as pd
 
 from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.frames import Frame
-from headrace.audit.gx_library import Library, library
+from headrace.audit.gx_library import ExpectationNotEvaluatedError, Library, library
 from headrace.audit.shown_rows import FAILING_ROWS, Row, shown_value
 from headrace.audit.store import Finding
-from headrace.errors import FixConfigError, PipelineError
+from headrace.errors import PipelineError
 from headrace.model.expressions.data_types import Scalar
 from headrace.pipeline.expectations import Expectation, ExpectationView
 
 RESULT_FORMAT: Final = {"result_format": "BASIC", "partial_unexpected_count": 0}
-
-
-class ExpectationNotEvaluatedError(FixConfigError):
-    """Great Expectations could not say whether an expectation holds: it does not suit the column."""
-
-    code = "config.expectation_not_evaluated"
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from headrace_snapshots.store.port import (
     UnknownOutcomeError,
     check_path,
 )
+from headrace_snapshots.store.s3_errors import EncryptionRefusedError
 from headrace_snapshots.store.s3_keys import ca_certificates, keys_of, profile_of
 from headrace_snapshots.store.scheme import store_variables
 
@@ -48,12 +49,6 @@ _KMS_KEY = "HEADRACE_S3_KMS_KEY_ID"
 _BY_SERVICE, _BY_KMS = "AES256", ("aws:kms", "aws:kms:dsse")
 _NOT_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
 Result = TypeVar("Result")
-
-
-class EncryptionRefusedError(FixConfigError):
-    """The S3 service cannot or may not encrypt as it is asked to, or demands that it is asked."""
-
-    code = "config.encryption"
 
 
 class Encryption(Sse):

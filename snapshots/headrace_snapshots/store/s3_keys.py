@@ -22,8 +22,8 @@ from minio.helpers import sha256_hash
 from minio.signer import sign_v4_sts
 from minio.time import from_iso8601utc, to_amz_date, utcnow
 
-from headrace.errors import FixConfigError
 from headrace_snapshots.store.port import StoreUnavailableError
+from headrace_snapshots.store.s3_errors import S3KeysError
 
 _ATTEMPTS: Final = 3
 _SESSION: Final = "headrace"
@@ -36,12 +36,6 @@ _NO_KEYS: Final = (
 _TRANSIENT: Final = re.compile(r"429|5\d\d")
 _NO_ANSWER: Final = (ValueError, KeyError, TypeError, AttributeError, OSError, ElementTree.ParseError)
 """What minio, this module and the parsers raise when an answer is none, or a file is not there."""
-
-
-class S3KeysError(FixConfigError):
-    """There are no keys for S3, or what should give them refuses."""
-
-    code = "config.s3_keys"
 
 
 class SourceOfKeys(Provider):

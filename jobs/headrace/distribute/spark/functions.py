@@ -4,17 +4,11 @@ from collections.abc import Callable
 
 from pyspark.sql import functions as f
 
+from headrace.distribute.spark.errors import SparkFunctionError
 from headrace.distribute.spark.module_pickling import travels
 from headrace.distribute.spark.types import SPARK_TYPES, DataFrame, SparkColumn
-from headrace.errors import FixConfigError
 from headrace.pipeline.loading.named_function import named_function
 from headrace.pipeline.sources import SparkFunction
-
-
-class SparkFunctionError(FixConfigError):
-    """A named Spark function that is not there, fails, or does not give what it declares."""
-
-    code = "config.spark_function"
 
 
 def applied(function: SparkFunction, rows: DataFrame) -> DataFrame:

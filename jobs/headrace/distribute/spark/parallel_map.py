@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from headrace.distribute.spark.application import tasks_of
-from headrace.distribute.spark.errors import spark_errors
+from headrace.distribute.spark.failures import spark_errors
 from headrace.distribute.spark.module_pickling import travels
 from headrace.distribute.spark.types import SparkSession
 from headrace.pipeline.loading.code_digests import modules_of

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from headrace.distribute.spark.application import in_background_pool, interrupted
-from headrace.distribute.spark.errors import spark_errors
+from headrace.distribute.spark.failures import spark_errors
 from headrace.distribute.spark.functions import applied
 from headrace.distribute.spark.session import EXCHANGE
 from headrace.distribute.spark.task_payload import TaskPayload

@@ -14,7 +14,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from headrace.distribute.spark.errors import starting
+from headrace.distribute.spark.failures import starting
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, new_log
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set when spark-submit started this process, and with it master and memory

@@ -14,7 +14,8 @@ from headrace.audit.releases import ReleasedPanes
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.spark.application import is_connected
 from headrace.distribute.spark.engine import SparkEngine
-from headrace.distribute.spark.errors import SparkStoppedError, spark_errors
+from headrace.distribute.spark.errors import SparkStoppedError
+from headrace.distribute.spark.failures import spark_errors
 from headrace.distribute.spark.file_frames import newest_since, rows_without, stored_rows
 from headrace.distribute.spark.jvm import new_log
 from headrace.distribute.spark.session import is_running, is_submitted, spark_session

@@ -1,4 +1,4 @@
-"""What can be wrong with a topic, by what the caller does."""
+"""What can be wrong with a topic, or with the registry of its schemas."""
 
 import logging
 
@@ -33,6 +33,18 @@ class RecordsLostError(FixDataError):
     """Records are gone from a topic before anybody has read them."""
 
     code = "data.records_lost"
+
+
+class RegistryRefusedError(FixConfigError):
+    """A registry of schemas does not answer as one, or does not let in."""
+
+    code = "config.schema_registry"
+
+
+class RegistryUnreachableError(RetryError):
+    """A registry of schemas does not answer."""
+
+    code = "retry.schema_registry"
 
 
 def lose(what: str, error: type[FixDataError], *, skips_lost: bool) -> None:

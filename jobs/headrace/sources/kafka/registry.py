@@ -16,10 +16,10 @@ import urllib3
 from urllib3.util import Retry
 
 from headrace.connections import Connection, connection, variable
-from headrace.errors import FixConfigError, RetryError
 from headrace.sources.formats.avro.datums import RecordType
 from headrace.sources.formats.avro.messages import schema_ids
 from headrace.sources.formats.avro.schema import AvroSchemaError, record_of
+from headrace.sources.kafka.errors import RegistryRefusedError, RegistryUnreachableError
 
 _logger = logging.getLogger(__name__)
 logging.getLogger("urllib3").setLevel(logging.INFO)
@@ -35,18 +35,6 @@ _TRIES: Final = 4
 
 _known: dict[tuple[str, int], str] = {}
 """Schemas of this process, by the place of their registry and their number."""
-
-
-class RegistryRefusedError(FixConfigError):
-    """A registry of schemas does not answer as one, or does not let in."""
-
-    code = "config.schema_registry"
-
-
-class RegistryUnreachableError(RetryError):
-    """A registry of schemas does not answer."""
-
-    code = "retry.schema_registry"
 
 
 def with_schemas(fetched: pa.Table, registry: str) -> pa.Table:

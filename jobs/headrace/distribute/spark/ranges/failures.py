@@ -10,7 +10,8 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from headrace.connections import Connection, failure, hide_secrets, in_a_line
 from headrace.distribute.spark.connected.answers import answer_of_database
-from headrace.distribute.spark.errors import SparkJobError, translate_spark_error
+from headrace.distribute.spark.errors import SparkJobError
+from headrace.distribute.spark.failures import translate_spark_error
 from headrace.distribute.spark.ranges.errors import RangeFailedError, RangeFunctionError, RangeRefusedError
 from headrace.errors import HeadraceError
 from headrace.pipeline.systems.spark import SparkSource
