@@ -2,11 +2,9 @@
 comment ``<!-- generated: commands -->``; readers of the page's source see what stands around it.
 """
 
-import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -14,6 +12,8 @@ from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
 import click
+
+from scripts.errors import ErrorClass, above, error_classes, released
 
 ROOT = Path(__file__).resolve().parents[1]
 _PLACE = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
@@ -103,50 +103,6 @@ def _cell(text: str) -> str:
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ErrorClass:
-    """A class of the error tree, as its module says it."""
-
-    name: str
-    base: str
-    code: str
-    exit_code: int | None
-    said: str
-    module: str
-
-
-def error_classes() -> dict[str, ErrorClass]:
-    """Every error with a code, by its class's name. Read from the sources: nothing is imported."""
-    found: dict[str, ErrorClass] = {}
-    for folder in ("jobs/headrace", "lab/headrace_lab", "snapshots/headrace_snapshots", "plugins/headrace_airflow"):
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            module = ".".join(file.relative_to(ROOT / folder).with_suffix("").parts)
-            for error in _errors_of(ast.parse(file.read_text()), f"{Path(folder).name}.{module}"):
-                if error.name in found:
-                    raise ValueError(f"two error classes are called {error.name}: {found[error.name].module}, {module}")
-                found[error.name] = error
-    return found
-
-
-def _errors_of(tree: ast.Module, module: str) -> Iterator[ErrorClass]:
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef) and "code" in (set_to := dict(_constants(node))):
-            base = node.bases[0].id if node.bases and isinstance(node.bases[0], ast.Name) else ""
-            said = " ".join((ast.get_docstring(node) or "").split())
-            number = set_to.get("exit_code")
-            yield ErrorClass(
-                node.name, base, str(set_to["code"]), number if isinstance(number, int) else None, said, module
-            )
-
-
-def _constants(node: ast.ClassDef) -> Iterator[tuple[str, object]]:
-    for line in node.body:
-        target = line.targets[0] if isinstance(line, ast.Assign) else getattr(line, "target", None)
-        value = getattr(line, "value", None)
-        if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
-            yield target.id, value.value
-
-
 def errors() -> str:
     """A table for each branch of the error tree: code, class, what it means."""
     classes = error_classes()
@@ -164,14 +120,15 @@ def exit_codes() -> str:
 
 
 def _branch(branch: ErrorClass, classes: dict[str, ErrorClass]) -> str:
-    inside = [e for e in classes.values() if e.code.partition(".")[0] == branch.code and e is not branch]
-    rows = [f"| `{e.code}` | `{e.name}` | {_cell(e.said.replace('``', '`'))} |" for e in sorted(inside, key=_by_code)]
+    inside = [error for error in classes.values() if branch.code in above(error, classes)]
+    since = released()
+    rows = [
+        f"| `{error.code}` | `{error.name}` | {since[error.code].since} | {_cell(error.meaning.replace('``', '`'))} |"
+        for error in sorted(inside, key=lambda error: error.code)
+    ]
     head = f"## {branch.code}: exit code {branch.exit_code}"
-    return "\n".join([head, "", branch.said, "", "| code | class | meaning |", "|---|---|---|", *rows])
-
-
-def _by_code(error: ErrorClass) -> str:
-    return error.code
+    table = ["| code | class, in `hr.errors` | since | meaning |", "|---|---|---|---|", *rows]
+    return "\n".join([head, "", f"`hr.errors.{branch.name}`: {branch.meaning}", "", *table])
 
 
 # --- public names -----------------------------------------------------------------------------------------------------
@@ -214,7 +171,6 @@ SECTIONS = {
     "Sinks": ("headrace.pipeline.sinks", "headrace.sinks.open_sink", "headrace.read.diff.changes"),
     "Reading": ("headrace.read", "headrace.runs.client"),
     "Testing": ("headrace.testing",),
-    "Errors": ("headrace.errors",),
 }
 """Where in the reference a name stands, by the module that has it, or one that the module is in."""
 
@@ -288,6 +244,8 @@ def public_names() -> str:
 def _public(module: ModuleType) -> Iterator[tuple[str, object]]:
     for name in module.__all__:
         value = getattr(module, name)
+        if name == "errors":  # which have a page of their own
+            continue
         if isinstance(value, ModuleType):
             yield from _public(value)
         else:

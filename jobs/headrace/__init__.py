@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace import testing
+    from headrace import errors, testing
     from headrace.describe.check import check
     from headrace.model.accumulation import How, accumulating, discarding, retracting
     from headrace.model.calendar import CalendarWindows
@@ -217,7 +217,7 @@ _MODULES = {
     "runs.client.deployment": ("open",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
-_PACKAGES = ("testing",)
+_PACKAGES = ("errors", "testing")
 
 __all__ = [
     "AfterAll",
@@ -289,6 +289,7 @@ __all__ = [
     "delta",
     "delta_change_type",
     "discarding",
+    "errors",
     "expect",
     "field",
     "final_rows",
