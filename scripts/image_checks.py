@@ -4,8 +4,8 @@ No engine of containers is needed: commands run in a chroot, on this machine's n
 not as root, without capabilities, the image read-only, memory where it says. What is checked: both images give the same
 results with both executors; Airflow finds the DAGs and no import error, and a DAG run publishes; Airflow's services are
 healthy as compose.yaml has them, start runs where files land, and keep code of users from their secrets; a master and
-workers of the one image run an application that the other submits, from and to MinIO as the user of the bucket; nothing
-of this machine stayed in an image.
+workers of the one image run an application that the other submits, from and to MinIO as the user of the bucket; a run
+reads a topic of Kafka where it is; nothing of this machine stayed in an image.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from typing import Any
 import httpx
 import tenacity
 
-from scripts import image_services, minio_server, sessions
+from scripts import image_services, image_topic, minio_server, sessions
 from scripts.airflow_env import free_port
 from scripts.image_container import USER, CheckFailedError, Container, container, give, new_folder
 from scripts.images import CERTIFICATES, NAMES, REPOSITORY, ImagesError, exists, image, require
@@ -149,6 +149,12 @@ def check_cluster(spark: Container, airflow: Container) -> None:
     where = {"HEADRACE_ROOT": f"file:///data/{local.name}"}
     spark.run("headrace", "run", PIPELINE, "--executor", "local", **where)
     _require_equal({"the cluster": rows, "the executor local": _rows(spark, **where)})
+
+
+def check_topic(spark: Container) -> None:
+    """A run in the Spark image reads a topic where it is, without landing it."""
+    _say(f"{spark.name}: a topic that is not landed")
+    image_topic.check(spark, **_SMALL)
 
 
 def check_kubernetes(spark: Container) -> None:
@@ -317,6 +323,7 @@ def main() -> int:
             for one in (spark, airflow):
                 check_traces(one)
             check_kubernetes(spark)
+            check_topic(spark)
             check_airflow(airflow)
             check_services(spark, airflow)
             check_results((spark, airflow))

@@ -3,6 +3,8 @@
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -157,6 +159,33 @@ def test_a_key_that_is_too_long_for_an_index_is_named(
     )
     deployment.deliver(changes)
     assert (long,) in warehouse.rows('"user"', "happened")
+
+
+@pytest.mark.slow
+def test_a_key_of_columns_that_are_too_long_together_is_named(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Not the longest column, if that can be compressed."""
+    deployment = SinkDeployment(warehouse.world, tmp_path)
+    sales = replace(
+        deployment.sales(),
+        input=hr.json("landing/sales", {"user": str, "page": str, "price": int, "at": datetime}).event_time(
+            "at", bound="10m"
+        ),
+        key=["user", "page"],
+    )
+    half = secrets.token_hex(1000)
+    deployment.land(
+        "1",
+        {**order("y" * 9000, 5), "page": "z" * 9000},
+        {**order(half, 5), "page": half},
+        {**order("bob", 6), "page": "p"},
+    )
+    deployment.handle(sales).run()
+    with pytest.raises(UndeliverableError) as raised:
+        deployment.deliver(sales)
+    text = str(raised.value)
+    assert "columns 'user' (2,000) and 'page' (2,000) have a key of 4,000 bytes together" in text
+    assert half[:40] in text
+    assert "2 rows that are to be delivered have keys as long" in text
 
 
 @pytest.mark.slow

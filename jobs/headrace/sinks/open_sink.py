@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from headrace.connections import Connection, failure, hide_secrets
 from headrace.errors import FixConfigError, FixDataError, HeadraceError, RetryError
+from headrace.model.expressions.value_types import ValueType
 from headrace.pipeline.sinks import Sink
 from headrace.read.diff.change_records import ChangeRecords
 from headrace.read.diff.changes import Changes
 from headrace.read.diff.final_rows import FinalRows
+from headrace.read.diff.stored_records import StoredRecords
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,6 +130,13 @@ class OpenSink(OpenTarget):
         Raises SinkMovedError unless it holds ``before``; SinkRefusedError, SinkUnreachableError, UndeliverableError.
         """
 
+    def rows(self, columns: Mapping[str, ValueType]) -> "AbstractContextManager[pa.RecordBatchReader] | None":
+        """All rows that it has, in these ``columns``, for checks: of their types, or as text. None if its code does not
+        read.
+        """
+        del columns
+        return None
+
 
 class OpenChangeLog(OpenTarget):
     """A target that only takes further records: a table of changes, a topic."""
@@ -144,6 +153,11 @@ class OpenChangeLog(OpenTarget):
         behind them. It is asked where ``held()`` is None.
         """
         return 0
+
+    def records(self, columns: Mapping[str, ValueType]) -> AbstractContextManager[StoredRecords] | None:
+        """All records that it has, with these ``columns``, for checks. None if its code does not read."""
+        del columns
+        return None
 
 
 class OpenReceiver(ABC):

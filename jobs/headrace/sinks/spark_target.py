@@ -1,8 +1,8 @@
 """The kind of sink ``spark``: a class of the user's that writes a DataFrame of changes to whatever Spark reaches."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -15,7 +15,15 @@ from headrace.model.expressions.value_types import ValueType, from_words
 from headrace.pipeline.loading.named_function import named_function
 from headrace.pipeline.sinks import Sink, SparkSink
 from headrace.read.diff.changes import SIGN, Changes, ChangeSource
-from headrace.sinks.open_sink import Applied, Held, OpenSink, SinkKind, SinkRefusedError, SinkUnreachableError
+from headrace.sinks.open_sink import (
+    Applied,
+    Held,
+    OpenSink,
+    SinkKind,
+    SinkRefusedError,
+    SinkUnreachableError,
+    check_columns,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +40,8 @@ class SparkTarget(Protocol):
     def apply(self, changes: "DataFrame", before: str | None, after: str, *, replaces: bool) -> None:
         """Write ``changes`` and the text ``after`` in one transaction, in which the target says that it holds
         ``before``; else raise SinkMovedError.
+
+        One that has ``rows()``, too, which gives a DataFrame of all rows, is compared by ``deliver --check``.
         """
 
 
@@ -62,6 +72,17 @@ class _OpenTarget(OpenSink):
         frame = self.session.spark.createDataFrame(rows)
         self.target.apply(frame, before_text, _text(after), replaces=replaces)
         return Applied(rows.num_rows - written, written)
+
+    def rows(self, columns: Mapping[str, ValueType]) -> "AbstractContextManager[pa.RecordBatchReader] | None":
+        """What the function ``rows`` of the target gives, if it has one."""
+        read: Callable[[], DataFrame] | None = getattr(self.target, "rows", None)
+        return None if read is None else self._rows(read(), [*columns])
+
+    @contextmanager
+    def _rows(self, frame: "DataFrame", columns: Sequence[str]) -> "Iterator[pa.RecordBatchReader]":
+        check_columns(f"of sink {self.name}", columns, frame.columns)
+        names = ("`" + name.replace("`", "``") + "`" for name in columns)
+        yield frame.select(*names).toArrow().to_reader()
 
 
 class SparkKind(SinkKind):

@@ -54,8 +54,17 @@ def print_check(check: "SinkCheck") -> None:
 
 def _print_sides(comparison: "TableComparison") -> None:
     if comparison.first:
-        sides = [(str(row["ours"] or "-"), str(row["theirs"] or "-")) for row in comparison.first]
-        print_table(["readers see", "the table has"], sides)
+        print_table(
+            ["readers see", "the table has"], [(_side(row, "ours"), _side(row, "theirs")) for row in comparison.first]
+        )
+
+
+def _side(row: "Mapping[str, Any]", side: str) -> str:
+    """A row as one of the two has it; how often, where changes were summed."""
+    times = row.get(f"{side}_times", 1)
+    if side == "theirs" and row.get("overdrawn"):
+        return f"{times} x {row['overdrawn']}"
+    return f"{times} x {row[side]}" if times > 1 else str(row[side] or "-")
 
 
 def print_output(output: "OutputDiff", tables: "Mapping[str, RowCounts] | None" = None) -> None:

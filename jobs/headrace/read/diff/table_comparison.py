@@ -6,7 +6,7 @@ text where readers have another type are read as that type.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import FixConfigError
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _KIND: Final = "_headrace_kind"
-_THERE: Final = "_headrace_there"
-_UNREAD: Final = "_headrace_unread"
-_BATCHES: Final = "headrace_their_batches"
+THERE: Final = "_headrace_there"
+"""The column that is true of a row of ours."""
+UNREAD: Final = "_headrace_unread"
+"""The column of whether a text of a row of theirs is no value of its type."""
+THEIR_BATCHES: Final = "headrace_their_batches"
+"""What their rows are called, as they are read."""
 _AS_THEY_ARE: Final = (DataType.INT, DataType.FLOAT, DataType.DECIMAL, DataType.DATE, DataType.BOOL)
 """Types to which a cast would make equal what is not: 1.5 is not 2, and 13:00 on a day is not that day."""
 _FINER: Final = r"[.]\d{9}\d*[1-9]"
@@ -80,7 +83,9 @@ class TableComparison:
     columns as readers see them (``ours``) and as the table has them (``theirs``), or None.
 
     ``twice``: identities that the table has more than once. ``unreadable``: rows of which a text is no value of the
-    type that readers see.
+    type that readers see. ``overdrawn``: rows that changes withdraw more often than they put them in place. Where
+    changes were summed ``first`` says how often a row is there (``ours_times``, ``theirs_times``), and which one is
+    ``overdrawn``.
     """
 
     snapshot: str
@@ -92,11 +97,17 @@ class TableComparison:
     twice: int
     unreadable: int
     first: Sequence[Mapping[str, Any]]
+    overdrawn: int = 0
 
     @property
     def is_equal(self) -> bool:
         """Whether the table holds what readers see, in the columns that were compared."""
-        return not (self.only_ours or self.only_theirs or self.different or self.twice or self.unreadable)
+        others = self.only_theirs or self.different or self.twice or self.unreadable or self.overdrawn
+        return not (self.only_ours or others)
+
+    def with_more(self, *, twice: int, unreadable: int) -> "TableComparison":
+        """This, and so many more rows that are there twice or cannot be read."""
+        return replace(self, twice=self.twice + twice, unreadable=self.unreadable + unreadable)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -126,36 +137,44 @@ def compare_with_table(
         theirs({compared.renamed.get(name, name): kind for name, kind in columns.items()}) as batches,
     ):
         database = changes.database
-        database.execute(f"create temp view ours as select {quoted(columns)}, true as {_THERE} from {changes.table}")
-        read = _with_whole_times(batches)
-        with _comparable(columns, compared, read.schema):
-            database.register(_BATCHES, read)
-            database.execute(f"create temp table theirs as {_read_as(columns, compared, read.schema)}")
-            database.execute(f"create temp table compared as {_differing(columns, identity, compared.tolerance)}")
-        database.unregister(_BATCHES)
-        kinds = dict(database.sql(f"select {_KIND}, count(*) from compared group by all").fetchall())
-        rows = database.sql(f"select ours, theirs from compared order by {quoted(identity)} limit {limit}")
-        twice = f"select 1 from theirs group by {quoted(identity)} having count(*) > 1"
-        return TableComparison(
-            snapshot=manifest.snapshot_id,
-            ours=_number(database, "select count(*) from ours"),
-            theirs=_number(database, "select count(*) from theirs"),
-            only_ours=kinds.get("ours", 0),
-            only_theirs=kinds.get("theirs", 0),
-            different=kinds.get("different", 0),
-            twice=_number(database, f"select count(*) from ({twice})"),
-            unreadable=_number(database, f"select count(*) from theirs where {_UNREAD}"),
-            first=zoneless_rows(rows.to_arrow_table()),
-        )
+        database.execute(f"create temp view ours as select {quoted(columns)}, true as {THERE} from {changes.table}")
+        read = with_whole_times(batches)
+        with comparable(columns, compared, read.schema):
+            database.register(THEIR_BATCHES, read)
+            database.execute(f"create temp table theirs as {read_as(columns, compared, read.schema)}")
+            database.execute(f"create temp table compared as {differing(columns, identity, compared.tolerance)}")
+        database.unregister(THEIR_BATCHES)
+        return counted_sides(database, manifest.snapshot_id, identity, limit)
 
 
-def _number(database: "duckdb.DuckDBPyConnection", query: str) -> int:
+def counted_sides(
+    database: "duckdb.DuckDBPyConnection", snapshot: str, identity: Sequence[str], limit: int
+) -> TableComparison:
+    """What the tables ``ours``, ``theirs`` and ``compared`` of ``database`` say."""
+    kinds = dict(database.sql(f"select {_KIND}, count(*) from compared group by all").fetchall())
+    rows = database.sql(f"select ours, theirs from compared order by {quoted(identity)} limit {limit}")
+    twice = f"select 1 from theirs group by {quoted(identity)} having count(*) > 1"
+    return TableComparison(
+        snapshot=snapshot,
+        ours=count_rows(database, "select count(*) from ours"),
+        theirs=count_rows(database, "select count(*) from theirs"),
+        only_ours=kinds.get("ours", 0),
+        only_theirs=kinds.get("theirs", 0),
+        different=kinds.get("different", 0),
+        twice=count_rows(database, f"select count(*) from ({twice})"),
+        unreadable=count_rows(database, f"select count(*) from theirs where {UNREAD}"),
+        first=zoneless_rows(rows.to_arrow_table()),
+    )
+
+
+def count_rows(database: "duckdb.DuckDBPyConnection", query: str) -> int:
+    """The number that a ``query`` finds."""
     ((number,),) = database.sql(query).fetchall()
     return int(number)
 
 
 @contextmanager
-def _comparable(columns: Mapping[str, ValueType], compared: ComparedColumns, schema: "pa.Schema") -> Iterator[None]:
+def comparable(columns: Mapping[str, ValueType], compared: ComparedColumns, schema: "pa.Schema") -> Iterator[None]:
     """Inside, types that do not compare raise ComparedColumnsError."""
     import duckdb
 
@@ -177,7 +196,7 @@ def _comparable(columns: Mapping[str, ValueType], compared: ComparedColumns, sch
         ) from error
 
 
-def _with_whole_times(batches: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
+def with_whole_times(batches: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
     """``batches`` with times of nanoseconds as text: DuckDB would cut them to microseconds."""
     import pyarrow as pa
 
@@ -232,7 +251,7 @@ def _plain(kind: "pa.DataType") -> "pa.DataType":
     return pa.string() if _is_text(kind) else kind
 
 
-def _read_as(columns: Mapping[str, ValueType], compared: ComparedColumns, schema: "pa.Schema") -> str:
+def read_as(columns: Mapping[str, ValueType], compared: ComparedColumns, schema: "pa.Schema") -> str:
     """SQL: the rows of the table in the types of ours, and whether a text in them is no value of its type."""
     types = sql_types(columns)
     selected, unread = [], []
@@ -252,7 +271,7 @@ def _read_as(columns: Mapping[str, ValueType], compared: ComparedColumns, schema
             value = text_as(f"cast({column} as varchar)", kind)
             unread.append(f"({column} is not null and {value} is null)")
         selected.append(f"{value} as {identifier(name)}")
-    return f"select {', '.join(selected)}, {' or '.join(unread) or 'false'} as {_UNREAD} from {_BATCHES}"
+    return f"select {', '.join(selected)}, {' or '.join(unread) or 'false'} as {UNREAD} from {THEIR_BATCHES}"
 
 
 def text_as(text: str, kind: ValueType) -> str:
@@ -280,24 +299,24 @@ def _is_finer(text: str) -> str:
     )
 
 
-def _differing(columns: Mapping[str, ValueType], identity: Sequence[str], tolerance: float) -> str:
+def differing(columns: Mapping[str, ValueType], identity: Sequence[str], tolerance: float) -> str:
     """SQL: the rows that are not the same, with what they are on either side."""
     values = [name for name in columns if name not in identity]
     unlike = " or ".join(_unlike(identifier(name), columns[name], tolerance) for name in values) or "false"
     kind = (
-        f"case when t.{_UNREAD} is null then 'ours' when o.{_THERE} is null then 'theirs' "
+        f"case when t.{UNREAD} is null then 'ours' when o.{THERE} is null then 'theirs' "
         f"when {unlike} then 'different' end"
     )
     keys = ", ".join(
-        f"case when o.{_THERE} then o.{name} else t.{name} end as {name}" for name in map(identifier, identity)
+        f"case when o.{THERE} then o.{name} else t.{name} end as {name}" for name in map(identifier, identity)
     )
     packed = {
         side: "struct_pack(" + ", ".join(f"{name} := {side}.{name}" for name in map(identifier, columns)) + ")"
         for side in "ot"
     }
     return (
-        f"select * from (select {keys}, {kind} as {_KIND}, case when o.{_THERE} then {packed['o']} end as ours, "
-        f"case when t.{_UNREAD} is not null then {packed['t']} end as theirs "
+        f"select * from (select {keys}, {kind} as {_KIND}, case when o.{THERE} then {packed['o']} end as ours, "
+        f"case when t.{UNREAD} is not null then {packed['t']} end as theirs "
         f"from ours o full join theirs t on {same_identity('o', 't', identity)}) where {_KIND} is not null"
     )
 

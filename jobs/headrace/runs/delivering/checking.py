@@ -2,18 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.connections import Connection, connection
 from headrace.model.expressions.value_types import ValueType
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sinks import SINKS, Sink
-from headrace.read.diff.changes import still_there
-from headrace.read.diff.table_comparison import ComparedColumns, TableComparison, compare_with_table
+from headrace.pipeline.sinks import SINKS, FinalRowsSink, Sink
+from headrace.read.diff.changes import delivered_columns, still_there
+from headrace.read.diff.record_comparison import compare_with_records
+from headrace.read.diff.stored_records import StoredRecords
+from headrace.read.diff.table_comparison import (
+    ComparedColumns,
+    ComparedColumnsError,
+    TableComparison,
+    compare_with_table,
+)
+from headrace.read.views.columns import ViewColumns
 from headrace.runs.delivering.deliver import chosen_sinks, is_same_place
-from headrace.sinks.open_sink import Held, OpenReceiver, named_failures
+from headrace.sinks.open_sink import Held, OpenChangeLog, OpenReceiver, OpenSink, OpenTarget, named_failures
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.output_catalog import OutputCatalog
 from headrace_snapshots.refs import PUBLISHED
 
@@ -64,11 +73,18 @@ class SinkCheck:
             return f"{begins}{behind}{others}: not compared, {self.reason}"
         if compared.is_equal:
             return f"{begins}{behind}{others}: it holds these {compared.ours:,} rows"
-        differ = (
-            f"{compared.only_ours:,} rows are missing, {compared.only_theirs:,} are none of ours, "
-            f"{compared.different:,} have other values, {compared.twice:,} are there twice"
-        )
-        return f"{begins}{behind}{others}: of {compared.ours:,} rows {differ}. headrace deliver --refill fills it again"
+        fills = "headrace deliver --refill fills it again"
+        return f"{begins}{behind}{others}: of {compared.ours:,} rows {_differing(compared)}. {fills}"
+
+
+def _differing(compared: TableComparison) -> str:
+    differ = (
+        f"{compared.only_ours:,} rows are missing, {compared.only_theirs:,} are none of ours, "
+        f"{compared.different:,} have other values, {compared.twice:,} are there twice"
+    )
+    if compared.overdrawn:
+        differ += f", {compared.overdrawn:,} are withdrawn that are not there"
+    return f"{differ}, {compared.unreadable:,} cannot be read" if compared.unreadable else differ
 
 
 def check_sinks(
@@ -86,47 +102,92 @@ def check_sinks(
 
 
 _HANDED_OVER: Final = "what was handed over is not there to be looked at"
+_MOVING: Final = "others deliver to it again and again meanwhile"
+_EXPIRED: Final = "that snapshot has expired, and the next delivery fills it again"
+_NOT_READ: Final = "the code of this sink has no {}, which would read what the target holds"
+_LOOKS: Final = 3
+"""So often a target is compared that is delivered to meanwhile."""
 
 
 def _check(catalog: Catalog, output: str, sink: Sink, limit: int) -> SinkCheck:
     published = catalog.head().refs.get(PUBLISHED)
-    if not sink.connection:
-        return SinkCheck(catalog.pipeline, output, sink.name, None, None, published, None, None, _HANDED_OVER)
-    reached = connection(sink.connection, kind=sink.kind)
-    held, others, reason = None, None, _HANDED_OVER
+    nothing = SinkCheck(catalog.pipeline, output, sink.name, None, None, published, None, None, _HANDED_OVER)
+    if isinstance(sink, FinalRowsSink):
+        return nothing
+    reached = connection(sink.connection, kind=sink.kind) if sink.connection else Connection("", "")
     with named_failures(sink, reached), SINKS[sink.kind].open(sink, reached) as target:
-        if not isinstance(target, OpenReceiver):
+        if isinstance(target, OpenReceiver):
+            return nothing
+        return _Look(catalog, sink, reached, limit).at(target, nothing)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A look at what a ``sink`` holds, which is ``reached`` there."""
+
+    catalog: Catalog
+    sink: Sink
+    reached: Connection
+    limit: int
+
+    def at(self, target: OpenTarget, nothing: SinkCheck) -> SinkCheck:
+        """What a ``target`` holds beside what the last delivery left, which may come while it is read."""
+        found = nothing
+        for _ in range(_LOOKS):
             held = target.held()
             others = None if held is None else target.intervention(held)
-            reason = _not_comparable(catalog, sink, held)
-    about = (None, None) if held is None else (held.snapshot, held.at)
-    words = None if others is None else others.words
-    compared = None
-    if not reason:
+            snapshot, at = (None, None) if held is None else (held.snapshot, held.at)
+            found = replace(nothing, snapshot=snapshot, at=at, others=None if others is None else others.words)
+            compared = self._compared(target, held)
+            if isinstance(compared, str):
+                return replace(found, reason=compared)
+            if compared.is_equal or target.held() == held:
+                return replace(found, comparison=compared, reason=None)
+        return replace(found, reason=_MOVING)
+
+    def _compared(self, target: OpenTarget, held: Held | None) -> TableComparison | str:
+        """What a target has beside what was delivered, or why that is not compared."""
+        manifest = self._delivered(held)
+        if isinstance(manifest, str):
+            return manifest
         assert held is not None
-        assert held.snapshot is not None
-        compared = _compared(catalog, sink, reached, held.snapshot, limit)
-    return SinkCheck(catalog.pipeline, output, sink.name, *about, published, words, compared, reason or None)
+        columns = delivered_columns(ViewColumns.from_json(manifest.schema))
+        try:
+            if isinstance(target, OpenChangeLog):
+                return self._records(manifest, target.records(columns), held.number)
+            assert isinstance(target, OpenSink)
+            return self._rows(manifest, self._read(target, columns), held.number)
+        except ComparedColumnsError as error:
+            return str(error)
 
+    def _delivered(self, held: Held | None) -> Manifest | str:
+        """The snapshot that is held; or why there is none to compare with."""
+        if held is None or held.snapshot is None:
+            return "nothing was delivered"
+        if held.pipeline != self.catalog.pipeline or not is_same_place(held.root, self.catalog.store.uri):
+            return f"it holds rows of {held.pipeline} under {held.root}"
+        return still_there(self.catalog, held.snapshot) or _EXPIRED
 
-def _not_comparable(catalog: Catalog, sink: Sink, held: Held | None) -> str:
-    """Why what a sink holds is not compared; "" if it is."""
-    if sink.table_of_rows is None:
-        return "it holds no rows that could be read as a table"
-    if held is None or held.snapshot is None:
-        return "nothing was delivered"
-    if held.pipeline != catalog.pipeline or not is_same_place(held.root, catalog.store.uri):
-        return f"it holds rows of {held.pipeline} under {held.root}"
-    if still_there(catalog, held.snapshot) is None:
-        return "that snapshot has expired, and the next delivery fills it again"
-    return ""
+    def _records(
+        self, manifest: Manifest, records: AbstractContextManager[StoredRecords] | None, number: int | None
+    ) -> TableComparison | str:
+        if records is None:
+            return _NOT_READ.format("records()")
+        if number is None:
+            return "it holds rows, and is to hold changes"
+        return compare_with_records(self.catalog, manifest, records, until=number, limit=self.limit)
 
+    def _rows(
+        self, manifest: Manifest, rows: "AbstractContextManager[pa.RecordBatchReader] | None", number: int | None
+    ) -> TableComparison | str:
+        if rows is None:
+            return _NOT_READ.format("rows()")
+        if number is not None:
+            return "it holds changes, and is to hold rows"
+        return compare_with_table(self.catalog, manifest, ComparedColumns(), lambda _: rows, limit=self.limit)
 
-def _compared(catalog: Catalog, sink: Sink, reached: Connection, snapshot: str, limit: int) -> TableComparison:
-    table = sink.table_of_rows
-    assert table is not None
-
-    def rows(theirs: Mapping[str, ValueType]) -> "AbstractContextManager[pa.RecordBatchReader]":
-        return SINKS[sink.kind].read(table, [*theirs], reached)
-
-    return compare_with_table(catalog, catalog.manifest(snapshot), ComparedColumns(), rows, limit=limit)
+    def _read(
+        self, target: OpenSink, columns: Mapping[str, ValueType]
+    ) -> "AbstractContextManager[pa.RecordBatchReader] | None":
+        table = self.sink.table_of_rows
+        return target.rows(columns) if table is None else SINKS[self.sink.kind].read(table, [*columns], self.reached)

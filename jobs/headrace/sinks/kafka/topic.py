@@ -11,6 +11,7 @@ would hide for minutes what others hold.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -22,9 +23,12 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.partitioner import DefaultPartitioner
 
 from headrace.connections import Connection
+from headrace.model.expressions.value_types import ValueType
 from headrace.model.panes import WINDOW_END
 from headrace.read.diff.change_records import ChangeRecords
 from headrace.read.diff.changes import EPOCH, SIGN
+from headrace.read.diff.stored_records import StoredRecords
+from headrace.sinks.kafka.stored_changes import stored_changes
 from headrace.sinks.kafka.transaction import Patience, started, transaction
 from headrace.sinks.open_sink import Held, Intervention, OpenChangeLog, SinkMovedError, SinkRefusedError
 from headrace.sources.formats.json_text import as_json
@@ -120,6 +124,13 @@ class ChangeTopic(OpenChangeLog):
                 return True
             end, many = begin, 2 * many
         return False
+
+    @contextmanager
+    def records(self, columns: Mapping[str, ValueType]) -> Iterator[StoredRecords]:
+        topic = self._reader.topic(self._topic)
+        partitions = self._reader.partitions(topic)
+        begins = {number: there.first for number, there in partitions.items() if there.first}
+        yield StoredRecords(stored_changes(self._reader, topic, partitions, columns), begins, is_compacted=True)
 
     def append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
         try:

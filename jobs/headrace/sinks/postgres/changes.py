@@ -4,10 +4,17 @@ Deliveries take turns, so numbers become visible in their order: who has read up
 nothing.
 """
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
 from psycopg import sql
 
+from headrace.model.expressions.value_types import ValueType
 from headrace.read.diff.change_records import NUMBER, ChangeRecords
+from headrace.read.diff.changes import SIGN
+from headrace.read.diff.stored_records import StoredRecords
 from headrace.sinks.open_sink import Held, OpenChangeLog, SinkRefusedError
+from headrace.sinks.postgres.reading import rows_as_text
 from headrace.sinks.postgres.rows import column_type
 from headrace.sinks.postgres.session import writing
 from headrace.sinks.postgres.target import PostgresTarget
@@ -27,6 +34,11 @@ class PostgresChanges(PostgresTarget, OpenChangeLog):
                 self._widen(before, after, records)
             self._copy(self._table, records.batches, records.columns)
             self._store(after)
+
+    @contextmanager
+    def records(self, columns: Mapping[str, ValueType]) -> Iterator[StoredRecords]:
+        with rows_as_text(self._connection, self._name, [NUMBER, SIGN, *columns]) as rows:
+            yield StoredRecords(rows)
 
     def _create(self, records: ChangeRecords) -> None:
         self._check_absent()

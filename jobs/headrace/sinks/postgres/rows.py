@@ -1,8 +1,12 @@
 """Rows as PostgreSQL's COPY reads them (CSV): NULL is nothing, everything else is quoted. No Python sees a row."""
 
 import io
+import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType
@@ -25,7 +29,7 @@ TYPES: Mapping[DataType, str] = {
 
 
 INDEX_BYTES: Final = 2704
-"""The longest entry of an index, if it cannot be compressed."""
+"""The longest entry of an index, once each of its columns is compressed."""
 
 
 def column_type(name: str, kind: ValueType) -> str:
@@ -41,15 +45,50 @@ def column_type(name: str, kind: ValueType) -> str:
     return TYPES[kind]
 
 
-def longest(batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueType]) -> tuple[str, int]:
-    """The column with the longest text or octets, and how many bytes that has."""
+@dataclass(frozen=True)
+class LongKey:
+    """A key that is too long for an index: the bytes of each column of text or octets, and how it begins. ``rows`` have
+    one as long, before anything is compressed.
+    """
+
+    lengths: Mapping[str, int]
+    begins: str
+    rows: int
+
+    def describe(self) -> str:
+        """Which columns, and how long they are."""
+        parts = [(name, length) for name, length in self.lengths.items() if length]
+        if len(parts) == 1:
+            ((name, length),) = parts
+            return f"column {name!r} has a key of {length:,} bytes ({self.begins})"
+        columns = " and ".join(f"{name!r} ({length:,})" for name, length in parts)
+        return f"columns {columns} have a key of {sum(self.lengths.values()):,} bytes together ({self.begins})"
+
+
+def long_key(batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueType]) -> LongKey | None:
+    """The key that stays longest in an index on ``columns``, in which each one is compressed by itself; None if none is
+    too long.
+    """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     of_bytes = [name for name, kind in columns.items() if kind in (DataType.STRING, DataType.BYTES)]
-    lengths = [
-        (name, pc.max(pc.binary_length(batch.column(name))).as_py() or 0) for batch in batches for name in of_bytes
-    ]
-    return max(lengths, key=lambda one: one[1], default=("", 0))
+    others = 8 + 16 * len(columns)  # what an entry has beside its bytes, or more
+    rows, found, greatest = 0, None, 0
+    for batch in batches:
+        values = [batch.column(name).cast(pa.large_binary()) for name in of_bytes]
+        total = sum((pc.fill_null(pc.binary_length(column), 0).to_numpy() for column in values), start=0)
+        long_rows = np.flatnonzero(np.asarray(total) > INDEX_BYTES - others)
+        rows += len(long_rows)
+        for octets in zip(*(column.take(pa.array(long_rows)).to_pylist() for column in values), strict=True):
+            packed = sum(min(len(each), len(zlib.compress(each, 1))) for each in octets if each is not None)
+            if packed > greatest:
+                found, greatest = octets, packed
+    if found is None:
+        return None
+    first = next(each for each in found if each)
+    lengths = {name: len(each or b"") for name, each in zip(of_bytes, found, strict=True)}
+    return LongKey(lengths, f"{first[:40].decode(errors='replace')!r}...", rows)
 
 
 def csv_of(batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueType]) -> Iterator[tuple[int, bytes]]:

@@ -9,7 +9,7 @@ from psycopg.errors import ProgramLimitExceeded
 from headrace.model.expressions.value_types import ValueType
 from headrace.read.diff.changes import Changes, ChangeSource
 from headrace.sinks.open_sink import Applied, Held, OpenSink, SinkRefusedError, UndeliverableError
-from headrace.sinks.postgres.rows import INDEX_BYTES, longest
+from headrace.sinks.postgres.rows import INDEX_BYTES, long_key
 from headrace.sinks.postgres.session import writing
 from headrace.sinks.postgres.target import PostgresTarget, names_of
 
@@ -35,16 +35,17 @@ class PostgresTable(PostgresTarget, OpenSink):
         """Inside, a key that is too long for the index is named."""
         try:
             yield
-        except ProgramLimitExceeded:
-            keys = {name: changes.columns[name] for name in changes.identity}
-            column, length = longest(changes.rows(), keys)
-            if length <= INDEX_BYTES:
+        except ProgramLimitExceeded as error:
+            key = long_key(changes.rows(), {name: changes.columns[name] for name in changes.identity})
+            if key is None:
                 raise
             raise UndeliverableError(
-                f"table {self._name} of {self._place}: column {column!r} has a key of {length:,} bytes, and PostgreSQL "
-                f"has no place for more than {INDEX_BYTES:,} in an index, unless they can be compressed. Nothing was "
-                "delivered: make the key shorter, or deliver to a table of changes (changes=True), which has no such "
-                "index"
+                f"table {self._name} of {self._place}: {key.describe()}, and PostgreSQL has no place for more than "
+                f"{INDEX_BYTES:,} in an entry of an index, once it has compressed each column "
+                f"({error.diag.message_primary}). {key.rows:,} rows that are to be delivered have keys as long, before "
+                "that. Nothing was delivered to this sink, and nothing will be, until one of these is done: deliver to "
+                "a table of changes, which has no such index (changes=True, and another name); leave such records out "
+                "by a filter, or make the key shorter, and backfill"
             ) from None
 
     def _fill(self, changes: Changes, before: Held | None, after: Held) -> Applied:

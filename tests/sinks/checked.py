@@ -1,0 +1,49 @@
+"""What a check finds in targets that only append."""
+
+from typing import Any
+
+import headrace as hr
+from headrace.model.expressions.data_types import DataType
+from headrace.testing.connectors.deployment import SinkDeployment
+from tests.sinks.delivered import Delivered, delivered
+
+MODES = ("discarding", "accumulating", "retracting")
+
+
+def how(accumulation: str) -> Any:
+    return getattr(hr, accumulation)(allowed_lateness="30d")
+
+
+def counts(held: Delivered) -> dict[str, int]:
+    """What differs."""
+    compared = held.check().comparison
+    names = ("only_ours", "only_theirs", "different", "twice", "unreadable", "overdrawn")
+    return {name: getattr(compared, name) for name in names if getattr(compared, name)}
+
+
+def delivered_twice(deployment: SinkDeployment, accumulation: str) -> Delivered:
+    """Ann has two changes, and in the end a third."""
+    held = delivered(deployment, how=how(accumulation))
+    held.more()
+    deployment.deliver(held.sales)
+    return held
+
+
+KINDS = {
+    DataType.STRING: ["a", "", 'x"\\,\n', "ø\u2028", None],
+    DataType.INT: [2**63 - 1, -(2**63), 0, None],
+    DataType.FLOAT: [0.1, 1e300, -1e-300, float("inf"), float("-inf"), None],
+    DataType.BYTES: [b"", b"\x00\xff", b"a", None],
+}
+
+
+def values_are_right(deployment: SinkDeployment, kind: DataType) -> None:
+    """Each value of a kind comes back as it was."""
+    pipeline = deployment.values(kind)
+    deployment.land_values(kind, KINDS[kind])
+    deployment.handle(pipeline).run()
+    deployment.deliver(pipeline)
+    (check,) = deployment.handle(pipeline).check_sinks()
+    assert check.is_right, check.to_json()
+    assert check.comparison is not None
+    assert check.comparison.ours == len(KINDS[kind])

@@ -1,0 +1,129 @@
+"""``deliver --check`` of topics: what consumers make of their records beside what readers see."""
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.model.expressions.data_types import DataType
+from headrace.testing.connectors.deployment import SinkDeployment, order
+from tests.sinks.checked import KINDS, MODES, counts, delivered_twice, values_are_right
+from tests.sinks.delivered import Delivered
+from tests.sinks.worlds import KafkaWorld
+from tests.sources.kafka_topics import Topics
+
+pytestmark = pytest.mark.slow
+
+
+def in_topic(topics: Topics, folder: Path, accumulation: str, partitions: int = 2) -> Delivered:
+    topic = f"sales.{secrets.token_hex(4)}"
+    topics.make(topic, partitions)
+    return delivered_twice(SinkDeployment(KafkaWorld(topics.address, topic), folder), accumulation)
+
+
+def topic_of(held: Delivered) -> str:
+    world = held.deployment.world
+    assert isinstance(world, KafkaWorld)
+    return world.topic
+
+
+def of_user(topics: Topics, held: Delivered, user: str) -> tuple[bytes, bytes]:
+    """The newest record about somebody."""
+    found = [(key, value) for _, key, value in topics.committed(topic_of(held)) if key and f'"{user}"'.encode() in key]
+    key, value = found[-1]
+    assert key is not None
+    assert value is not None
+    return key, value
+
+
+@pytest.mark.parametrize("accumulation", MODES)
+def test_a_topic_leads_to_what_readers_see(topics: Topics, tmp_path: Path, accumulation: str) -> None:
+    held = in_topic(topics, tmp_path, accumulation)
+    assert counts(held) == {}
+    assert held.check().is_right
+    held.deployment.deliver(held.sales, refill=True)
+    assert held.check().is_right
+    topics.divide(topic_of(held), 5)
+    held.deployment.deliver(held.sales, refill=True)
+    held.more()
+    held.deployment.deliver(held.sales)
+    assert held.check().is_right
+
+
+@pytest.mark.parametrize(
+    ("accumulation", "differs"),
+    [("retracting", {"twice": 1}), ("accumulating", {"twice": 1}), ("discarding", {"twice": 1})],
+)
+def test_a_record_that_is_sent_again_is_named(
+    topics: Topics, tmp_path: Path, accumulation: str, differs: dict[str, int]
+) -> None:
+    held = in_topic(topics, tmp_path, accumulation, partitions=1)
+    topics.send(topic_of(held), [of_user(topics, held, "bob")])
+    assert counts(held) == differs
+    assert held.check().is_right is False
+    assert "1 are there twice" in held.check().describe()
+
+
+@pytest.mark.parametrize(("accumulation", "differs"), [("accumulating", "different"), ("retracting", "only_theirs")])
+def test_what_others_send_is_named(topics: Topics, tmp_path: Path, accumulation: str, differs: str) -> None:
+    held = in_topic(topics, tmp_path, accumulation, partitions=1)
+    key, value = of_user(topics, held, "bob")
+    other = {**json.loads(value), "_change": 99, "spent": 1}
+    topics.send(topic_of(held), [(key, json.dumps(other).encode()), (b"x", b"\xff{"), (key, b"[1]")])
+    assert counts(held) == {differs: 1, "unreadable": 2}
+    assert "2 cannot be read" in held.check().describe()
+    held.deployment.deliver(held.sales, refill=True)
+    assert held.check().is_right
+
+
+@pytest.mark.parametrize("accumulation", MODES)
+def test_a_topic_whose_retention_has_removed_what_its_rows_need_is_not_compared(
+    topics: Topics, tmp_path: Path, accumulation: str
+) -> None:
+    held = in_topic(topics, tmp_path, accumulation, partitions=1)
+    topics.delete_before(topic_of(held), 0, 2)
+    check = held.check()
+    assert (check.is_right, check.comparison) == (None, None), check.to_json()
+    assert "its retention has removed" in check.describe()
+    assert "partition 0 begins at offset 2" in check.describe()
+    held.deployment.deliver(held.sales, refill=True)
+    assert held.check().is_right  # all that is gone was void
+    key, value = of_user(topics, held, "bob")
+    topics.send(topic_of(held), [(key, json.dumps({**json.loads(value), "_change": 99, "orders": 5}).encode())])
+    assert held.check().is_right is False
+
+
+def test_a_topic_of_many_records_is_read_in_parts(
+    topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.sinks.kafka import stored_changes
+
+    read: list[int] = []
+    typed = stored_changes._read
+
+    def counted(connection: Any, fetched: Any, query: str) -> Any:
+        read.append(fetched.num_rows)
+        return typed(connection, fetched, query)
+
+    monkeypatch.setattr(stored_changes, "_read", counted)
+    monkeypatch.setattr(stored_changes, "_MOST", 500)
+    topic = f"sales.{secrets.token_hex(4)}"
+    topics.make(topic, 1)
+    deployment = SinkDeployment(KafkaWorld(topics.address, topic), tmp_path)
+    sales = deployment.sales()
+    deployment.land("1", *(order(f"u{number}", number % 600, number) for number in range(3000)))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    held = Delivered(deployment, sales)
+    assert held.check().is_right
+    assert sum(read) == 3000
+    assert max(read) <= 500
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_of_each_type_are_what_they_were(topics: Topics, tmp_path: Path, kind: DataType) -> None:
+    topic = f"values.{secrets.token_hex(4)}"
+    topics.make(topic, 2)
+    values_are_right(SinkDeployment(KafkaWorld(topics.address, topic), tmp_path), kind)
