@@ -48,13 +48,18 @@ class AirflowApi:
 
     def check_health(self, *others: str) -> None:
         """Raise NotReadyError unless the API answers and every component is healthy, ``others`` among them."""
-        try:
-            health = self._get("/api/v2/monitor/health")
-        except httpx.HTTPError as error:
-            raise NotReadyError(f"the API server does not answer: {error!r}") from error
+        health = self.health()
         bad = [name for name in (*_HEALTHY, *others) if health[name]["status"] != "healthy"]
         if bad:
             raise NotReadyError(f"not healthy yet: {', '.join(bad)}")
+
+    def health(self) -> dict[str, Any]:
+        """What the API server says of each component. Raises NotReadyError if it does not answer."""
+        try:
+            health: dict[str, Any] = self._get("/api/v2/monitor/health")
+        except httpx.HTTPError as error:
+            raise NotReadyError(f"the API server does not answer: {error!r}") from error
+        return health
 
     def wait_for_dag(self, dag_id: str, seconds: float) -> None:
         """Wait until the DAG processor has found a DAG. Raises NotReadyError after ``seconds``, with import errors."""

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -165,8 +165,12 @@ class LocalAirflow:
         (self.home / "config").mkdir(exist_ok=True)
         (self.home / "config" / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS)
         try:
+            is_first = not (self.home / "logs" / "scheduler.log").exists()
             self._make_database()
             for component, options in self._components.items():
+                if component == "scheduler" and not is_first:
+                    # tasks that wait for it would begin, find no API server, and use up their retries
+                    self._wait_until(self.api.health)
                 self._spawn(component, options)
             self._wait_until_healthy()
         except BaseException:
@@ -264,6 +268,10 @@ class LocalAirflow:
             _write_private(_state_file(self.home), json.dumps(asdict(state)))
 
     def _wait_until_healthy(self) -> None:
+        self._wait_until(lambda: self.api.check_health(*(TRIGGERER.keys() & self._components.keys())))
+
+    def _wait_until(self, check: Callable[[], object]) -> None:
+        """Until ``check`` raises no NotReadyError. Raises LocalAirflowError if a component ends meanwhile."""
         for attempt in Retrying(
             stop=stop_after_delay(_START_SECONDS),
             wait=wait_fixed(0.5),
@@ -274,7 +282,7 @@ class LocalAirflow:
                 for name, process in self._processes:
                     if process.poll() is not None:
                         raise LocalAirflowError(f"{name} ended ({process.returncode}):\n{self.log_tail(name)}")
-                self.api.check_health(*(TRIGGERER.keys() & self._components.keys()))
+                check()
 
     def _log(self, name: str) -> IO[bytes]:
         folder = self.home / "logs"

@@ -11,14 +11,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import headrace as hr
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.value_types import ValueType
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sinks import SINKS, Sink
-from headrace.read.diff.change_records import ChangeRecords
-from headrace.read.diff.changes import ChangeSource, FillReason
-from headrace.read.views.arrow_types import zoneless_rows
+from headrace.read.diff.change_records import NUMBER, ChangeRecords
+from headrace.read.diff.changes import SIGN, ChangeSource, FillReason
+from headrace.read.diff.stored_records import StoredRecords
+from headrace.read.views.arrow_types import schema_of, zoneless_rows
 from headrace.sinks.open_sink import Held, OpenChangeLog
 from headrace.testing.connectors import ChangeLogWorld
 from headrace.testing.connectors.deployment import SinkDeployment, order
@@ -37,6 +41,11 @@ class ListedLog(OpenChangeLog):
 
     def held(self) -> Held | None:
         return self.last
+
+    @contextmanager
+    def records(self, columns: Mapping[str, ValueType]) -> Iterator[StoredRecords]:
+        schema = schema_of({NUMBER: DataType.INT, SIGN: DataType.INT, **columns})
+        yield StoredRecords(pa.Table.from_pylist(self.listed, schema).to_reader())
 
     def append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
         assert before == self.last
@@ -127,6 +136,7 @@ def test_records_lead_to_what_readers_see(deployment: SinkDeployment, accumulati
     choice = random.Random(f"{accumulation} {seed}")
     sales = of(deployment, accumulation)
     handle = deployment.handle(sales)
+    checks: list[bool | None] = []
     for step in range(12):
         heads = handle.snapshots().to_json() if step > 1 else []
         match choice.randrange(6) if heads else 0:
@@ -144,7 +154,13 @@ def test_records_lead_to_what_readers_see(deployment: SinkDeployment, accumulati
             deployment.deliver(sales)
             for consumed in MODES[accumulation]:
                 assert consumed(deployment) == seen(deployment, sales), step
+            (check,) = handle.check_sinks()
+            assert check.is_right is not False, check.to_json()
+            checks.append(check.is_right)
     assert 0 not in {record["_sign"] for record in deployment.world.records()}
+    assert True in checks  # it is None where nothing is published
+    deployment.world.log.listed.pop()  # type: ignore[attr-defined]
+    assert handle.check_sinks()[0].is_right is not True
 
 
 def shown(deployment: SinkDeployment, known: int = 0) -> list[tuple[Any, ...]]:

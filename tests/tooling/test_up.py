@@ -7,10 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scripts import up
+from scripts.airflow_api import AirflowApi, NotReadyError
 from scripts.airflow_env import LocalAirflow, Running, end_orphans, running
 
 _MARK = "HEADRACE_LOCAL_AIRFLOW"
@@ -58,3 +60,30 @@ def test_what_a_killed_scheduler_left_is_ended_and_nothing_else(tmp_path: Path, 
 
 def test_nothing_is_ended_where_nothing_was_started(tmp_path: Path) -> None:
     assert not end_orphans(tmp_path)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_tasks_that_wait_for_a_scheduler_find_the_api_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, again: bool
+) -> None:
+    """Where Airflow has run before, tasks may wait: they would use up their retries while the API server starts."""
+    did: list[str] = []
+
+    def health(_: AirflowApi) -> dict[str, Any]:
+        did.append("asked")
+        if did.count("asked") == 1:
+            raise NotReadyError("not yet")
+        return {}
+
+    monkeypatch.setattr(AirflowApi, "health", health)
+    monkeypatch.setattr(AirflowApi, "check_health", lambda *_: None)
+    monkeypatch.setattr(LocalAirflow, "_make_database", lambda _: None)
+    monkeypatch.setattr(LocalAirflow, "_spawn", lambda _, component, __: did.append(component))
+    if again:
+        (tmp_path / "logs").mkdir()
+        (tmp_path / "logs" / "scheduler.log").touch()
+    airflow = LocalAirflow(tmp_path, "file:///root")
+    airflow.start()
+    airflow.api.close()
+    waits = ["asked", "asked"] if again else []
+    assert did == ["api-server", *waits, "scheduler", "dag-processor"]

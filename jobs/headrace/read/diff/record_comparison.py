@@ -73,15 +73,15 @@ def compare_with_records(
         is_summed = accumulation in _SUMMED
         if lacking and stored.is_compacted and accumulation is Accumulation.RETRACTING:
             is_summed = False
-        found = compared.sums() if is_summed else compared.newest()
+        comparison = compared.sums() if is_summed else compared.newest()
         gone = compared.gone(stored.begins) if lacking else {}
-        return _said_of(gone, lacking) if gone and _is_explained(found) else found
+        return _said_of(gone, lacking) if gone and _is_explained(comparison) else comparison
 
 
-def _is_explained(found: TableComparison) -> bool:
+def _is_explained(comparison: TableComparison) -> bool:
     """Whether all that differs may be so since first records are gone."""
-    others = found.only_theirs or found.different or found.twice or found.unreadable
-    return not found.is_equal and not others
+    others = comparison.only_theirs or comparison.different or comparison.twice or comparison.unreadable
+    return not comparison.is_equal and not others
 
 
 def _said_of(gone: Mapping[int, int], lacking: int) -> str:
@@ -131,7 +131,7 @@ class _Comparison:
         return until - begin - there
 
     def gone(self, begins: Mapping[int, int]) -> dict[int, int]:
-        """Of parts whose first records are gone those that lack what is not void."""
+        """Choose those of the parts whose first records are gone that lack what is not void."""
         void = {place for (place,) in self.database.sql("select place from voids").fetchall()}
         return {place: at for place, at in begins.items() if place not in void}
 
@@ -158,7 +158,7 @@ class _Comparison:
     def sums(self) -> TableComparison:
         """Rows are there as often as the sum of their signs says."""
         columns = quoted(self._columns)
-        each = (
+        both_sides = (
             f"select {columns}, {SIGN} as ours, 0 as theirs from {self._ours} union all "
             f"select {columns}, 0 as ours, {SIGN} as theirs from live where not {UNREAD}"
         )
@@ -166,7 +166,7 @@ class _Comparison:
             "table",
             "summed",
             f"select {columns}, sum(ours)::bigint as _headrace_ours, sum(theirs)::bigint as _headrace_theirs "
-            f"from ({each}) group by {columns} having sum(ours) <> 0 or sum(theirs) <> 0",
+            f"from ({both_sides}) group by {columns} having sum(ours) <> 0 or sum(theirs) <> 0",
         )
         o, t = "_headrace_ours", "_headrace_theirs"
         sums = ", ".join(

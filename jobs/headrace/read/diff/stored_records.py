@@ -1,4 +1,4 @@
-"""Records as a target that appends has them, whoever has put them there."""
+"""Records as a target that appends has them, ours and those of others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

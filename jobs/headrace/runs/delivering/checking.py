@@ -132,18 +132,18 @@ class _Look:
 
     def at(self, target: OpenTarget, nothing: SinkCheck) -> SinkCheck:
         """What a ``target`` holds beside what the last delivery left, which may come while it is read."""
-        found = nothing
+        check = nothing
         for _ in range(_LOOKS):
             held = target.held()
             others = None if held is None else target.intervention(held)
             snapshot, at = (None, None) if held is None else (held.snapshot, held.at)
-            found = replace(nothing, snapshot=snapshot, at=at, others=None if others is None else others.words)
+            check = replace(nothing, snapshot=snapshot, at=at, others=None if others is None else others.words)
             compared = self._compared(target, held)
             if isinstance(compared, str):
-                return replace(found, reason=compared)
+                return replace(check, reason=compared)
             if compared.is_equal or target.held() == held:
-                return replace(found, comparison=compared, reason=None)
-        return replace(found, reason=_MOVING)
+                return replace(check, comparison=compared, reason=None)
+        return replace(check, reason=_MOVING)
 
     def _compared(self, target: OpenTarget, held: Held | None) -> TableComparison | str:
         """What a target has beside what was delivered, or why that is not compared."""

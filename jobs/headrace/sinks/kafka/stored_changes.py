@@ -73,7 +73,7 @@ def _query(columns: Mapping[str, ValueType]) -> str:
     """SQL: values of ``columns`` in the objects that were ``fetched``, and whether one is none of its type."""
     names = [*columns]
     texts = [f"text_{number}" for number in range(len(names))]
-    found = ", ".join(f"{_in_object(name, columns[name])} as {text}" for name, text in zip(names, texts, strict=True))
+    members = ", ".join(f"{_in_object(name, columns[name])} as {text}" for name, text in zip(names, texts, strict=True))
     values = {name: _value(name, columns[name], text) for name, text in zip(names, texts, strict=True)}
     misread = " or ".join(
         [
@@ -84,7 +84,7 @@ def _query(columns: Mapping[str, ValueType]) -> str:
     selected = ", ".join(f"{value} as {identifier(name)}" for name, value in values.items())
     return (
         f"select {selected}, partition as {RECORD_PLACE}, offset_ as {RECORD_AT}, {misread} as {RECORD_MISREAD} from "
-        f"(select partition, offset_, object, {found} from (select partition, offset_, "
+        f"(select partition, offset_, object, {members} from (select partition, offset_, "
         "case when json_valid(text) and json_type(text) = 'OBJECT' then text end as object from "
         '(select partition, "offset" as offset_, try(decode("value")) as text from fetched)))'
     )

@@ -74,20 +74,21 @@ def long_key(batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueTyp
 
     of_bytes = [name for name, kind in columns.items() if kind in (DataType.STRING, DataType.BYTES)]
     others = 8 + 16 * len(columns)  # what an entry has beside its bytes, or more
-    rows, found, greatest = 0, None, 0
+    rows, greatest = 0, 0
+    longest: tuple[bytes | None, ...] | None = None
     for batch in batches:
         values = [batch.column(name).cast(pa.large_binary()) for name in of_bytes]
         total = sum((pc.fill_null(pc.binary_length(column), 0).to_numpy() for column in values), start=0)
         long_rows = np.flatnonzero(np.asarray(total) > INDEX_BYTES - others)
         rows += len(long_rows)
-        for octets in zip(*(column.take(pa.array(long_rows)).to_pylist() for column in values), strict=True):
-            packed = sum(min(len(each), len(zlib.compress(each, 1))) for each in octets if each is not None)
+        for key in zip(*(column.take(pa.array(long_rows)).to_pylist() for column in values), strict=True):
+            packed = sum(min(len(part), len(zlib.compress(part, 1))) for part in key if part is not None)
             if packed > greatest:
-                found, greatest = octets, packed
-    if found is None:
+                longest, greatest = key, packed
+    if longest is None:
         return None
-    first = next(each for each in found if each)
-    lengths = {name: len(each or b"") for name, each in zip(of_bytes, found, strict=True)}
+    first = next(part for part in longest if part)
+    lengths = {name: len(part or b"") for name, part in zip(of_bytes, longest, strict=True)}
     return LongKey(lengths, f"{first[:40].decode(errors='replace')!r}...", rows)
 
 
