@@ -24,6 +24,11 @@ class Folder:
         state = state_of(self.folder)
         return None if state is None else state["said"]
 
+    def rows(self) -> DataFrame:
+        state = state_of(self.folder)
+        assert state is not None
+        return self.session.spark.read.parquet(str(self.folder / state["version"]))
+
     def apply(self, changes: DataFrame, before: str | None, after: str, *, replaces: bool) -> None:
         state, version = state_of(self.folder), uuid4().hex
         rows = changes.where("_sign > 0").drop("_sign")
