@@ -3,16 +3,22 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 import pytest
 
+from headrace.errors import PipelineError
 from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.windows.calendar import calendar_windows
+from headrace.model.calendar import CalendarWindows
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Expr, col
+from headrace.model.expressions.expr import Expr, col, render
+from headrace.model.expressions.identity import same
 from headrace.model.expressions.methods.time import TimeUnit
-from headrace.model.time import Instant, instant, render
+from headrace.model.time import Instant, instant
+from headrace.model.time import render as rendered
 from headrace.reference import evaluate
 from tests.kernel.columns import arrow, python
 
@@ -78,6 +84,58 @@ def test_truncation_is_that_of_the_reference(unit: TimeUnit, zone: str) -> None:
     assert computed(AT.truncate(unit, zone), start) == start
 
 
+BEGINNINGS: list[tuple[TimeUnit, dict[str, Any]]] = [
+    (TimeUnit.DAY, {"day_begins": "06:00"}),
+    (TimeUnit.DAY, {"day_begins": "02:30"}),  # which clocks skip in spring
+    (TimeUnit.DAY, {"day_begins": "23:59"}),
+    (TimeUnit.WEEK, {"week_begins": "sunday"}),
+    (TimeUnit.WEEK, {"day_begins": "06:00", "week_begins": "saturday"}),
+    (TimeUnit.MONTH, {"day_begins": "06:00", "year_begins": 4}),
+    (TimeUnit.QUARTER, {"year_begins": 2}),
+    (TimeUnit.YEAR, {"year_begins": 4, "day_begins": "02:30"}),
+]
+WINDOWS = {
+    TimeUnit.DAY: ("day", 1),
+    TimeUnit.WEEK: ("week", 1),
+    TimeUnit.MONTH: ("month", 1),
+    TimeUnit.QUARTER: ("month", 3),
+    TimeUnit.YEAR: ("month", 12),
+}
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize(("unit", "begins"), BEGINNINGS, ids=str)
+def test_what_begins_elsewhere_begins_as_windows_do(unit: TimeUnit, begins: dict[str, Any], zone: str) -> None:
+    at = instants(zone)[::5]
+    truncated = AT.truncate(unit, zone, **begins)
+    start = computed(truncated, at)
+    assert start == [evaluate(truncated, {"at": each}, SCHEMA) for each in at]
+    name, count = WINDOWS[unit]
+    starts, _ = calendar_windows(CalendarWindows(name, zone, count, **begins), np.array(at))
+    assert start == starts.tolist()
+    assert start != computed(AT.truncate(unit, zone), at)
+
+
+def test_what_begins_as_ever_is_written_as_ever() -> None:
+    usual = AT.truncate("week", "UTC", day_begins="00:00", week_begins="monday", year_begins=1)
+    assert same(usual, AT.truncate("week"))
+    assert render(usual) == "at.truncate('week', 'UTC')"
+
+
+@pytest.mark.parametrize(
+    ("unit", "begins", "why"),
+    [
+        ("hour", {"day_begins": "06:00"}, "about days"),
+        ("day", {"week_begins": "sunday"}, "about weeks"),
+        ("week", {"year_begins": 4}, "about months"),
+        ("year", {"year_begins": 13}, "1 to 12"),
+    ],
+)
+def test_a_beginning_that_says_nothing_of_a_unit_is_refused(unit: str, begins: dict[str, Any], why: str) -> None:
+    with pytest.raises(PipelineError, match=f"truncate.*{why}"):
+        AT.truncate(unit, **begins)
+
+
 @pytest.mark.parametrize("zone", ZONES)
 def test_local_times_are_moments_as_the_reference_says(zone: str) -> None:
     shown = instants(zone)
@@ -91,7 +149,7 @@ def test_what_clocks_show_twice_or_never_is_what_was_asked_for() -> None:
     def utc(text: str, **options: str) -> str | None:
         at = instant(datetime.fromisoformat(f"{text}+00:00"))
         (found,) = computed(AT.local_to_utc("Europe/Berlin", **options), [at])
-        return None if found is None else render(Instant(found))
+        return None if found is None else rendered(Instant(found))
 
     assert utc("2025-07-01T12:00:00") == "2025-07-01T10:00:00Z"
     assert utc("2025-10-26T02:30:00") == "2025-10-26T00:30:00Z"
@@ -122,5 +180,6 @@ def test_what_is_far_away_is_what_the_reference_says(zone: str) -> None:
         AT.weekday(zone),
         AT.hour(zone),
         *[AT.truncate(unit, zone) for unit in TimeUnit],
+        *[AT.truncate(unit, zone, **begins) for unit, begins in BEGINNINGS],
     ):
         assert computed(expr, EDGES) == [evaluate(expr, {"at": each}, SCHEMA) for each in EDGES]

@@ -1,14 +1,22 @@
 """Days, weeks and months of local time: as windows (CalendarWindows), and as what a timestamp is truncated to."""
 
-import re
 from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from headrace.model.arguments import Arguments
+from headrace.model.beginnings import (
+    MIDNIGHT,
+    Weekday,
+    after_midnight,
+    day_beginning,
+    week_beginning,
+    year_beginning,
+)
 from headrace.model.expressions.methods.time import Skipped, TimeUnit, Twice
 from headrace.model.suggestions import keywords
 from headrace.model.time import (
@@ -34,23 +42,8 @@ class CalendarUnit(StrEnum):
     MONTH = "month"
 
 
-class Weekday(StrEnum):
-    """The days of a week."""
-
-    MONDAY = "monday"
-    TUESDAY = "tuesday"
-    WEDNESDAY = "wednesday"
-    THURSDAY = "thursday"
-    FRIDAY = "friday"
-    SATURDAY = "saturday"
-    SUNDAY = "sunday"
-
-
 _MOST = {CalendarUnit.DAY: 365_242, CalendarUnit.WEEK: 52_177, CalendarUnit.MONTH: 12_000}
 """How many of each are a thousand years."""
-
-
-_CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
 
 @word("calendar", unit=REQUIRED, zone=REQUIRED, count=1, day_begins="00:00", week_begins="monday", year_begins=1)
@@ -96,24 +89,15 @@ class CalendarWindows(WindowFn):
         if number > _MOST[self.unit]:
             raise given.wrong("count", count, "windows of more than 1,000 years")
         object.__setattr__(self, "count", number)
-        if not isinstance(day_begins, str) or not _CLOCK.fullmatch(day_begins):
-            raise given.wrong("day_begins", day_begins, 'write a time of clocks such as "06:00"')
-        object.__setattr__(self, "day_begins", day_begins)
-        object.__setattr__(self, "week_begins", given.choice("week_begins", week_begins, Weekday))
-        if self.week_begins is not Weekday.MONDAY and self.unit is not CalendarUnit.WEEK:
-            raise given.wrong("week_begins", week_begins, f"it is about weeks, and these are {self.unit}s")
-        month = given.whole("year_begins", year_begins, least=1)
-        if month > 12:
-            raise given.wrong("year_begins", year_begins, "write the number of a month, 1 to 12")
-        if month > 1 and self.unit is not CalendarUnit.MONTH:
-            raise given.wrong("year_begins", year_begins, f"it is about months, and these are {self.unit}s")
+        object.__setattr__(self, "day_begins", day_beginning(given, day_begins))
+        object.__setattr__(self, "week_begins", week_beginning(given, week_begins, self.unit))
+        month = year_beginning(given, year_begins, self.unit, is_of_months=self.unit is CalendarUnit.MONTH)
         object.__setattr__(self, "year_begins", month)
 
     @cached_property
     def day_shift(self) -> timedelta:
         """How long after midnight days begin."""
-        hours, minutes = map(int, self.day_begins.split(":"))
-        return timedelta(hours=hours, minutes=minutes)
+        return after_midnight(self.day_begins)
 
     @cached_property
     def first_week(self) -> date:
@@ -146,7 +130,7 @@ def calendar_window(where: CalendarWindows, timestamp: Instant) -> Window:
 def _(where: CalendarWindows) -> str:
     plural = "" if where.count == 1 else "s"
     parts = [f"windows of {where.count} calendar {where.unit}{plural}, of local time in {where.zone}"]
-    if where.day_begins != "00:00":
+    if where.day_begins != MIDNIGHT:
         parts.append(f"days begin at {where.day_begins}")
     if where.week_begins is not Weekday.MONDAY:
         parts.append(f"weeks begin on {where.week_begins.title()}")
@@ -219,10 +203,12 @@ _PERIODS = {
 }
 
 
-def periods(unit: TimeUnit, zone: str) -> CalendarWindows:
+def periods(
+    unit: TimeUnit, zone: str, day_begins: str = MIDNIGHT, week_begins: str = Weekday.MONDAY, year_begins: int = 1
+) -> CalendarWindows:
     """The windows whose starts are the moments that ``unit``, a day or more, is truncated to."""
     of, count = _PERIODS[unit]
-    return CalendarWindows(of, zone, count)
+    return CalendarWindows(of, zone, count, day_begins=day_begins, week_begins=week_begins, year_begins=year_begins)
 
 
 def local_time(moment: Instant, zone: str) -> datetime | None:
@@ -252,14 +238,15 @@ def moment_shown(shown: Instant, zone: str, twice: str, skipped: str) -> Instant
     return moment if moment is not None and BEGIN_OF_CALENDAR <= moment <= END_OF_CALENDAR else None
 
 
-def truncated(moment: Instant, unit: TimeUnit, zone: str) -> Instant | None:
-    """When the ``unit`` of ``moment`` began; None outside the years 1 to 9999."""
+def truncated(moment: Instant, unit: TimeUnit, zone: str, *beginnings: Any) -> Instant | None:
+    """When the ``unit`` of ``moment`` began; None outside the years 1 to 9999. ``beginnings``: as in ``periods``."""
     shown = local_time(moment, zone)
     if shown is None:
         return None
     try:
         if unit in _PERIODS:
-            return _period_start(periods(unit, zone), moment, shown.date())
+            where = periods(unit, zone, *beginnings)
+            return _period_start(where, moment, (shown - where.day_shift).date())
         return _clock_start(moment, shown, unit, zone)
     except (ValueError, OverflowError):
         return None

@@ -302,7 +302,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "plus_us": _strict(lambda time, microseconds: time + microseconds),
     "to_timestamp": _strict(lambda text: _parse_timestamp(text.strip())),
     "local_to_utc": _strict(moment_shown),
-    "truncate": _strict(lambda time, unit, zone: truncated(time, TimeUnit(unit), zone)),
+    "truncate": _strict(lambda time, unit, *where: truncated(time, TimeUnit(unit), *where)),
     **{name: _strict(_part(name)) for name in ("year", "month", "day", "hour", "minute", "second")},
     "weekday": _strict(_part("isoweekday")),
     "plus_days": _strict(_plus_days),

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from headrace.errors import FixConfigError
-from headrace.model.calendar import CalendarUnit, Weekday
+from headrace.model.beginnings import Weekday
+from headrace.model.calendar import CalendarUnit
 from headrace.model.combiners import TRAITS, Combiner
 from headrace.model.expressions.expr import Binary, Expr, col, lit
 from headrace.model.time import Duration

@@ -9,6 +9,7 @@ from calendar import isleap
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -45,8 +46,10 @@ def part(name: str, time: Datum, zone: str) -> Datum:
     return value
 
 
-def truncate(time: Datum, unit: str, zone: str) -> Datum:
-    """When the ``unit`` of ``time`` began in ``zone``; NULL outside the years 1 to 9999."""
+def truncate(time: Datum, unit: str, zone: str, *beginnings: Any) -> Datum:
+    """When the ``unit`` of ``time`` began in ``zone``; NULL outside the years 1 to 9999. ``beginnings``: as in
+    ``periods``.
+    """
 
     def of(times: pa.Array) -> pa.Array:
         at, known = _instants(times)
@@ -56,7 +59,7 @@ def truncate(time: Datum, unit: str, zone: str) -> Datum:
             start = _clock_start(at, shown % size, zone)
             known &= start >= _FIRST
         else:
-            start, is_in_calendar = begun(periods(TimeUnit(unit), zone), at)
+            start, is_in_calendar = begun(periods(TimeUnit(unit), zone, *beginnings), at)
             known &= is_in_calendar
         return pa.array(start, pa.int64(), mask=~known).cast(TIMESTAMP)
 

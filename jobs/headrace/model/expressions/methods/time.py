@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from headrace.model.arguments import Arguments
+from headrace.model.beginnings import MIDNIGHT, Weekday, day_beginning, week_beginning, year_beginning
 from headrace.model.suggestions import method_keywords
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TimeUnit(StrEnum):
-    """What a timestamp can be truncated to. A week begins on Monday."""
+    """What a timestamp can be truncated to. A week begins on Monday, if nothing else is said."""
 
     MINUTE = "minute"
     HOUR = "hour"
@@ -94,11 +95,31 @@ class TimeMethods:
             given.choice("skipped", skipped, Skipped).value,
         )
 
-    def truncate(self, unit: TimeUnit | str, zone: str = "UTC") -> "Expr":
+    def truncate(
+        self,
+        unit: TimeUnit | str,
+        zone: str = "UTC",
+        day_begins: str = MIDNIGHT,
+        week_begins: Weekday | str = Weekday.MONDAY,
+        year_begins: int = 1,
+    ) -> "Expr":
         """The moment when the ``unit`` began ("minute", "hour", "day", "week", "month", "quarter" or "year").
 
         A day that clocks begin late begins when they do, and one whose midnight they show twice at the first, as
         calendar windows do. Of an hour that clocks show twice, each is one of its own.
+
+        Days may begin at another time of clocks (``day_begins="06:00"``), also the first day of longer units, weeks on
+        another day (``week_begins="sunday"``), years in another month (``year_begins=4``), also for quarters.
         """
         given = Arguments("truncate")
-        return self._apply("truncate", given.choice("unit", unit, TimeUnit).value, given.zone("zone", zone))
+        unit = given.choice("unit", unit, TimeUnit)
+        zone = given.zone("zone", zone)
+        clock = day_beginning(given, day_begins)
+        if clock != MIDNIGHT and unit in (TimeUnit.MINUTE, TimeUnit.HOUR):
+            raise given.wrong("day_begins", clock, f"it is about days, and these are {unit}s")
+        of_months = unit in (TimeUnit.MONTH, TimeUnit.QUARTER, TimeUnit.YEAR)
+        weekday = week_beginning(given, week_begins, unit).value
+        month = year_beginning(given, year_begins, unit, is_of_months=of_months)
+        beginnings = (clock, weekday, month)
+        is_usual = beginnings == (MIDNIGHT, Weekday.MONDAY.value, 1)  # which is said by nothing, as ever
+        return self._apply("truncate", unit.value, zone, *(() if is_usual else beginnings))
