@@ -147,9 +147,7 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "matches": (S, {"regex": "a+"}),
     "replace": (S, {"old": "a", "new": "b"}),
     "local_to_utc": (T, {"zone": "Europe/Berlin", "twice": "first", "skipped": "later"}),
-    "truncate": (
-        T, {"unit": "week", "zone": "UTC", "day_begins": "06:00", "week_begins": "sunday", "year_begins": 1}
-    ),
+    "truncate": (T, {"unit": "week", "zone": "UTC", "day_begins": "06:00", "week_begins": "sunday", "year_begins": 1}),
     "hour": (T, {"zone": "UTC"}),
     "event_time": (FLIGHTS, {"at": "at", "bound": "1h", "idle": "1h", "split": "origin", "max_ahead": "1h"}),
     "named": (INPUT, {"name": "weather", "columns": {"origin": S}}),

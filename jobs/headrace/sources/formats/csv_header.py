@@ -18,7 +18,7 @@ from headrace.sources.formats.text_layout import UTF8, TextLayout
 HEADER_BYTES = 1024 * 1024
 """How long a header may be."""
 
-_DELIMITERS, _QUOTES = ",;\t|", "\"'"
+DELIMITERS, QUOTES = ",;\t|", "\"'"
 _PREAMBLE_BYTES, _PREAMBLE_LINES = 65536, 50
 
 
@@ -64,13 +64,13 @@ def check_preamble(text: bytes, layout: TextLayout, dialect: CsvDialect, fields:
     """Raise DialectError if the first line of ``text`` names no column of the source, and another near it does."""
     places = {field.place for field in fields.values()}
     head = cut(text[:_PREAMBLE_BYTES], layout=replace(layout, skip_lines=0, quotes=None)).first(_PREAMBLE_LINES)
-    named = {
-        position: _named(line.decode(errors="replace"), places, dialect)
+    by_line = {
+        position: named(line.decode(errors="replace"), places, dialect)
         for position, line in zip(head.position.tolist(), head.text.to_pylist(), strict=True)
     }
-    read_as_header = next((position for position in named if position >= dialect.skip_lines), None)
-    likeliest = max(named, key=lambda position: named[position], default=0)
-    if read_as_header is not None and not named[read_as_header] and named[likeliest]:
+    read_as_header = next((position for position in by_line if position >= dialect.skip_lines), None)
+    likeliest = max(by_line, key=lambda position: by_line[position], default=0)
+    if read_as_header is not None and not by_line[read_as_header] and by_line[likeliest]:
         raise DialectError(
             path, f"its header seems to be line {likeliest + 1}: write skip_lines={likeliest} in the source"
         )
@@ -80,12 +80,12 @@ def _check_dialect(line: str, places: Collection[str], dialect: CsvDialect, path
     """Raise DialectError for a header that names columns in another dialect; as it is read it names none."""
     if "\0" in line:
         bare = line.replace("\0", "")
-        if _likeliest(bare, places, dialect) is not None or _named(bare, places, dialect):
+        if _likeliest(bare, places, dialect) is not None or named(bare, places, dialect):
             encoding = "utf-16-be" if line.startswith("\0") else "utf-16-le"
             raise DialectError(path, f'its header looks like UTF-16: write encoding="{encoding}" in the source')
     if (other := _likeliest(line, places, dialect)) is not None:
-        options = ", ".join(f"{name}={_literal(value)}" for name, value in _changed(dialect, other))
-        count = _named(line, places, other)
+        options = ", ".join(f"{name}={literal(value)}" for name, value in changed(dialect, other))
+        count = named(line, places, other)
         columns = f"{count} columns" if count > 1 else "a column"
         raise DialectError(
             path, f"its header names {columns} of the source if read otherwise, and none as it is: write {options}"
@@ -94,18 +94,18 @@ def _check_dialect(line: str, places: Collection[str], dialect: CsvDialect, path
 
 def _likeliest(line: str, places: Collection[str], dialect: CsvDialect) -> CsvDialect | None:
     """The dialect in which ``line`` names most of ``places``; None if it names none in any."""
-    quotes = [dialect.quote, *(quote for quote in _QUOTES if quote != dialect.quote)]
-    delimiters = [dialect.delimiter, *(one for one in _DELIMITERS if one != dialect.delimiter)]
+    quotes = [dialect.quote, *(quote for quote in QUOTES if quote != dialect.quote)]
+    delimiters = [dialect.delimiter, *(one for one in DELIMITERS if one != dialect.delimiter)]
     others = [
         replace(dialect, delimiter=delimiter, quote=quote)
         for quote, delimiter in product(quotes, delimiters)
         if delimiter not in (quote, dialect.escape) and quote != dialect.escape
     ]
-    best = max(others, key=lambda other: _named(line, places, other))
-    return best if _named(line, places, best) else None
+    best = max(others, key=lambda other: named(line, places, other))
+    return best if named(line, places, best) else None
 
 
-def _named(line: str, places: Collection[str], dialect: CsvDialect) -> int:
+def named(line: str, places: Collection[str], dialect: CsvDialect) -> int:
     """How many of ``places`` are in a header."""
     try:
         return len({*Quoting(dialect).header(line)} & {*places})
@@ -113,13 +113,15 @@ def _named(line: str, places: Collection[str], dialect: CsvDialect) -> int:
         return 0
 
 
-def _changed(one: CsvDialect, other: CsvDialect) -> Sequence[tuple[str, str | None]]:
-    pairs = (("delimiter", one.delimiter, other.delimiter), ("quote", one.quote, other.quote))
-    return [(name, new) for name, old, new in pairs if new != old]
+def changed(one: CsvDialect, other: CsvDialect) -> Sequence[tuple[str, str | None]]:
+    """Which characters the ``other`` dialect has in place of those of ``one``, by option."""
+    options = ("delimiter", "quote", "escape")
+    return [(name, getattr(other, name)) for name in options if getattr(other, name) != getattr(one, name)]
 
 
-def _literal(value: str | None) -> str:
-    return {'"': "'\"'", "\t": '"\\t"'}.get(value or "", f'"{value}"')
+def literal(value: str | None) -> str:
+    """A character as it is written in a source."""
+    return {'"': "'\"'", "\t": '"\\t"', "\\": r'"\\"'}.get(value or "", f'"{value}"')
 
 
 def _called(dialect: CsvDialect) -> str:

@@ -21,9 +21,10 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.fields import SourceFields
 from headrace.model.expressions.identity import constant_to_json
 from headrace.pipeline.csv_dialect import CsvDialect
+from headrace.sources.formats.csv_body import check_body
 from headrace.sources.formats.csv_header import Header, check_preamble, header_of
 from headrace.sources.formats.csv_numbers import plain_numbers
-from headrace.sources.formats.csv_quoting import JudgedLines, Quoting
+from headrace.sources.formats.csv_quoting import JudgedLines, Quoting, layout_of
 from headrace.sources.formats.errors import DialectError, FileColumnsError, UnreadableFileError
 from headrace.sources.formats.fields import typed
 from headrace.sources.formats.lines import TextLines
@@ -48,16 +49,11 @@ class CsvLines(TextFormat):
     @property
     def layout(self) -> TextLayout:
         """How records are told apart."""
-        blanks = " \t".replace(self.dialect.delimiter, "")
-        return TextLayout(self._quotes, self.dialect.encoding, self.dialect.skip_lines, blanks)
+        return layout_of(self.dialect, span_lines=self.span_lines)
 
     @property
     def _quotes(self) -> Quotes | None:
-        dialect = self.dialect
-        if dialect.quote is None or not self.span_lines:
-            return None
-        escape = None if dialect.escape is None else ord(dialect.escape)
-        return Quotes(ord(dialect.quote), ord(dialect.delimiter), escape)
+        return self.layout.quotes
 
     @property
     def is_as_before(self) -> bool:
@@ -93,6 +89,10 @@ class CsvLines(TextFormat):
         columns = header_of(header, fields, self.dialect, path)
         required.check(columns.names, columns.stored, path, "header")
         return self._records(lines, columns, fields)
+
+    def check_beginning(self, text: bytes, header: bytes, fields: SourceFields, path: str) -> None:
+        """Raise DialectError for records of another dialect."""
+        check_body(text, header, self.dialect, {field.place for field in fields.values()}, path)
 
     def _records(self, lines: TextLines, header: Header, fields: SourceFields) -> Scanned:
         """Records of the lines after ``header``; a repetition of it is not a record either."""

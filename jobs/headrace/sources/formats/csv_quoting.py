@@ -15,9 +15,19 @@ from headrace.kernel.grouping import truths
 from headrace.pipeline.csv_dialect import CsvDialect
 from headrace.sources.formats.lines import TextLines
 from headrace.sources.formats.quotes import Quotes
+from headrace.sources.formats.text_layout import TextLayout
 
 ODD, OPEN = "a quote is not closed on its line", "a quote is not closed before the file ends"
 LOOSE = "quotes with a line break in them do not enclose their field"
+
+
+def layout_of(dialect: CsvDialect, *, span_lines: bool = True) -> TextLayout:
+    """How records in a ``dialect`` are told apart, which may go on behind line breaks or not."""
+    quotes = None
+    if dialect.quote is not None and span_lines:
+        escape = None if dialect.escape is None else ord(dialect.escape)
+        quotes = Quotes(ord(dialect.quote), ord(dialect.delimiter), escape)
+    return TextLayout(quotes, dialect.encoding, dialect.skip_lines, " \t".replace(dialect.delimiter, ""))
 
 
 @dataclass(frozen=True)

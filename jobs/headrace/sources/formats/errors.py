@@ -45,7 +45,9 @@ class MissingColumnError(FileColumnsError):
 
 
 class DialectError(FileColumnsError):
-    """The header of a CSV file names columns of the source if the file is read in another way, and none as it is."""
+    """A CSV file is written in another way than it is read: by its header, which names columns of the source otherwise
+    and none as it is, or by its first records.
+    """
 
     code = "data.csv_dialect"
     what_to_do = (

@@ -59,7 +59,12 @@ class TextFormat(FileFormat):
             self.check_lines(lines, first, path)
         if not self.has_header:
             return self.read_lines(lines, None, fields, required, path) if len(lines) else nothing(fields)
-        return self.read_lines(lines, _line(first), fields, required, path) if len(first) else nothing(fields)
+        if not len(first):
+            return nothing(fields)
+        records = self.read_lines(lines, _line(first), fields, required, path)
+        if not self.is_as_before:
+            self.check_beginning(text, _line(first), fields, path)
+        return records
 
     def unpacked(self, data: bytes, path: str) -> bytes:
         """The text in a file. Raises UnreadableFileError."""
@@ -68,6 +73,11 @@ class TextFormat(FileFormat):
     def check_lines(self, lines: TextLines, first: TextLines, path: str) -> None:
         """Raise UnreadableFileError if ``lines`` of a file, whose ``first`` line that is not blank is given too, are
         not records of this format, each at most one.
+        """
+
+    def check_beginning(self, text: bytes, header: bytes, fields: SourceFields, path: str) -> None:
+        """Raise UnreadableFileError if the beginning of a file whose ``header`` is right says that it is written in
+        another way. Each piece of it is asked, and has the same answer.
         """
 
     def is_divisible(self, path: str) -> bool:
