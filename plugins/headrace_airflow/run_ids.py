@@ -36,7 +36,11 @@ def backfill_branch(context: Context) -> str:
     """The branch that the form of a backfill names, or the DAG run's own: the same in every task and every attempt."""
     if named := context["params"].get("branch"):
         return str(named)
-    run_id = context["ti"].run_id
+    return branch_of_run(context["ti"].run_id)
+
+
+def branch_of_run(run_id: str) -> str:
+    """The branch of a backfill whose form names none."""
     return _plain_name(f"backfill-{run_id}", 100, unique=run_id)
 
 

@@ -1,6 +1,6 @@
 """Branches that scheduled backfills have left behind are dropped by later ones, unless somebody may be at work."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -56,10 +56,11 @@ class Nights:
             self.commit(name)
         return name
 
-    def drop(self, night: int, catalog: Catalog | None = None) -> list[str]:
+    def drop(self, night: int, catalog: Catalog | None = None, *, awaited: Set[str] = frozenset()) -> list[str]:
         """As the run of ``night`` does when it begins: the names of what it dropped."""
         self.now = FIRST + timedelta(days=night)
-        return [each.name for each in drop_abandoned(catalog or self.catalog, branch(night), self.now)]
+        catalog = catalog or self.catalog
+        return [each.name for each in drop_abandoned(catalog, branch(night), self.now, lambda: awaited)]
 
     def branches(self) -> set[str]:
         return {*self.catalog.head().generations} - {"main"}
@@ -123,6 +124,17 @@ def test_what_a_person_started_and_nobody_promoted_goes_after_two_weeks_by_the_n
     assert nights.drop(fortnight - 1) == []
     assert nights.drop(fortnight + 1) == [left]
     assert nights.branches() == {"backfill-manual__of-mine", f"trial-{5:08x}"}
+
+
+def test_what_a_person_is_asked_about_stays_until_there_is_an_answer(nights: Nights) -> None:
+    by_hand = f"backfill-manual__2026-05-01T04-00-00-00-00-{5:08x}"
+    nights.catalog.fork(by_hand, nights.first)
+    failed = [nights.fails(night) for night in range(KEPT + 2)]
+    year = 365
+    assert nights.drop(year, awaited={by_hand, failed[0]}) == [failed[1]]
+    assert {by_hand, failed[0]} <= nights.branches()
+    assert nights.drop(year, awaited={by_hand}) == [failed[0]]
+    assert nights.drop(year) == [by_hand]
 
 
 @pytest.mark.parametrize("action", ["commits", "claims"])

@@ -1,6 +1,7 @@
 """Tasks of a backfill: replay on a branch beside main, ask a person, cut over."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from airflow.sdk import Context
@@ -15,6 +16,7 @@ from headrace_airflow.decisions.asking import AskingOperator
 from headrace_airflow.decisions.operators import REHEARSED, check_shown, finish, handle_of, readers_see, rehearsed
 from headrace_airflow.decisions.proposals import Proposal
 from headrace_airflow.decisions.reasons import APPROVE, decided, done_already, earlier_try, unreasoned
+from headrace_airflow.families.awaited_branches import awaited_branches
 from headrace_airflow.operators import HeadraceOperator, Summary, summary
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.run_ids import backfill_branch
@@ -26,7 +28,8 @@ class ReplayOperator(HeadraceOperator):
     """Read input again on a backfill's branch; an attempt goes on where the last one stopped.
 
     In a run of the schedule whose form names no range, that of the pipeline's ``backfill``: counted back from when the
-    run was due, so that every attempt takes the same. It first drops branches that runs before it have left.
+    run was due, so that every attempt takes the same. It first drops branches that runs before it have left, but for
+    those about which somebody is asked.
     """
 
     def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
@@ -66,7 +69,8 @@ class ReplayOperator(HeadraceOperator):
         if not has_input(self.rooted.pipeline, self.rooted.root.uri):
             raise AirflowSkipException("nothing has landed yet: there is nothing to compute again")
 
-        for dropped in drop_abandoned(self.rooted.catalog(), self.branch(context), datetime.now(UTC)):
+        awaited = partial(awaited_branches, self.rooted)
+        for dropped in drop_abandoned(self.rooted.catalog(), self.branch(context), datetime.now(UTC), awaited):
             self.log.info("dropped branch %s: a backfill left it, which nobody has promoted", dropped)
         return super().act(context)
 

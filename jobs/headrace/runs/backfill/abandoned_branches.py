@@ -2,11 +2,11 @@
 
 The next scheduled backfill computes its windows itself, so nobody continues these branches; but each keeps its
 snapshots from expiring. The newest few stay for people to look at. What people have started may be continued: it stays
-for weeks, and for ever if they gave the branch a name.
+for weeks, and for ever if they gave the branch a name. What somebody is asked about stays until there is an answer.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -46,9 +46,10 @@ class DroppedBranch:
         return f"{self.name} (at {self.snapshot or 'no snapshot'}{moved})"
 
 
-def drop_abandoned(catalog: Catalog, own: str, now: datetime) -> list[DroppedBranch]:
+def drop_abandoned(catalog: Catalog, own: str, now: datetime, awaited: Callable[[], Set[str]]) -> list[DroppedBranch]:
     """Drop the branches of the schedule's runs before that of ``own``, but for the newest KEPT, and those on which
     anything was done in the time STILL before ``now``; and of runs that people have started those that are UNUSED.
+    Those stay that are ``awaited``, as it says: a run is not done with them, and may wait for a person.
 
     Whether anything was done is decided on the very head of the log that the drop follows. A run that is at work all
     the same is fenced by it. What cannot be dropped because others write all the time is left to the next run.
@@ -56,7 +57,10 @@ def drop_abandoned(catalog: Catalog, own: str, now: datetime) -> list[DroppedBra
     dropped: list[DroppedBranch] = []
     head = catalog.head()
     still = dict.fromkeys(_old(head, own), STILL) | dict.fromkeys(_of_people(head, own), UNUSED)
+    staying = awaited() if still else frozenset()
     for name, unchanged in still.items():
+        if name in staying:
+            continue
         for _ in range(_ATTEMPTS):
             head = catalog.head()
             abandoned = DroppedBranch(name, head.refs.get(name), _moved_at(catalog, head, name))
