@@ -38,6 +38,8 @@ PROGRESS = PipelineProgress(
     newest=AT,
     newest_read=AT,
     behind={0: 2},
+    newest_by_input={OWN: AT},
+    behind_by_file={0: 1, 60: 1},
     held_to=WatermarkHold(AT, {"": (AT, MAX_INSTANT)}, {OWN: InputHold(AT, {50.0: AT})}),
 )
 SIGNALS = (Signal("go", ("ann", 1), Window(AT, GLOBAL_WINDOW_END)),)
@@ -86,7 +88,7 @@ def without(name: str) -> dict[str, Any]:
     return {field: value for field, value in WRITTEN.items() if field != name}
 
 
-OPTIONAL = ("executor", "newest_event_time_read", "held_to")
+OPTIONAL = ("executor", "newest_event_time_read", "held_to", "newest_event_times", "behind_by_file")
 """Fields that manifests of before do not have."""
 
 
@@ -98,7 +100,10 @@ def within(name: str, value: object) -> dict[str, Any]:
 def test_manifests_of_before_are_held_to_nothing_and_do_not_say_what_was_read(catalog: Catalog) -> None:
     before = {name: value for name, value in WRITTEN.items() if name not in OPTIONAL}
     found = progress_of(catalog, committed(catalog, before))
-    assert found == replace(PROGRESS, held_to=None, newest_read=NOT_SAID)
+    unknown = replace(PROGRESS, held_to=None, newest_read=NOT_SAID, newest_by_input=None, behind_by_file=None)
+    assert found == unknown
+    assert found.newest_of([OWN, "other"]) == {OWN: AT, "other": AT}, "as far as it is known: of all inputs together"
+    assert PROGRESS.newest_of([OWN, "other"]) == {OWN: AT}
 
 
 READERS = {
@@ -120,6 +125,8 @@ READERS = {
         ({**WRITTEN, "watermark": 3}, "progress.watermark is of type int, not a string"),
         ({**WRITTEN, "output_watermarks": [3]}, "progress.output_watermarks has 3, which is not a time"),
         ({**WRITTEN, "behind": {"x": 1}}, "'x'"),
+        ({**WRITTEN, "behind_by_file": {"y": 1}}, "'y'"),
+        ({**WRITTEN, "newest_event_times": {OWN: "noon"}}, "progress.newest_event_times.source has 'noon'"),
         ({**WRITTEN, "ahead": [{}]}, r"progress.ahead\[0\] has no field 'input'"),
         ({**WRITTEN, "held_back_by": []}, "progress.held_back_by is of type list, not an object"),
         (

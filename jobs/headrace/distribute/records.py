@@ -2,7 +2,7 @@
 epoch, or a share of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -73,6 +73,9 @@ class Records(Protocol):
 
     def of_input(self, name: str) -> NDArray[np.bool_]:
         """Which records are of the input ``name``."""
+
+    def by_file(self, rows: Ints) -> Iterator[tuple[str, str, slice]]:
+        """Input and path of each file, or piece, that some records are from, and which of ``rows``, which ascend."""
 
     def of(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
@@ -166,6 +169,13 @@ class FileRecords:
     def of_input(self, name: str) -> NDArray[np.bool_]:
         """Which records are of the input ``name``."""
         return np.repeat([file.input == name for file in self.files], [len(file) for file in self.files])
+
+    def by_file(self, rows: Ints) -> Iterator[tuple[str, str, slice]]:
+        """Input and path of each file, or piece, that some records are from, and which of ``rows``, which ascend."""
+        begins = np.searchsorted(rows, self.starts).tolist()
+        for file, begin, end in zip(self.files, begins, [*begins[1:], len(rows)], strict=True):
+            if begin < end:
+                yield file.input, file.path, slice(begin, end)
 
 
 def in_arrival_order(pipeline: Pipeline, files: ByInput) -> list[Piece]:

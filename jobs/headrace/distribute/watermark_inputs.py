@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from headrace.distribute.file_times import Files, FileTimes, joined_files, lags_of
 from headrace.distribute.records import Lacks, Records
 from headrace.kernel.elements import takes_part
 from headrace.kernel.grouping import Ints, taken
@@ -28,8 +29,8 @@ class InputObservations:
     anything. ``rejected`` counts dead letters where their number is limited, of which ``sample`` shows the first.
 
     ``newest`` is the latest event time of elements that was not too far ahead, ``newest_read`` that of all records;
-    ``lags`` counts the elements by how far they lay behind the newest of the epochs before (``lags_of``). ``lacks``:
-    what files lack (of a file in pieces, what all do).
+    ``lags`` counts the elements by how far they lay behind the newest of the epochs before (``lags_of``), and ``files``
+    says how their event times lie in each file. ``lacks``: what files lack (of a file in pieces, what all do).
     """
 
     facts: Mapping[str, Mapping[str, SplitFacts]] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class InputObservations:
     newest_read: Instant | None = None
     lags: Mapping[int, int] = field(default_factory=dict)
     lacks: Lacks = field(default_factory=dict)
+    files: Files = field(default_factory=dict)
 
     def and_known(self, marks: Mapping[str, Mapping[str, Instant]]) -> "InputObservations":
         """The same beside what sources know of parts of inputs: a mark of each, by input."""
@@ -95,9 +97,17 @@ def observe(pipeline: Pipeline, records: Records, context: ObservationContext) -
         for name in sorted(limited):
             rows = np.flatnonzero(records.of_input(name) & ~accepted)
             rejected[name], sample[name] = len(rows), _shown(records, rows[:SHOWN])
-    newest, lags = _lateness(pipeline, records, context)
+    files = _times_by_file(pipeline, records, context)
     return InputObservations(
-        facts, tuple(ahead), rejected, sample, newest, _newest_read(pipeline, records, context), lags, records.lacks
+        facts,
+        tuple(ahead),
+        rejected,
+        sample,
+        newest=_newest_in(files),
+        newest_read=_newest_read(pipeline, records, context),
+        lags=_behind_epochs(records, context),
+        lacks=records.lacks,
+        files=files,
     )
 
 
@@ -109,43 +119,42 @@ def _newest_read(pipeline: Pipeline, records: Records, context: ObservationConte
     return newest
 
 
-def _lateness(
-    pipeline: Pipeline, records: Records, context: ObservationContext
-) -> tuple[Instant | None, dict[int, int]]:
-    """The newest event time, and how many elements lie how far behind the newest of the epochs before."""
+def _times_by_file(pipeline: Pipeline, records: Records, context: ObservationContext) -> Files:
+    latest = {input_.name: input_.event_time.latest(context.processing_time) for input_ in pipeline.inputs}
     elements = np.flatnonzero(takes_part(records.columns))
     times = taken(records.columns[c.EVENT_TIME], elements).to_numpy()
+    files: dict[str, dict[str, FileTimes]] = {}
+    for name, path, rows in records.by_file(elements):
+        here = FileTimes.of(times[rows], latest[name])
+        of_input = files.setdefault(name, {})
+        of_input[path] = of_input[path].and_more(here) if path in of_input else here
+    return files
+
+
+def _newest_in(files: Files) -> Instant | None:
     newest = None
-    for input_ in pipeline.inputs:
-        of_input = times if len(pipeline.inputs) == 1 else times[records.of_input(input_.name)[elements]]
-        latest = int(input_.event_time.latest(context.processing_time))
-        if len(of_input) and int(of_input.max()) > latest:
-            of_input = of_input[of_input <= latest]
-        if len(of_input):
-            newest = Instant(max(int(of_input.max()), int(newest) if newest is not None else int(MIN_INSTANT)))
-    if context.newest is None or not len(times):
-        return newest, {}
+    for of_input in files.values():
+        for times in of_input.values():
+            newest = later_of(newest, times.newest)
+    return newest
+
+
+def _behind_epochs(records: Records, context: ObservationContext) -> dict[int, int]:
+    """How many elements lie how far behind the newest of the epochs before."""
+    if context.newest is None:
+        return {}
+    times = taken(records.columns[c.EVENT_TIME], np.flatnonzero(takes_part(records.columns))).to_numpy()
     late_times = times[times < int(context.newest)]
     values, numbers = np.unique(lags_of(int(context.newest) - late_times), return_counts=True)
     lags = dict(zip(values.tolist(), numbers.tolist(), strict=True))
     if len(late_times) < len(times):
         lags[0] = lags.get(0, 0) + len(times) - len(late_times)
-    return newest, lags
-
-
-def lags_of(distances: Ints) -> Ints:
-    """How far elements lie behind, in granules rounded up to two digits, so that they can be counted; 0 if they do
-    not.
-    """
-    distances = np.maximum(distances, 0)
-    digits = np.floor(np.log10(np.maximum(distances, 1))).astype(np.int64)
-    unit = 10 ** np.maximum(digits - 1, 0)
-    rounded: Ints = -(-distances // unit) * unit
-    return rounded
+    return lags
 
 
 def combined(shares: Iterable[InputObservations]) -> InputObservations:
     """What the shares of an epoch, in their order, say together."""
+    shares = tuple(shares)
     facts: dict[str, dict[str, SplitFacts]] = {}
     ahead: dict[str, Ahead] = {}
     rejected: dict[str, int] = {}
@@ -173,7 +182,8 @@ def combined(shares: Iterable[InputObservations]) -> InputObservations:
         for name, count in share.rejected.items():
             rejected[name] = rejected.get(name, 0) + count
             sample[name] = (*sample.get(name, ()), *share.sample[name])[:SHOWN]
-    return InputObservations(facts, tuple(ahead.values()), rejected, sample, newest, newest_read, lags, lacks)
+    times = joined_files(share.files for share in shares)
+    return InputObservations(facts, tuple(ahead.values()), rejected, sample, newest, newest_read, lags, lacks, times)
 
 
 def check(pipeline: Pipeline, epoch: int, observations: InputObservations) -> None:

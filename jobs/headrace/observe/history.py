@@ -15,7 +15,8 @@ from headrace_snapshots.format.manifest import Manifest
 class EpochFigures:
     """One epoch. Instants are microseconds UTC (``watermark`` may be -inf); the event times are those of the elements
     that it accepted (None: none); ``counts`` are the manifest's. ``behind`` counts elements by how far they lay behind
-    the newest event time of the epochs before."""
+    the newest event time of their input in the files before their own; of epochs of before 0.2.0, in the epochs before.
+    """
 
     epoch: int
     snapshot: str
@@ -30,6 +31,7 @@ class EpochFigures:
     def of(cls, manifest: Manifest) -> "EpochFigures":
         """The figures of ``manifest``. Raises BrokenObjectError."""
         progress = StoredProgress.of(manifest)
+        behind = progress.behind if progress.behind_by_file is None else progress.behind_by_file
         return cls(
             epoch=manifest.epoch,
             snapshot=manifest.snapshot_id,
@@ -38,7 +40,7 @@ class EpochFigures:
             min_event_time=progress.min_event_time,
             max_event_time=progress.max_event_time,
             counts=manifest.counts,
-            behind={Duration(lag): count for lag, count in progress.behind.items()},
+            behind={Duration(lag): count for lag, count in behind.items()},
         )
 
 

@@ -24,7 +24,7 @@ SHARES = (50, 90, 99, 100)
 
 BEHIND, TOO_LATE = "behind", "too_late"
 WORDS = {
-    BEHIND: "older than the newest before them: {share} % of elements by at most (bound)",
+    BEHIND: "older than the newest in files before theirs: {share} % of elements by at most (bound)",
     TOO_LATE: "late after the end of their window: {share} % of late rows by at most (allowed lateness)",
 }
 """What the quantiles are of, for people, and what they help to choose."""
@@ -60,8 +60,9 @@ def told(summary: Lateness) -> dict[str, str]:
 
 
 def behind(epochs: Iterable[EpochFigures]) -> Mapping[Duration, int]:
-    """How many elements of ``epochs`` lay how far behind the newest event time of the epochs before their own (rounded
-    up to two digits; those of the first epoch do not count). A bound of so much would have made none of them late.
+    """How many elements of ``epochs`` lay how far behind the newest event time of their input in the files before their
+    own (rounded up; those of its first file do not count). A bound of so much makes none of them late, however small
+    epochs are. Epochs of before 0.2.0 say it of the epochs before their own.
     """
     counts: Counter[Duration] = Counter()
     for epoch in epochs:

@@ -25,6 +25,9 @@ from headrace_snapshots.format.table_names import UNNAMED
 N = TypeVar("N", int, float)
 V = TypeVar("V")
 
+NEWEST_BY_INPUT, BEHIND_BY_FILE = "newest_event_times", "behind_by_file"
+"""Fields that manifests of before 0.2.0 do not have."""
+
 
 @dataclass(frozen=True)
 class InputProgress:
@@ -216,7 +219,9 @@ class EpochClocks:
     none; ``ahead`` and ``lacking`` are of the epoch too. ``newest`` is the latest event time of elements of any epoch,
     those too far ahead of the clock left out, and ``newest_read`` that of all records; ``behind``
     counts the epoch's elements by how far they lay behind the newest of the epochs before it, in granules rounded up to
-    two digits. ``held_to``: what the epoch was held to where records said more than that; None where nothing was held.
+    two digits. ``newest_by_input`` is ``newest`` of each input, and ``behind_by_file`` counts the elements by how far
+    they lay behind that of their input in the files before their own; both are None in manifests of before 0.2.0.
+    ``held_to``: what the epoch was held to where records said more than that; None where nothing was held.
     """
 
     watermark: Instant = MIN_INSTANT
@@ -231,6 +236,14 @@ class EpochClocks:
     newest: Instant | None = None
     newest_read: Instant | None = None
     behind: Mapping[int, int] = field(default_factory=dict)
+    newest_by_input: Mapping[str, Instant] | None = None
+    behind_by_file: Mapping[int, int] | None = None
+
+    def newest_of(self, inputs: Iterable[str]) -> Mapping[str, Instant]:
+        """The newest event time of elements of each of ``inputs`` that had any; where that was not recorded, of all."""
+        if self.newest_by_input is not None:
+            return {name: self.newest_by_input[name] for name in inputs if name in self.newest_by_input}
+        return {} if self.newest is None else dict.fromkeys(inputs, self.newest)
 
     @property
     def chain(self) -> ChainClocks:
@@ -298,7 +311,9 @@ class PipelineProgress(EpochClocks):
             "ahead": [record.to_json() for record in self.ahead],
             "newest_event_time": None if self.newest is None else render(self.newest),
             "newest_event_time_read": None if self.newest_read is None else render(self.newest_read),
-            "behind": {str(lag): count for lag, count in sorted(self.behind.items())},
+            "behind": _counts_to_json(self.behind),
+            **({} if self.newest_by_input is None else {NEWEST_BY_INPUT: _times_to_json(self.newest_by_input)}),
+            **({} if self.behind_by_file is None else {BEHIND_BY_FILE: _counts_to_json(self.behind_by_file)}),
             **({"lacking": [column.to_json() for column in self.lacking]} if self.lacking else {}),
             **({} if self.held_to is None else {"held_to": self.held_to.to_json()}),
         }
@@ -332,8 +347,20 @@ def clocks_from_json(fields: Fields) -> dict[str, Any]:
             else MAX_INSTANT  # nobody knows: it was not recorded
         ),
         "behind": _by_number(int, fields.mapping("behind", Fields.integer)),
+        "newest_by_input": fields.mapping(NEWEST_BY_INPUT, instant_of) if NEWEST_BY_INPUT in fields.value else None,
+        "behind_by_file": (
+            _by_number(int, fields.mapping(BEHIND_BY_FILE, Fields.integer)) if BEHIND_BY_FILE in fields.value else None
+        ),
         "held_to": None if (held_to := fields.optional_fields("held_to")) is None else WatermarkHold.from_json(held_to),
     }
+
+
+def _counts_to_json(counts: Mapping[int, int]) -> dict[str, int]:
+    return {str(number): count for number, count in sorted(counts.items())}
+
+
+def _times_to_json(times: Mapping[str, Instant]) -> dict[str, str]:
+    return {name: render(at) for name, at in sorted(times.items())}
 
 
 def _chain_to_json(clocks: tuple[tuple[Instant, ...], Instant | None]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from headrace.distribute.chain import ChainState
 from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
+from headrace.distribute.file_times import count_behind
 from headrace.distribute.input_clocks import inputs_after, source_clocks
 from headrace.distribute.jobs import with_downstream, with_upstream
 from headrace.distribute.stage_clocks import StageClocks
@@ -291,6 +292,8 @@ class TasksEngine:
 
     def _come_to(self, files: ByInput, outcome: EpochOutcome) -> PipelineProgress:
         self.inputs = inputs_after(self.landing, self.inputs, files, outcome.input_clocks)
+        newest = self.progress.newest_of(input_.name for input_ in self.pipeline.inputs)
+        newest_by_input, behind_by_file = count_behind(outcome.observations.files, newest)
         accepted = outcome.accepted
         held_back_by = None if outcome.plan.is_last else outcome.input_clocks.combined.held_back_by
         return PipelineProgress(
@@ -306,6 +309,8 @@ class TasksEngine:
             newest=later_of(self.progress.newest, outcome.observations.newest),
             newest_read=later_of(newest_read(self.pipeline, self.progress), outcome.observations.newest_read),
             behind=outcome.observations.lags,
+            newest_by_input=newest_by_input,
+            behind_by_file=behind_by_file,
             held_to=outcome.held_to,
         )
 

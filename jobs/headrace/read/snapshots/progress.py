@@ -12,7 +12,14 @@ from headrace.read.snapshots.logged_names import NamesSeen, ReadNames
 from headrace.read.snapshots.reprocessed_copies import left_out
 from headrace.sources.connector import FILES, Offsets, SourceSplit
 from headrace.sources.landing import ByInput, Landing
-from headrace.sources.progress import EpochClocks, PipelineProgress, WatermarkHold, clocks_from_json, split_from_json
+from headrace.sources.progress import (
+    BEHIND_BY_FILE,
+    EpochClocks,
+    PipelineProgress,
+    WatermarkHold,
+    clocks_from_json,
+    split_from_json,
+)
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, MalformedError
@@ -101,6 +108,7 @@ READS_NOTHING: Mapping[str, JSON] = {
     "max_event_time": None,
     "ahead": [],
     "behind": {},
+    BEHIND_BY_FILE: {},
 }
 """What a manifest's progress says of its own epoch, for one that reads nothing: a patch, an adoption."""
 

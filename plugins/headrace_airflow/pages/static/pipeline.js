@@ -138,7 +138,7 @@ function Epochs({ dagId, summary, params, setParams }) {
   );
 }
 
-const LATENESS = { behind: "elements behind the newest before them (bound)", too_late: "late rows after their window's end (allowed lateness)" };
+const LATENESS = { behind: "elements behind the newest in files before theirs (bound)", too_late: "late rows after their window's end (allowed lateness)" };
 const duration = (seconds) => (seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${(seconds / 60).toFixed(1)} min` : seconds < 172800 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86400).toFixed(1)} d`);
 const epochColumns = (runs) => [
   ["Epoch", (one) => one.epoch, "end"],

@@ -3,7 +3,7 @@ own Spark code made. They say where they are from; their text stays in its file,
 that are dropped.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -132,6 +132,14 @@ class ShippedRecords:
         pieces, piece_of = np.unique((share << 32) | file, return_inverse=True)
         is_of_input = [names[piece >> 32][piece & 0xFFFFFFFF] == name for piece in pieces.tolist()]
         return np.array(is_of_input, np.bool_)[piece_of]
+
+    def by_file(self, rows: Ints) -> Iterator[tuple[str, str, slice]]:
+        """Input and path of each file, or piece, that some records are from, and which of ``rows``, which ascend."""
+        share, file = (self.place[name].to_numpy()[rows] for name in (SHARE, FILE))
+        begins = np.flatnonzero(np.diff((share << 32) | file, prepend=-1)).tolist()
+        for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True):
+            piece = self.task.plan.shares[share[begin]][file[begin]]
+            yield piece.input, piece.file.path, slice(begin, end)
 
     def of(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
