@@ -1,5 +1,5 @@
-"""The pipelines of ``tests/golden/format-1-landed``, ``format-3-landed`` and ``format-3-claimed``: a topic of Kafka,
-whose records were landed, or are read where they are.
+"""The pipelines of ``tests/golden/format-1-landed``, ``format-3-landed``, ``format-3-sealed`` and ``format-3-claimed``:
+a topic of Kafka, whose records were landed, or are read where they are.
 """
 
 import json

@@ -15,6 +15,7 @@ from headrace.runs.client.deployment import Deployment
 from headrace.runs.delivering.delivery_notes import notes
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace.runs.restore import InputGoneError
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.gc.holds import holds
 from headrace_snapshots.store import open_store
@@ -154,6 +155,30 @@ def test_what_was_landed_is_read_again_without_its_broker(tmp_path: Path) -> Non
     handle.run(SALES, mode="replay", from_branch="main", branch="again")
     assert sold("again") == expected
     assert handle.fsck().damage == ()
+
+
+def test_what_was_sealed_is_held_against_it(tmp_path: Path) -> None:
+    """Files that are not those that were landed, valid as they are, are refused; put back, all is as it was."""
+    landed = copied("format-3-sealed", tmp_path) / "sales" / "landed" / "source"
+    handle = hr.open((tmp_path / "root").as_uri())[SALES]
+    nine = FIRST.replace(hour=9)
+    amounts = [(row["user"], row["window_start"], row["amount"]) for row in values(handle, SALES)]
+    assert amounts == [("ann", FIRST, 5), ("ann", nine, 9), ("bob", FIRST, 1), ("bob", nine, 2)]
+    assert handle.fsck(deep=True).damage == ()
+    mine = landed / f"{1:020}-00000-00001-sales-0-2-3.parquet"
+    next_one = landed / f"{2:020}-00000-00001-sales-0-3-4.parquet"
+    older = GOLDEN / "format-3-landed" / "root" / mine.relative_to(tmp_path / "root")
+    was = mine.read_bytes()
+    for number, other in enumerate((next_one.read_bytes(), older.read_bytes(), was[:-1])):
+        mine.write_bytes(other)
+        with pytest.raises(InputGoneError, match=f"{mine.name} has changed"):
+            handle.run(mode="replay", from_branch="main", branch=f"again{number}")
+        (problem,) = [problem for problem in handle.fsck(deep=True).damage if mine.name in str(problem)]
+        assert "range 1" in problem.remedy
+    mine.write_bytes(was)
+    handle.run(mode="replay", from_branch="main", branch="again")
+    assert values(handle, SALES, "again") == values(handle, SALES)
+    assert handle.fsck(deep=True).damage == ()
 
 
 def test_a_root_of_which_some_has_expired_goes_on_and_expires(tmp_path: Path) -> None:

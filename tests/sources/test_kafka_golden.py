@@ -9,6 +9,7 @@ import pytest
 import headrace as hr
 from headrace.sources.connector import Offsets
 from headrace.sources.kafka.topic import KAFKA
+from headrace.sources.landed.damage import LandedDamagedError
 from headrace_snapshots.format.codec import encode
 from headrace_snapshots.store.memory import MemoryStore
 from tests.process.golden_roots import copied, values
@@ -34,7 +35,7 @@ class Sold:
 
     def becomes_that_of(self, root: Path) -> None:
         """The root has the id of this topic where it has that of its own, which no broker gives twice."""
-        claims = [*root.glob("sales/landed/source/_ranges/*[0-9].json")]
+        claims = sorted(root.glob("sales/landed/source/_ranges/*.json"))  # and their seals
         own = json.loads(claims[0].read_bytes())["content"]["splits"][0]["etag"]
         there, *_ = KAFKA.open(SALES.inputs[0].source, MemoryStore()).enumerator.unread(Offsets())
         for path in (*claims, *root.glob("sales/manifests/*.json")):
@@ -50,11 +51,11 @@ def sold(topics: Topics) -> Iterator[Sold]:
 
 @pytest.mark.parametrize(
     ("name", "pipeline"),
-    [("format-1-landed", SALES), ("format-3-landed", SALES), ("format-3-claimed", CLAIMED)],
-    ids=["landed", "landed by 0.1.1", "claimed"],
+    [("format-1-landed", SALES), ("format-3-landed", SALES), ("format-3-sealed", SALES), ("format-3-claimed", CLAIMED)],
+    ids=["landed", "landed by 0.1.1", "sealed", "claimed"],
 )
 def test_a_root_goes_on_with_its_topic(sold: Sold, tmp_path: Path, name: str, pipeline: hr.Pipeline) -> None:
-    if name == "format-3-landed":
+    if name in {"format-3-landed", "format-3-sealed"}:
         sold.lose()
     for time in range(3):
         sold.send(time)
@@ -77,4 +78,27 @@ def test_a_root_goes_on_with_its_topic(sold: Sold, tmp_path: Path, name: str, pi
     for _ in range(2):
         sales.expire(keep_last=1)
     assert sales.run().epochs == ()
+    assert sales.fsck(deep=True).damage == ()
+
+
+def test_a_sealed_file_that_is_another_is_refused_until_it_is_back(sold: Sold, tmp_path: Path) -> None:
+    """One that no run has read yet, so nothing but its seal says what it was."""
+    sold.lose()
+    for time in range(3):
+        sold.send(time)
+    root = copied("format-3-sealed", tmp_path)
+    sold.becomes_that_of(root)
+    sales = hr.open(root.as_uri())[SALES]
+    before, landed = values(sales, SALES), root / "sales" / "landed" / "source"
+    mine, other = (
+        landed / f"{2:020}-00000-00001-sales-0-3-4.parquet",
+        landed / f"{1:020}-00000-00001-sales-0-2-3.parquet",
+    )
+    was = mine.read_bytes()
+    mine.write_bytes(other.read_bytes())
+    with pytest.raises(LandedDamagedError, match=mine.name):
+        sales.run()
+    assert values(sales, SALES, "main") == before
+    mine.write_bytes(was)
+    assert sales.run().counts["input_files"] == 2
     assert sales.fsck(deep=True).damage == ()
