@@ -208,7 +208,8 @@ class _Run:
             self._restore_engine(engine, restored.head, progress, caught_up)
             epochs = planned_epochs(self.context, plan, engine, restored.head, is_due=bool(caught_up.since))
             accept = partial(check_counted, self.context)
-            commit_epochs(committer, epochs, isolates=self.options.parks, check=self._check_parked, accept=accept)
+            with self.listener.following(engine.find_level):
+                commit_epochs(committer, epochs, isolates=self.options.parks, check=self._check_parked, accept=accept)
             hold(self.context, plan.reads)  # an expiry may have trimmed it meanwhile
         finally:
             committer.close()

@@ -10,7 +10,9 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from headrace.distribute.level_progress import LevelProgress
 from headrace.distribute.spark.application import in_background_pool, interrupted
+from headrace.distribute.spark.epoch_job import EpochJob
 from headrace.distribute.spark.failures import spark_errors
 from headrace.distribute.spark.functions import applied
 from headrace.distribute.spark.session import EXCHANGE
@@ -19,6 +21,7 @@ from headrace.distribute.spark.types import DataFrame, SparkSession, spark_type
 from headrace.distribute.tasks.background.compaction import FoldPlan
 from headrace.distribute.tasks.background.merge import MergePlan
 from headrace.distribute.tasks.background.thread import Stop
+from headrace.distribute.tasks.level_names import level_names, progress_at
 from headrace.distribute.tasks.levels import levels_below, tasks_above, tasks_at
 from headrace.distribute.tasks.map_side import read_rows
 from headrace.distribute.tasks.panes import leaving_schema, read_panes
@@ -58,6 +61,7 @@ class SparkRunner:
         self._sent = TaskPayload.of(spark, work)
         self._tasks = tasks
         self._map_level = mapped
+        self._under_way: tuple[EpochPlan, EpochJob] | None = None
 
     def tasks(self, size: int) -> int:
         """All of them: which of them had little to do shows in no figure."""
@@ -66,28 +70,47 @@ class SparkRunner:
 
     def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
-        with spark_errors():
-            rows = self._panes(plan) if plan.job else self._mapped(plan)
-            below = levels_below(self._work, plan)
-            for level in range(below):
-                parts = rows.repartitionById(tasks_at(self._work, plan, level), "part")
-                rows = self._through(parts, level_below, plan, level)
-            return _received(rows, tasks_above(self._work, plan, below))
+        first, *below = level_names(self._work, plan)
+        described = f"{self._work.pipeline.name}, epoch {plan.epoch}: {', then '.join((first, *below))}"
+        with spark_errors(), EpochJob.running(self._spark, described) as job:
+            self._under_way = plan, job
+            try:
+                rows = self._panes(plan, first) if plan.job else self._mapped(plan, first)
+                for level, name in enumerate(below):
+                    parts = rows.repartitionById(tasks_at(self._work, plan, level), "part")
+                    rows = self._through(name, parts, level_below, plan, level)
+                return _received(rows, tasks_above(self._work, plan, len(below)))
+            finally:
+                self._under_way = None
 
-    def _mapped(self, plan: EpochPlan) -> DataFrame:
-        rows = self._through(self._numbers(len(plan.shares)), self._map_level, plan)
+    def find_level(self) -> LevelProgress | None:
+        """The level whose tasks run now. A user's own code may give the first one several stages of Spark's."""
+        under_way = self._under_way
+        if under_way is None or under_way[1].group is None:
+            return None
+        plan, job = under_way
+        with spark_errors():
+            stages = job.stages()
+        if not stages:
+            return progress_at(self._work, plan, 0, 0, 0)
+        at = next((number for number, stage in enumerate(stages) if stage.done < stage.tasks), len(stages) - 1)
+        of_first = len(stages) - levels_below(self._work, plan)
+        return progress_at(self._work, plan, max(0, at - of_first + 1), stages[at].done, stages[at].tasks)
+
+    def _mapped(self, plan: EpochPlan, name: str) -> DataFrame:
+        rows = self._through(name, self._numbers(len(plan.shares)), self._map_level, plan)
         for number, input_ in enumerate(self._work.pipeline.inputs, 1):
             read = any(piece.input == input_.name for share in plan.shares for piece in share)
             if input_.source.transform is not None and read:
                 run = self._sent.calling(read_input, plan, input_.name)
                 columns = self._numbers(len(plan.shares)).mapInArrow(run, _row_type(input_))
                 rows_made = applied(input_.source.transform, columns)
-                rows = rows.union(self._through(rows_made, map_made, plan, input_.name, number * _TASKS))
+                rows = rows.union(self._through(name, rows_made, map_made, plan, input_.name, number * _TASKS))
         return rows
 
-    def _panes(self, plan: EpochPlan) -> DataFrame:
+    def _panes(self, plan: EpochPlan, name: str) -> DataFrame:
         work = self._work
-        rows = self._through(self._numbers(tasks_of_first_level(work, plan)), map_level, plan)
+        rows = self._through(name, self._numbers(tasks_of_first_level(work, plan)), map_level, plan)
         for number in through_spark(work, plan):
             elements = [at for at, panes in enumerate(plan.elements) if panes.chain == number]
             if elements:
@@ -98,7 +121,7 @@ class SparkRunner:
                 files = self._numbers(len(elements), first=elements[0])
                 made = applied(transform, files.mapInArrow(self._sent.calling(read_elements, plan), schema))
                 base = (number + 1) * _TASKS
-                rows = rows.union(self._through(made, map_made, plan, chain.names.output, base))
+                rows = rows.union(self._through(name, made, map_made, plan, chain.names.output, base))
         return rows
 
     def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
@@ -107,7 +130,7 @@ class SparkRunner:
             return in_background_pool(self._spark, self._merged)(plan)
 
     def _merged(self, plan: MergePlan) -> Sequence[ReceivedMessage]:
-        return _received(self._through(self._numbers(plan.parts), merge_level, plan), plan.parts)
+        return _received(self._through("merging layers", self._numbers(plan.parts), merge_level, plan), plan.parts)
 
     def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say, which share the cores fairly with the epoch being computed."""
@@ -115,13 +138,18 @@ class SparkRunner:
             return in_background_pool(self._spark, self._folded)(plan)
 
     def _folded(self, plan: FoldPlan) -> Sequence[ReceivedMessage]:
-        return _received(self._through(self._numbers(plan.parts), fold_level, plan), plan.parts)
+        return _received(self._through("folding current", self._numbers(plan.parts), fold_level, plan), plan.parts)
 
     def _numbers(self, count: int, *, first: int = 0) -> DataFrame:
         return self._spark.range(first, first + count, 1, count)
 
-    def _through(self, rows: DataFrame, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) -> DataFrame:
-        return rows.mapInArrow(self._sent.calling(run, *arguments), _ROW)
+    def _through(
+        self, name: str, rows: DataFrame, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
+    ) -> DataFrame:
+        """``rows`` through tasks that ``run``; plans in Spark's pages have them by ``name``."""
+        called = self._sent.calling(run, *arguments)
+        called.__name__ = name
+        return rows.mapInArrow(called, _ROW)
 
 
 def read_input(work: TaskEnvironment, plan: EpochPlan, name: str, numbers: Rows) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
 from headrace.distribute.file_times import count_behind
 from headrace.distribute.input_clocks import inputs_after, source_clocks
 from headrace.distribute.jobs import with_downstream, with_upstream
+from headrace.distribute.level_progress import LevelProgress
 from headrace.distribute.stage_clocks import StageClocks
 from headrace.distribute.tasks.background.compaction import FoldPlan
 from headrace.distribute.tasks.background.merges import Merger, Merges
@@ -59,6 +60,9 @@ class TaskRunner(Merger, Protocol):
 
     def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
+
+    def find_level(self) -> LevelProgress | None:
+        """Where the epoch under way is, as far as it can be told; None between epochs. Asked from other threads."""
 
     def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say. Raises an error soon after ``stop`` was set."""
@@ -120,6 +124,10 @@ class TasksEngine:
         self.merges = Merges(self.runner)
         clocks = source_clocks(self.pipeline, self.inputs)
         self._set_state([chain.clocks(progress, clocks) for chain in self.work.chains], tables)
+
+    def find_level(self) -> LevelProgress | None:
+        """Where the epoch under way is, as far as it can be told; None between epochs. Asked from other threads."""
+        return self.runner.find_level()
 
     def close(self) -> None:
         """End what runs beside the epochs, and wait until it writes nothing more."""

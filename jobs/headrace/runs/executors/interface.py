@@ -8,6 +8,7 @@ from headrace.audit.frames import Frame
 from headrace.audit.range import AuditedFiles
 from headrace.audit.releases import ReleasedPanes
 from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
+from headrace.distribute.level_progress import LevelProgress
 from headrace.distribute.tasks.background.thread import Stop
 from headrace.kernel.renamed_columns import Names
 from headrace.model.time import Instant
@@ -110,6 +111,9 @@ class Engine(Protocol):
         were ``recorded``: it is an error if one has changed; else they are read as they have become. ``isolates``: an
         output that fails by itself is parked. ``again``: it is computed for some outputs only.
         """
+
+    def find_level(self) -> LevelProgress | None:
+        """Where the epoch under way is, as far as it can be told; None between epochs. Asked from other threads."""
 
     def fold_current(
         self,

@@ -154,7 +154,8 @@ class _Missed:
         engine = side.engine(attempts_of(self.run.catalog))
         try:
             self._restore(engine, above)
-            epochs = tuple(self._again(engine, *past) for past in self._past())
+            with self.run.listener.following(engine.find_level):
+                epochs = tuple(self._again(engine, *past) for past in self._past())
             clocks, tables = engine.progress.chains, engine.tables
         finally:
             engine.close()

@@ -4,9 +4,11 @@ and in Airflow's task log.
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
+from headrace.distribute.level_progress import FindLevel
 from headrace.model.time import render
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.reporting.results import RunResult, redacted
@@ -40,6 +42,14 @@ class Listener(Protocol):
 
     def warned(self, warning: str) -> None:
         """Something that a person should know, though the run goes on. It is told again when the run ends."""
+
+
+@runtime_checkable
+class LevelFollower(Protocol):
+    """A listener that wants to know, while epochs are computed, where the one under way is."""
+
+    def following(self, find_level: FindLevel) -> AbstractContextManager[None]:
+        """While inside, epochs are computed, and ``find_level`` may be asked from any thread."""
 
 
 class Silent:
@@ -105,6 +115,12 @@ class Watched:
     def warned(self, warning: str) -> None:
         """Passes the warning on."""
         self._tell(self._listener.warned, warning)
+
+    def following(self, find_level: FindLevel) -> AbstractContextManager[None]:
+        """Lets a listener that wants to follow epochs ask where the one under way is, while inside."""
+        if self.failure is None and isinstance(self._listener, LevelFollower):
+            return self._listener.following(find_level)
+        return nullcontext()
 
     def warnings(self) -> Iterator[str]:
         """Says that the listener failed, if it did."""

@@ -1,13 +1,16 @@
 """Where a run is, noted in the summary of its pipeline while it goes on, for people who look at pages."""
 
 import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
+from headrace.distribute.level_progress import FindLevel, LevelProgress
 from headrace.errors import HeadraceError
 from headrace.runs.reporting.listener import Listener
 from headrace.runs.reporting.results import now, redacted
@@ -22,8 +25,10 @@ _log = logging.getLogger(__name__)
 
 
 class ProgressNotes:
-    """Passes on to ``listener`` what a run tells, and notes in ``store`` how far it has come. If the store refuses, it
-    notes nothing more: the run and its result say whether that matters.
+    """Passes on to ``listener`` what a run tells, and notes in ``store`` how far it has come: when it tells something,
+    and while an epoch is computed whenever that is at another level, or more tasks are done. ``every``: seconds from
+    one note to the next, at least. If the store refuses, it notes nothing more: the run and its result say whether that
+    matters.
     """
 
     def __init__(
@@ -33,8 +38,13 @@ class ProgressNotes:
         pipeline: str,
         under_way: UnderWay,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        every: float = NOTED_EVERY,
     ) -> None:
         self._listener, self._store, self._pipeline, self._clock = listener, store, pipeline, clock
+        self._every = every
+        self._find_level: FindLevel = _nowhere
+        self._lock = threading.Lock()
         self._under_way = under_way
         self._noted: float | None = None
         self._refused = False
@@ -60,22 +70,60 @@ class ProgressNotes:
             epoch=manifest.epoch,
         )
 
+    @contextmanager
+    def following(self, find_level: FindLevel) -> Iterator[None]:
+        """While inside, notes say where the epoch under way is, and a thread looks for that."""
+        is_over = threading.Event()
+        thread = threading.Thread(target=self._look, args=(is_over,), name="progress", daemon=True)
+        self._find_level = find_level
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()  # else its last note could come after the result
+            self._find_level = _nowhere
+
+    def _look(self, is_over: threading.Event) -> None:
+        while not is_over.wait(self._every):
+            with self._lock:
+                if self._is_due() and (level := self._level()) is not None and level != self._under_way.level:
+                    self._note(level)
+
     def warned(self, warning: str) -> None:
         """Passes the warning on."""
         self._listener.warned(warning)
 
     def _changed(self, **fields: int) -> None:
-        self._under_way = msgspec.structs.replace(self._under_way, at=now(), **fields)
-        at = self._clock()
-        if self._refused or (self._noted is not None and at - self._noted < NOTED_EVERY):
-            return
-        self._noted = at
+        with self._lock:
+            self._under_way = msgspec.structs.replace(self._under_way, **fields)
+            if self._is_due():
+                self._note(self._level())
+
+    def _is_due(self) -> bool:
+        return not self._refused and (self._noted is None or self._clock() - self._noted >= self._every)
+
+    def _level(self) -> LevelProgress | None:
+        """Where the epoch under way is; None where that cannot be told, which matters to nothing else."""
+        try:
+            return self._find_level()
+        except HeadraceError as error:
+            _log.info("at which level the epoch is cannot be told (%s: %s)", error.code, redacted(str(error)))
+            return None
+
+    def _note(self, level: LevelProgress | None) -> None:
+        self._noted = self._clock()
+        self._under_way = msgspec.structs.replace(self._under_way, at=now(), level=level)
         try:
             before = read_summary(self._store, self._pipeline) or _empty(self._pipeline)
             write_summary(self._store, msgspec.structs.replace(before, under_way=self._under_way))
         except HeadraceError as error:
             self._refused = True
             _log.warning("where the run is cannot be noted (%s: %s)", error.code, redacted(str(error)))
+
+
+def _nowhere() -> None:
+    """No epoch is computed."""
 
 
 def _empty(pipeline: str) -> PipelineSummary:

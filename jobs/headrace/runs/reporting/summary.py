@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace.audit.limits import LimitFinding
+from headrace.distribute.level_progress import LevelProgress
 from headrace.model.time import Instant, parse, render
 from headrace.observe.history import totals
 from headrace.pipeline.quality.limits import Severity
@@ -107,8 +108,9 @@ class RunLine(msgspec.Struct, frozen=True):
 
 
 class UnderWay(msgspec.Struct, frozen=True):
-    """A run that has not ended, as it said ``at`` a time: what its epochs have read so far of the ``files_found``, and
-    the newest of these epochs, None before the first. One that was killed says nothing more.
+    """A run that has not ended, as it said ``at`` a time: what its epochs have read so far of the ``files_found``, the
+    newest of these epochs, None before the first, and at which ``level`` the next one was, None where that cannot be
+    told. One that was killed says nothing more.
     """
 
     run_id: str
@@ -121,6 +123,7 @@ class UnderWay(msgspec.Struct, frozen=True):
     records: int = 0
     epochs: int = 0
     epoch: int | None = None
+    level: LevelProgress | None = None
 
 
 class PipelineSummary(msgspec.Struct, frozen=True):

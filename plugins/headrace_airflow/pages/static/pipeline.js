@@ -7,6 +7,7 @@ import { OutputChoice, Outputs, outputOf } from "./outputs.js";
 import { Panes } from "./panes.js";
 import { Deadline, lag, why } from "./pipelines.js";
 import { Quality } from "./quality.js";
+import { atLevel } from "./run.js";
 import { Sinks } from "./sinks.js";
 import { Answer, C, Facts, Link, Rows, Section, State, Values, ago, bytes, count, h, moment, query, runPage, several, share, useAnswer, useState, written } from "./ui.js";
 import { Words, useWords } from "./words.js";
@@ -102,7 +103,7 @@ function Branches({ of: summary }) {
   );
 }
 
-const underWay = (of) => `${count(of.files)} of ${several(of.files_found, "file")}, ${several(of.records, "record")} in ${several(of.epochs, "epoch")}`;
+const underWay = (of) => `${count(of.files)} of ${several(of.files_found, "file")}, ${several(of.records, "record")} in ${several(of.epochs, "epoch")}${of.level ? `; ${atLevel(of.level)}` : ""}`;
 
 // Releases what audits hold back, of each output that has one.
 function HeldBack({ dagId, summary }) {

@@ -62,6 +62,12 @@ function WaysOut({ one, dagId, summary }) {
   );
 }
 
+// Where the epoch under way is, in words: what the level of its tasks does, and how many of these have ended.
+export function atLevel(of) {
+  const tasks = of.tasks ? `, ${count(of.done)} of ${several(of.tasks, "task")}` : "";
+  return `epoch ${of.epoch}: ${of.does}${tasks} (level ${of.level} of ${of.levels})`;
+}
+
 // Where a run is that has not ended: as its newest message has it.
 function UnderWay({ of, dagId, runId }) {
   if (!of || of.dag_run?.run_id !== runId || of.dag_run?.dag_id !== dagId) return null;
@@ -72,6 +78,7 @@ function UnderWay({ of, dagId, runId }) {
       ["Files", files],
       ["Records", count(of.records)],
       ["Epochs", count(of.epochs), of.epoch === null ? "the first is being computed" : `the newest is ${of.epoch}`],
+      ...(of.level ? [["Now", atLevel(of.level)]] : []),
     ],
   }));
 }
