@@ -1,5 +1,5 @@
-"""The only file of this folder that Airflow executes: Headrace's pages in the UI, and the names under which Airflow may
-be called.
+"""The only file of this folder that Airflow executes: Headrace's pages in the UI, the names under which Airflow may be
+called, and the last line of a log.
 
 Every component of Airflow imports plugins; only the API server has pages, so only there their app is built. Those that
 fork tasks import what a task does.
@@ -10,6 +10,7 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from headrace_airflow import last_lines
 from headrace_airflow.families import preloading
 from headrace_airflow.pages.views import fastapi_apps, react_apps
 from headrace_airflow.settings import ALLOWED_HOSTS, allowed_hosts
@@ -27,9 +28,12 @@ preloading.preload()
 
 
 class HeadracePlugin(AirflowPlugin):
-    """Pages about pipelines: in the navigation, on the home page, as a tab of each DAG and of each run."""
+    """Pages about pipelines: in the navigation, on the home page, as a tab of each DAG and of each run; logs of tasks
+    that fail end with the address of one.
+    """
 
     name = "headrace"
     fastapi_apps = fastapi_apps()
     react_apps = react_apps()
     fastapi_root_middlewares = _middlewares()
+    listeners = [last_lines]

@@ -34,12 +34,14 @@ _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class TypedTaskError(AirflowException):
-    """What a task raises of an error of Headrace's; the remedy of ``error`` says whether to try again."""
+    """What a task raises of an error of Headrace's; the remedy of ``error`` says whether to try again. ``page``: the
+    address of the page that shows more, with which message and log of the task end.
+    """
 
     def __init__(self, error: RunError, page: str = "") -> None:
         advice = _ADVICE.get(error.code) or _ADVICE.get(error.remedy, "")
         super().__init__(visible("\n".join(filter(None, (f"{error.code}: {error.message}", advice, page)))))
-        self.error = error
+        self.error, self.page = error, page
 
     def seen_at(self, page: str) -> Self:
         """The same, whose last line is the address of a ``page``."""

@@ -163,6 +163,10 @@ def test_a_failed_audit_names_the_expectation_and_publishes_nothing(airflow: Loc
     assert "FAILED: expect_column_values_to_be_between" in text
     assert 'user="' in text  # which rows
     assert text.count("headrace_airflow/") <= _OWN_FRAMES, text
+    *_, last = [line for line in text.splitlines() if line and not line.startswith("::")]
+    page = f"{airflow.url}/dags/headrace_modest_process/plugin/headrace_dag?view=quality"
+    assert last == f"What failed, and what can be done about it: {page}"
+    assert text.rstrip().endswith(f"::endgroup::\n{last}\n::endgroup::"), "nothing folds it"
     assert airflow.api.asset_events(ended.dag_id, ended.run_id) == []
 
 

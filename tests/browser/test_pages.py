@@ -18,7 +18,11 @@ from selenium.webdriver.support.select import Select
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 import headrace as hr
+from headrace.distribute.level_progress import LevelProgress
 from headrace.pipeline.loading.registry import in_file
+from headrace.runs.reporting.listener import Silent
+from headrace.runs.reporting.progress_notes import ProgressNotes
+from headrace.runs.reporting.summary import UnderWay, read_summary, write_summary
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
@@ -415,6 +419,26 @@ def test_a_run_from_the_page_has_a_page_of_its_own(airflow: LocalAirflow, admin:
     admin.go(f"dags/headrace_visits_process/runs/{quote(run)}/tasks/process/plugin/headrace_task_instance")
     admin.find("//section[@aria-label='process: succeeded']")
     assert not admin.driver.find_elements(By.XPATH, "//section[@aria-label='publish: succeeded']")
+
+
+def test_a_run_under_way_says_where_its_epoch_is(airflow: LocalAirflow, admin: AirflowUi) -> None:
+    store = open_store(airflow.root)
+    before = read_summary(store, "visits")
+    assert before is not None
+    assert before.run is not None
+    begun = UnderWay(before.run.run_id, "process", "main", before.run.finished_at, before.run.finished_at)
+    notes = ProgressNotes(Silent(), store, "visits", begun)
+    with notes.following(lambda: LevelProgress(12, 3, 4, "stage 1 of 2 of output by_shop", 5, 8)):
+        notes.planned(7)
+    where = "epoch 12: stage 1 of 2 of output by_shop, 5 of 8 tasks (level 3 of 4)"
+    try:
+        admin.go(f"dags/headrace_visits_process/{_TAB}")
+        section = admin.find("//section[@aria-label='A run is under way']")
+        assert where in section.text
+        section.find_element(By.XPATH, ".//a").click()
+        admin.find(f"//section[@aria-label='Under way']//*[text()='{where}']")
+    finally:
+        write_summary(store, before)
 
 
 def test_a_root_with_a_name_has_pages_and_its_events_lead_to_them(airflow: LocalAirflow, admin: AirflowUi) -> None:

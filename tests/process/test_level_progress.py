@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from headrace import Aggregation, Deduplicate, FixedWindows, col, count
 from headrace.distribute.level_progress import FindLevel, LevelProgress
 from headrace.distribute.local.engine import LocalEngine
@@ -35,7 +33,7 @@ _SECONDS = 60
 DEEP = replace(
     CLICKS,
     deduplicate=Deduplicate("user", "1d"),
-    then=[Aggregation(what={"users": count(), "spent": col("spent").sum()}, where=FixedWindows("1h"))],
+    then=(Aggregation(what={"users": count(), "spent": col("spent").sum()}, where=FixedWindows("1h")),),
 )
 """With a level of tasks by id, and two by key."""
 
