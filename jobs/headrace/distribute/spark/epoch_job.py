@@ -49,8 +49,8 @@ class EpochJob:
             yield cls(spark, group)
         finally:
             for name in names:
-                # the typing of pyspark forgets that None clears a property, and that there may be none
-                context.setLocalProperty(name, before[name])
+                # the typing of pyspark forgets that None clears a property
+                context.setLocalProperty(name, before[name])  # type: ignore[arg-type]
 
     def stages(self) -> list[StageTasks]:
         """The stages of the newest job that runs, in their order; none before it has begun."""
