@@ -40,7 +40,6 @@ CUTS = st.lists(
 )
 
 
-@dataclass(frozen=True)
 class AllThreads(Threads):
     """Shares even the smallest work."""
 
