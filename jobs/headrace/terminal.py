@@ -1,7 +1,9 @@
 """Text that a terminal shows and does not obey; and output that nobody reads."""
 
+import codecs
 import os
 import sys
+from io import TextIOWrapper
 from typing import Final
 
 LONGEST_CELL: Final = 300
@@ -32,6 +34,13 @@ def _written(text: str, kept: str) -> str:
     return "".join(
         character if character.isprintable() or character in kept else repr(character)[1:-1] for character in text
     )
+
+
+def speak_utf8() -> None:
+    """Let stdout and stderr take any text, as UTF-8, whatever the locale or PYTHONIOENCODING says."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def flush_output() -> None:

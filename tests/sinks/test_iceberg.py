@@ -2,6 +2,8 @@
 
 import os
 import secrets
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -330,6 +332,77 @@ def test_a_table_in_a_bucket(tmp_path: Path, minio: str, monkeypatch: pytest.Mon
         with pytest.raises((SinkRefusedError, SinkUnreachableError)) as raised:
             deployment.deliver(sales)
         assert "planted-secret" not in str(raised.value)
+
+
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "somebody",
+    "AWS_SECRET_ACCESS_KEY": "else",
+    "AWS_SESSION_TOKEN": "theirs",
+    **dict.fromkeys(("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_STS"), "http://127.0.0.1:1"),
+    **dict.fromkeys(("AWS_REGION", "AWS_DEFAULT_REGION"), "eu-north-9"),
+    **dict.fromkeys(("AWS_PROFILE", "AWS_DEFAULT_PROFILE"), "theirs"),
+    "AWS_CA_BUNDLE": "/nowhere.pem",
+    "AWS_ROLE_ARN": "arn:aws:iam::1:role/theirs",
+    "AWS_WEB_IDENTITY_TOKEN_FILE": "/nowhere",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/keys",
+    **dict.fromkeys(
+        ("AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"), "true"
+    ),
+    **dict.fromkeys(("AWS_SKIP_SIGNATURE", "AWS_NO_SIGN_REQUEST"), "true"),
+    "PYICEBERG_CATALOG__LAKE__TYPE": "rest",
+    "PYICEBERG_CATALOG__LAKE__WAREHOUSE": "s3://theirs",
+    "PYICEBERG_CATALOG__LAKE__S3__SESSION_TOKEN": "theirs",
+    "PYICEBERG_CATALOG__LAKE__S3__ROLE_ARN": "arn:aws:iam::1:role/theirs",
+    "PYICEBERG_CATALOG__LAKE__S3__ANONYMOUS": "true",
+}
+"""What a machine may have for other programs."""
+PROFILES = """[profile theirs]
+region = eu-north-9
+endpoint_url = http://127.0.0.1:1
+s3 =
+  addressing_style = virtual
+"""
+DELIVERS = """import sys
+from pathlib import Path
+from headrace.testing.connectors.deployment import SinkDeployment
+from tests.sinks.worlds import IcebergWorld
+deployment = SinkDeployment(IcebergWorld(sys.argv[1], sys.argv[2]), Path(sys.argv[3]))
+print(deployment.deliver(deployment.sales()).written)
+"""
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("catalog", ["sqlite", "rest"])
+def test_what_the_environment_says_of_another_store_does_not_count(
+    catalog: str, minio: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """The connection says whose key it is, where, and how; what AWS's tools and pyiceberg go by is of others."""
+    options = {
+        "warehouse": f"s3://tests/{secrets.token_hex(4)}",
+        "s3.endpoint": minio,
+        "s3.region": "us-east-1",
+        "s3.access-key-id": os.environ["AWS_ACCESS_KEY_ID"],
+        "s3.secret-access-key": os.environ["AWS_SECRET_ACCESS_KEY"],
+    }
+    place = request.getfixturevalue("iceberg_rest").uri if catalog == "rest" else f"sqlite://{tmp_path}/catalog.db"
+    world = IcebergWorld(f"{place}?{urlencode(options)}", f"n{secrets.token_hex(4)}")
+    monkeypatch.setenv("HEADRACE_CONN_LAKE", world.uri)
+    deployment = SinkDeployment(world, tmp_path)
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    (tmp_path / "config").write_text(PROFILES)
+    (tmp_path / "keys").write_text("[theirs]\naws_access_key_id = somebody\naws_secret_access_key = else\n")
+    files = {"AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "keys")}
+    done = subprocess.run(
+        [sys.executable, "-c", DELIVERS, world.uri, world.namespace, str(tmp_path)],
+        env={**os.environ, **ENVIRONMENT, **files},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.returncode) == ("1", 0), done.stderr
+    assert deployment.held(sales) == deployment.published(sales)
 
 
 def test_a_namespace_that_somebody_makes_meanwhile(deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch) -> None:

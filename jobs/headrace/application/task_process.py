@@ -6,11 +6,12 @@ import sys
 from threading import Thread
 
 from headrace.runs.reporting.results import redacted
-from headrace.terminal import visible
+from headrace.terminal import speak_utf8, visible
 
 
 def tell(line: str) -> None:
     """Say a line for the log of the task."""
+    speak_utf8()
     print(visible(redacted(line)), flush=True)
 
 

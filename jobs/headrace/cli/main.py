@@ -4,6 +4,8 @@ Results go to stdout, everything else to stderr; the exit code is that of the er
 command imports what it needs when it is called, so that every one of them starts at once.
 """
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +21,7 @@ from headrace.cli.display.output import (
     print_table,
 )
 from headrace.cli.parameters import Option
+from headrace.terminal import speak_utf8
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
@@ -147,6 +150,7 @@ def main() -> None:
     from headrace.application.fast_exit import exit_with
     from headrace.garbage import collect_seldom
 
+    _begin_in_utf8()
     collect_seldom()
     try:
         app()
@@ -154,3 +158,13 @@ def main() -> None:
         if isinstance(end.code, int):
             exit_with(end.code)
         raise
+
+
+def _begin_in_utf8() -> None:
+    """Begin again in UTF-8 where the locale has another encoding: arguments, names of files, and what processes that
+    this one starts say would be other texts.
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+    speak_utf8()

@@ -21,6 +21,7 @@ from urllib.parse import unquote
 import xxhash
 
 from headrace.errors import FixConfigError
+from headrace_snapshots.store.file_names import file_of, path_of
 from headrace_snapshots.store.port import (
     ObjectChangedError,
     ObjectExistsError,
@@ -118,8 +119,8 @@ class LocalStore:
         folder = prefix.rpartition("/")[0]
         if folder:
             check_path(folder)
-        with _errors(self.root / folder):
-            yield from _walk(self.root / folder, f"{folder}/" if folder else "", prefix, start_after, ())
+        with _errors(self.root / file_of(folder)):
+            yield from _walk(self.root / file_of(folder), f"{folder}/" if folder else "", prefix, start_after, ())
 
     def delete(self, path: str) -> None:
         target = self._target(path)
@@ -131,7 +132,7 @@ class LocalStore:
                     target.parent.rmdir()
 
     def _target(self, path: str) -> Path:
-        return self.root / check_path(path)
+        return self.root / file_of(check_path(path))
 
     def _find(self, kind: str, path: str, operation: Callable[[Path], Result]) -> Result:
         file = self._target(path)
@@ -206,8 +207,9 @@ def _walk(
                 "remove the link"
             )
         with os.scandir(folder) as scan:
-            ahead = [entry for entry in scan if not is_behind(base + entry.name)]
-        entries = [(f"{base}{entry.name}/" if entry.is_dir() else f"{base}{entry.name}", entry) for entry in ahead]
+            named = ((base + path_of(entry.name), entry) for entry in scan)
+            ahead = [(path, entry) for path, entry in named if not is_behind(path)]
+        entries = [(f"{path}/" if entry.is_dir() else path, entry) for path, entry in ahead]
     except (FileNotFoundError, NotADirectoryError):
         return
     for path, entry in sorted(entries, key=lambda pair: sort_key(pair[0])):
@@ -299,7 +301,7 @@ def _open(uri: str) -> LocalStore:
     path = uri.partition("://")[2]
     if not path.startswith("/"):
         raise FixConfigError(f"{shown(uri)!r} names a host: a local root has three slashes, as in file:///folder")
-    return LocalStore(Path(unquote(path)))
+    return LocalStore(Path(file_of(unquote(path))))
 
 
 FILE: Final = StoreScheme("file:///folder", _open)

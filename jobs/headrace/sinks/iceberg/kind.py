@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote
@@ -30,6 +31,8 @@ _REST: Final = ("http", "https")
 _POSTGRES: Final = ("postgresql", "postgres")
 _CATALOG: Final = "catalog"
 """The option that says what the catalog is called, if not as the connection."""
+_CATALOG_CLASS: Final = "py-catalog-impl"
+_SQL: Final = "pyiceberg.catalog.sql.SqlCatalog"
 _PATIENT_REST: Final = "headrace.sinks.iceberg.patient_rest.PatientRestCatalog"
 _PATIENT_SQL: Final = "headrace.sinks.iceberg.patient_sql.PatientSqlCatalog"
 _SIGNED: Final = "rest.sigv4-enabled"
@@ -76,14 +79,15 @@ def catalog_properties(connection: Connection) -> dict[str, str]:
     if connection.scheme in _REST:
         uri = f"{connection.scheme}://{connection.host}{port}/{connection.database}".rstrip("/")
         login = _signing(connection) if _is_signed(connection) else _oauth(connection, uri)
-        return {"py-catalog-impl": _PATIENT_REST, "uri": uri, **login, **_PATIENCE, **options}
+        return {_CATALOG_CLASS: _PATIENT_REST, "uri": uri, **login, **_PATIENCE, **options}
     if connection.scheme in _POSTGRES:
         user = f"{quote(connection.user, safe='')}:{quote(connection.password, safe='')}@" if connection.user else ""
         place = f"{user}{connection.host}{port}/{connection.database}"
         uri = f"postgresql+psycopg://{place}?connect_timeout={_CONNECT_SECONDS}&client_encoding=utf8"
-        return {"py-catalog-impl": _PATIENT_SQL, "uri": uri, **_PATIENCE, **options}
+        return {_CATALOG_CLASS: _PATIENT_SQL, "uri": uri, **_PATIENCE, **options}
     if connection.scheme == "sqlite":
-        return {"type": "sql", "uri": f"sqlite:////{connection.database}", **_PATIENCE, **options}
+        uri = f"sqlite:////{connection.database}"
+        return {_CATALOG_CLASS: _SQL, "uri": uri, **_PATIENCE, **options}
     raise SinkRefusedError(
         f"{variable(connection.name)} is a URI of {connection.scheme}; Iceberg catalogs need https://..., "
         "postgresql://... or sqlite:///..., with ?warehouse=..."
@@ -121,10 +125,10 @@ def _opened(connection: Connection, what: str) -> "Iterator[Catalog]":
         from headrace.sinks.iceberg.patient_sql import watched_catalog
 
         watch = watched_catalog(properties["uri"], str(connection))
-    from pyiceberg.catalog import load_catalog
-
+    # pyiceberg's load_catalog would add settings that the environment has of a catalog of that name
+    module, _, name = properties[_CATALOG_CLASS].rpartition(".")
     with translated(connection), watch:
-        catalog = load_catalog(connection.options.get(_CATALOG, connection.name), **properties)
+        catalog = getattr(import_module(module), name)(connection.options.get(_CATALOG, connection.name), **properties)
         try:
             yield catalog
         finally:
