@@ -144,6 +144,7 @@ check: $(READY) ## Lint, format, types, dependency contracts
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n0 -p no:cacheprovider tests/tooling/test_imports.py  # no circles, which lint-imports does not see
 	$(BIN)/python -m scripts.house
+	$(BIN)/python -m scripts.house_figures
 
 fmt: $(READY) ## Format, and fix what can be fixed
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,91 @@
+"""Figures of the house: how many files the product has, how long they are, how much of them is imports.
+
+``make check`` prints them, and fails beyond ``FLOORS``, which are only ever moved towards ``AIMS``
+(docs/design/0021-house.md). The counting rule:
+
+* Product is ``jobs/headrace``, ``snapshots/headrace_snapshots`` and ``plugins/headrace_airflow``.
+* A file counts if it has more than five lines.
+* Lines of imports are all lines of import statements, wherever they stand, beside all lines of files that count.
+* Circles are looked for by ``tests/tooling/test_imports.py``, arrows up by the contracts of import-linter.
+"""
+
+import ast
+import statistics
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+PRODUCT: Final = {"jobs": "headrace", "snapshots": "headrace_snapshots", "plugins": "headrace_airflow"}
+FEWEST_LINES: Final = 6
+MOST_LINES: Final = 700
+
+
+@dataclass(frozen=True)
+class Figures:
+    """``imports``: their part of all lines, in percent. ``longest``: lines of the longest file."""
+
+    files: int
+    median: float
+    imports: float
+    longest: int
+
+
+AIMS: Final = Figures(files=320, median=200, imports=6.0, longest=MOST_LINES)
+FLOORS: Final = Figures(files=715, median=100, imports=9.8, longest=MOST_LINES)
+"""What the product may not fall behind any more. Move these when it comes nearer to the aims."""
+
+
+def product(root: Path) -> dict[str, Path]:
+    """The modules of the product that count, by name, with their files."""
+    return {
+        _module(file.relative_to(root / base)): file
+        for base, package in PRODUCT.items()
+        for file in sorted((root / base / package).rglob("*.py"))
+        if len(file.read_text(encoding="utf-8").splitlines()) >= FEWEST_LINES
+    }
+
+
+def measure(root: Path) -> Figures:
+    """The figures of a checkout at ``root``."""
+    texts = {module: file.read_text(encoding="utf-8") for module, file in product(root).items()}
+    trees = {module: ast.parse(text) for module, text in texts.items()}
+    lines = [len(text.splitlines()) for text in texts.values()]
+    imported = sum(
+        node.end_lineno - node.lineno + 1
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom) and node.end_lineno is not None
+    )
+    return Figures(
+        files=len(texts),
+        median=statistics.median(lines),
+        imports=round(100 * imported / sum(lines), 1),
+        longest=max(lines),
+    )
+
+
+def fallen_behind(figures: Figures, floors: Figures = FLOORS) -> list[str]:
+    """What is worse than the floors, each with its figure."""
+    worse = {
+        f"{figures.files} files of the product: at most {floors.files}": figures.files > floors.files,
+        f"a median of {figures.median} lines a file: at least {floors.median}": figures.median < floors.median,
+        f"{figures.imports} % of lines are imports: at most {floors.imports} %": figures.imports > floors.imports,
+        f"a file of {figures.longest} lines: at most {floors.longest}": figures.longest > floors.longest,
+    }
+    return [text for text, is_worse in worse.items() if is_worse]
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+if __name__ == "__main__":
+    measured = measure(Path(__file__).parent.parent)
+    print(
+        f"Product: {measured.files} files (aim {AIMS.files}), median {measured.median:g} lines (aim {AIMS.median:g}), "
+        f"imports {measured.imports} % (aim {AIMS.imports} %), longest {measured.longest}."
+    )
+    behind = fallen_behind(measured)
+    print(*behind, sep="\n", end="\n" if behind else "")
+    sys.exit(bool(behind))
