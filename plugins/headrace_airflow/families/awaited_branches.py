@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from airflow.sdk.api.datamodels._generated import TerminalTIState
-from airflow.sdk.execution_time.comms import GetDagRun
 
 from headrace_airflow.decisions.dags import PROMOTE
 from headrace_airflow.roots.root import RootedPipeline
@@ -26,6 +25,7 @@ def awaited_branches(rooted: RootedPipeline) -> set[str]:
 def _open_runs(dag_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The runs of a DAG with a task that is not over, by their id, and what the form of each was given."""
     from airflow.sdk.execution_time import task_runner  # not for who parses DAGs
+    from airflow.sdk.execution_time.comms import GetDagRun
 
     for run_id, states in task_runner.RuntimeTaskInstance.get_task_states(dag_id).items():
         if any(state not in _OVER for state in states.values()):
