@@ -205,3 +205,37 @@ def test_keys_of_a_web_identity(
     token.unlink()
     with pytest.raises(FixConfigError, match="FileNotFoundError"):
         open_store("s3://tests/x").read("x")
+
+
+def test_what_the_environment_has_for_other_programs_does_not_count(
+    minio: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys, region and endpoint are in variables: profiles, roles, bundles and proxies stand behind them."""
+    (tmp_path / "config").write_text("[profile theirs]\nregion = eu-north-9\nendpoint_url = http://127.0.0.1:1\n")
+    (tmp_path / "keys").write_text("[theirs]\naws_access_key_id = somebody\naws_secret_access_key = else\n")
+    nowhere = "http://127.0.0.1:1"
+    for name, value in {
+        "AWS_PROFILE": "theirs",
+        "AWS_DEFAULT_PROFILE": "theirs",
+        "AWS_CONFIG_FILE": str(tmp_path / "config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "keys"),
+        "AWS_DEFAULT_REGION": "eu-north-9",
+        "AWS_ENDPOINT_URL_STS": nowhere,
+        "AWS_CA_BUNDLE": "/nowhere.pem",
+        "AWS_ROLE_ARN": "arn:aws:iam::1:role/theirs",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": "/nowhere",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI": nowhere,
+        "AWS_EC2_METADATA_SERVICE_ENDPOINT": nowhere,
+        "AWS_USE_FIPS_ENDPOINT": "true",
+        "AWS_USE_DUALSTACK_ENDPOINT": "true",
+        "AWS_SKIP_SIGNATURE": "true",
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true",
+        **dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"), nowhere),
+        "REQUESTS_CA_BUNDLE": "/nowhere.pem",
+        "MINIO_ACCESS_KEY": "somebody",
+        "MINIO_ROOT_USER": "somebody",
+    }.items():
+        monkeypatch.setenv(name, value)
+    store = open_store(f"s3://tests/{uuid4()}")
+    store.write("a/ü.json", b"x")
+    assert [(info.path, store.read(info.path)) for info in store.list("a/")] == [("a/ü.json", b"x")]
