@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -187,6 +187,32 @@ def test_a_run_of_which_most_records_are_dead_letters_warns(deployed: Deployed) 
     limited = clicks(hr.Limits(rejected=hr.limit(warn="90%")))
     deployed.land("3.json", good=1, bad=3)
     assert deployed.run(limited).warnings == ()
+
+
+def test_an_input_of_which_most_is_dead_letters_is_named_however_many_others_have(deployed: Deployed) -> None:
+    pipeline = clicks(None, union=[VIEWS])
+    deployed.land("1.json", good=20)
+    deployed.land("1.json", good=2, bad=3, to="views")
+    result = deployed.run(pipeline)
+    (warning,) = result.warnings
+    assert warning.startswith("input views: 3 of 5 records are dead letters")
+    assert from_json(to_json(result)).warnings == result.warnings
+    deployed.land("2.json", good=1, bad=4)
+    deployed.land("2.json", good=9, bad=4, to="views")
+    (warning,) = deployed.run(pipeline).warnings  # the other one: not half of all
+    assert warning.startswith("input source: 4 of 5 records are dead letters")
+    deployed.land("3.json", good=2, bad=2, to="views")
+    assert deployed.run(pipeline).warnings == ()
+
+
+def test_records_of_all_epochs_of_a_run_count_for_an_input(deployed: Deployed) -> None:
+    pipeline = clicks(None, union=[VIEWS])
+    deployed.land("0.json", good=1)
+    deployed.land("1.json", good=1, bad=2, to="views")
+    deployed.land("2.json", good=8, to="views")
+    options = replace(deployed.options(), files_per_epoch=1)
+    result = process(pipeline, deployed.root, options, now=lambda: deployed.clock)
+    assert (len(result.epochs), result.warnings) == (2, ())
 
 
 def test_a_limit_that_a_person_raises_counts_in_the_next_run(deployed: Deployed) -> None:

@@ -18,7 +18,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
 from headrace.sources.error_budgets import SHOWN, check_budgets
 from headrace.sources.newest_event_time import newest_of
-from headrace.sources.progress import Ahead, Lacking, later_of
+from headrace.sources.progress import Ahead, Lacking, Rejects, later_of
 from headrace.sources.source_clock import SourceClock
 from headrace.sources.split_stats import SplitStats, split_facts
 
@@ -26,7 +26,8 @@ from headrace.sources.split_stats import SplitStats, split_facts
 @dataclass(frozen=True)
 class InputObservations:
     """What records say, by input. ``ahead``: of inputs with records that were too far ahead of processing time to say
-    anything. ``rejected`` counts dead letters where their number is limited, of which ``sample`` shows the first.
+    anything. ``rejected`` counts dead letters, of which ``sample`` shows the first where their number is limited;
+    ``records`` is how many were read.
 
     ``newest`` is the latest event time of elements that was not too far ahead, ``newest_read`` that of all records;
     ``lags`` counts the elements by how far they lay behind the newest of the epochs before (``lags_of``), and ``files``
@@ -42,6 +43,7 @@ class InputObservations:
     lags: Mapping[int, int] = field(default_factory=dict)
     lacks: Lacks = field(default_factory=dict)
     files: Files = field(default_factory=dict)
+    records: Mapping[str, int] = field(default_factory=dict)
 
     def and_known(self, marks: Mapping[str, Mapping[str, Instant]]) -> "InputObservations":
         """The same beside what sources know of parts of inputs: a mark of each, by input."""
@@ -52,6 +54,11 @@ class InputObservations:
             for name, parts in marks.items()
         }
         return combined((self, InputObservations(known)))
+
+    @property
+    def rejects(self) -> tuple[Rejects, ...]:
+        """Dead letters and records of each input of which something was read."""
+        return tuple(Rejects(name, self.rejected.get(name, 0), count) for name, count in sorted(self.records.items()))
 
     @property
     def lacking(self) -> tuple[Lacking, ...]:
@@ -93,10 +100,13 @@ def observe(pipeline: Pipeline, records: Records, context: ObservationContext) -
     limited = {input_.name for input_ in pipeline.inputs if input_.source.max_rejected is not None}
     rejected: dict[str, int] = {}
     sample: dict[str, tuple[str, ...]] = {}
-    if limited and not accepted.all():
-        for name in sorted(limited):
+    read = {input_.name: int(records.of_input(input_.name).sum()) for input_ in pipeline.inputs}
+    if not accepted.all():
+        for name in sorted(read):
             rows = np.flatnonzero(records.of_input(name) & ~accepted)
-            rejected[name], sample[name] = len(rows), _shown(records, rows[:SHOWN])
+            rejected[name] = len(rows)
+            if name in limited:
+                sample[name] = _shown(records, rows[:SHOWN])
     files = _times_by_file(pipeline, records, context)
     return InputObservations(
         facts,
@@ -108,6 +118,7 @@ def observe(pipeline: Pipeline, records: Records, context: ObservationContext) -
         lags=_behind_epochs(records, context),
         lacks=records.lacks,
         files=files,
+        records={name: count for name, count in read.items() if count},
     )
 
 
@@ -158,6 +169,7 @@ def combined(shares: Iterable[InputObservations]) -> InputObservations:
     facts: dict[str, dict[str, SplitFacts]] = {}
     ahead: dict[str, Ahead] = {}
     rejected: dict[str, int] = {}
+    records: dict[str, int] = {}
     sample: dict[str, tuple[str, ...]] = {}
     newest: Instant | None = None
     newest_read: Instant | None = None
@@ -181,9 +193,13 @@ def combined(shares: Iterable[InputObservations]) -> InputObservations:
             ahead[input_ahead.input] = input_ahead if first is None else first.and_more(input_ahead.records)
         for name, count in share.rejected.items():
             rejected[name] = rejected.get(name, 0) + count
-            sample[name] = (*sample.get(name, ()), *share.sample[name])[:SHOWN]
+            sample[name] = (*sample.get(name, ()), *share.sample.get(name, ()))[:SHOWN]
+        for name, count in share.records.items():
+            records[name] = records.get(name, 0) + count
     times = joined_files(share.files for share in shares)
-    return InputObservations(facts, tuple(ahead.values()), rejected, sample, newest, newest_read, lags, lacks, times)
+    return InputObservations(
+        facts, tuple(ahead.values()), rejected, sample, newest, newest_read, lags, lacks, times, records
+    )
 
 
 def check(pipeline: Pipeline, epoch: int, observations: InputObservations) -> None:

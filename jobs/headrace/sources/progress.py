@@ -210,18 +210,41 @@ class Lacking:
         return cls(**text, files=fields.integer("files"), near=fields.optional_text("near"))
 
 
+@dataclass(frozen=True)
+class Rejects:
+    """How many ``dead`` letters an epoch has of an input, and of how many ``records``."""
+
+    input: str
+    dead: int
+    records: int
+
+    def and_more(self, other: "Rejects") -> "Rejects":
+        """The same with those of another epoch."""
+        return Rejects(self.input, self.dead + other.dead, self.records + other.records)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; the inverse of ``from_json``."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "Rejects":
+        """The inverse of ``to_json``. Raises MalformedError."""
+        return cls(fields.text("input"), fields.integer("dead"), fields.integer("records"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class EpochClocks:
     """Clocks after an epoch: the watermark, which is the least of all inputs, who holds it back, processing time; and
     those of the ``chains`` of aggregations, by output.
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
-    none; ``ahead`` and ``lacking`` are of the epoch too. ``newest`` is the latest event time of elements of any epoch,
-    those too far ahead of the clock left out, and ``newest_read`` that of all records; ``behind``
-    counts the epoch's elements by how far they lay behind the newest of the epochs before it, in granules rounded up to
-    two digits. ``newest_by_input`` is ``newest`` of each input, and ``behind_by_file`` counts the elements by how far
-    they lay behind that of their input in the files before their own; both are None in manifests of before 0.2.0.
-    ``held_to``: what the epoch was held to where records said more than that; None where nothing was held.
+    none; ``ahead``, ``lacking`` and ``rejects`` (where there are several inputs) are of the epoch too. ``newest`` is
+    the latest event time of elements of any epoch, those too far ahead of the clock left out, and ``newest_read`` that
+    of all records; ``behind`` counts the epoch's elements by how far they lay behind the newest of the epochs before
+    it, in granules rounded up to two digits. ``newest_by_input`` is ``newest`` of each input, and ``behind_by_file``
+    counts the elements by how far they lay behind that of their input in the files before their own; both are None in
+    manifests of before 0.2.0. ``held_to``: what the epoch was held to where records said more than that; None where
+    nothing was held.
     """
 
     watermark: Instant = MIN_INSTANT
@@ -233,6 +256,7 @@ class EpochClocks:
     held_to: WatermarkHold | None = None
     ahead: tuple[Ahead, ...] = ()
     lacking: tuple[Lacking, ...] = ()
+    rejects: tuple[Rejects, ...] = ()
     newest: Instant | None = None
     newest_read: Instant | None = None
     behind: Mapping[int, int] = field(default_factory=dict)
@@ -314,6 +338,7 @@ class PipelineProgress(EpochClocks):
             "behind": _counts_to_json(self.behind),
             **({} if self.newest_by_input is None else {NEWEST_BY_INPUT: _times_to_json(self.newest_by_input)}),
             **({} if self.behind_by_file is None else {BEHIND_BY_FILE: _counts_to_json(self.behind_by_file)}),
+            **({"rejects": [of_input.to_json() for of_input in self.rejects]} if self.rejects else {}),
             **({"lacking": [column.to_json() for column in self.lacking]} if self.lacking else {}),
             **({} if self.held_to is None else {"held_to": self.held_to.to_json()}),
         }
@@ -339,6 +364,7 @@ def clocks_from_json(fields: Fields) -> dict[str, Any]:
         "max_event_time": optional_instant_of(fields, "max_event_time"),
         "held_back_by": HeldBack.from_json(fields.fields("held_back_by")) if held_back else None,
         "ahead": fields.items("ahead", Ahead.from_json),
+        "rejects": fields.items("rejects", Rejects.from_json) if "rejects" in fields.value else (),
         "lacking": fields.items("lacking", Lacking.from_json) if "lacking" in fields.value else (),
         "newest": optional_instant_of(fields, "newest_event_time"),
         "newest_read": (

@@ -314,6 +314,7 @@ class TasksEngine:
             held_back_by=held_back_by,
             ahead=outcome.observations.ahead,
             lacking=outcome.observations.lacking,
+            rejects=outcome.observations.rejects if len(self.pipeline.inputs) > 1 else (),
             newest=later_of(self.progress.newest, outcome.observations.newest),
             newest_read=later_of(newest_read(self.pipeline, self.progress), outcome.observations.newest_read),
             behind=outcome.observations.lags,

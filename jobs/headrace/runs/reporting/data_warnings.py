@@ -13,8 +13,8 @@ LATE_SHARE = 0.01
 """A run warns if more late drops than this share of its records were counted, and the pipeline has no limit of them."""
 
 DEAD_LETTER_SHARE = 0.5
-"""A run warns if more dead letters than this share of its records were counted, and the pipeline has no limit of them:
-then it is the source that is described wrongly, or a producer that changed.
+"""A run warns if more of the records of an input than this share are dead letters, and the pipeline has no limit of
+them: then it is the source that is described wrongly, or a producer that changed.
 """
 
 
@@ -24,18 +24,32 @@ def noticed(tally: Tally, limits: Limits | None = None) -> Iterator[str]:
     yield from map(_lacking, tally.lacking.values())
     rows = tally.counts
     records, late, dead = (rows.get(name, 0) for name in ("records", "late_dropped", "rejected"))
-    if (limits is None or limits.rejected is None) and dead > DEAD_LETTER_SHARE * records:
-        yield (
-            f"{dead:,} of {records:,} records are dead letters, and what was published lacks them. Look at why "
-            "(headrace read --view rejected): correct the source or the files, and let them land again (headrace "
-            'replay-rejected). limits=hr.Limits(rejected="1%") holds such a run back'
-        )
+    if limits is None or limits.rejected is None:
+        by_input = [*_mostly_dead(tally)]
+        yield from by_input
+        if not by_input and dead > DEAD_LETTER_SHARE * records:
+            yield _dead_letters(dead, records)
     if (limits is None or limits.late is None) and late > LATE_SHARE * records:
         yield (
             f"{late:,} late drops of {records:,} records, more than {LATE_SHARE:.0%}. Look at how late the data is "
             "(headrace plot), and give the watermark a larger bound or the windows more allowed lateness; what was "
             "dropped can land again (headrace replay-late)"
         )
+
+
+def _mostly_dead(tally: Tally) -> Iterator[str]:
+    """The inputs, of several, whose records are mostly dead letters, however many others have."""
+    for name, rejects in sorted(tally.rejects.items()):
+        if rejects.dead > DEAD_LETTER_SHARE * rejects.records:
+            yield f"input {name}: {_dead_letters(rejects.dead, rejects.records)}"
+
+
+def _dead_letters(dead: int, records: int) -> str:
+    return (
+        f"{dead:,} of {records:,} records are dead letters, and what was published lacks them. Look at why "
+        "(headrace read --view rejected): correct the source or the files, and let them land again (headrace "
+        'replay-rejected). limits=hr.Limits(rejected="1%") holds such a run back'
+    )
 
 
 def _lacking(lacking: Lacking) -> str:
