@@ -164,3 +164,13 @@ def test_a_look_for_new_names_among_many(tmp_path: Path) -> None:
     looks = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(look["how"], look["new"]) for look in looks] == [("any", 7), ("old", 7), ("ordered", 0)]
     assert all(10 < look["peak_mb"] < 1_000 for look in looks)
+
+
+def test_runs_with_seals_and_without(tmp_path: Path) -> None:
+    shape = ["--runs", "1", "--messages", "1200", "--stores", "local", "--folder", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.seals", *shape]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    taken = json.loads(done.stdout)
+    assert taken["sealed"]["create"] == taken["unsealed"]["create"] + 1
+    assert taken["sealed"]["get"] > taken["unsealed"]["get"]
+    assert taken["sealed"]["list"] == taken["unsealed"]["list"]
