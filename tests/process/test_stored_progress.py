@@ -12,12 +12,27 @@ from headrace.model.triggers import Signal
 from headrace.model.watermarks import Split
 from headrace.model.windows import Window
 from headrace.pipeline.sources import OWN
-from headrace.read.snapshots.progress import ListingPosition, StoredProgress, progress_of, progress_to_json
+from headrace.read.snapshots.progress import (
+    ListingPosition,
+    StoredProgress,
+    progress_of,
+    progress_to_json,
+    without_reading,
+)
 from headrace.runs.restore import restore
 from headrace.sources.chain_clocks import ChainClocks
 from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.newest_event_time import NOT_SAID
-from headrace.sources.progress import Ahead, HeldBack, InputHold, InputProgress, PipelineProgress, WatermarkHold
+from headrace.sources.progress import (
+    Ahead,
+    HeldBack,
+    InputHold,
+    InputProgress,
+    Lacking,
+    PipelineProgress,
+    Rejects,
+    WatermarkHold,
+)
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.filelog import FileLog, FileRecord
@@ -170,3 +185,17 @@ def test_a_restore_falls_back_below_it(catalog: Catalog) -> None:
     assert restored.head == whole
     assert restored.warning is not None
     assert "progress.signals is null, not an array" in restored.warning
+
+
+def test_what_reads_nothing_repeats_nothing_that_the_epoch_before_read(catalog: Catalog) -> None:
+    lacking, rejects = Lacking(OWN, "n", 1, "landing/b.json", None), Rejects(OWN, 3, 5)
+    read_some = committed(
+        catalog,
+        progress_to_json(
+            replace(PROGRESS, lacking=(lacking,), rejects=(rejects,)), signals=SIGNALS, signals_of="r", executor="local"
+        ),
+    )
+    reads_none = committed(catalog, without_reading(read_some.progress), read_some)
+    before, after = progress_of(catalog, read_some), progress_of(catalog, reads_none)
+    assert (before.lacking, before.rejects) == ((lacking,), (rejects,))
+    assert after == replace(before, min_event_time=None, ahead=(), behind={}, behind_by_file={}, lacking=(), rejects=())

@@ -102,7 +102,7 @@ def watermarks_of(manifest: Manifest) -> WatermarkHold:
         return WatermarkHold.from_json(fields)
 
 
-READS_NOTHING: Mapping[str, JSON] = {
+_OF_ITS_EPOCH: Mapping[str, JSON] = {
     "signals": [],
     "min_event_time": None,
     "max_event_time": None,
@@ -110,7 +110,14 @@ READS_NOTHING: Mapping[str, JSON] = {
     "behind": {},
     BEHIND_BY_FILE: {},
 }
-"""What a manifest's progress says of its own epoch, for one that reads nothing: a patch, an adoption."""
+"""What a manifest's progress always says of its own epoch, where that reads nothing."""
+_IF_READ = ("lacking", "rejects")
+"""What it says only of an epoch in which there was some."""
+
+
+def without_reading(progress: Mapping[str, JSON]) -> dict[str, JSON]:
+    """``progress`` of an epoch as one says it that comes after it and reads nothing: a patch, an adoption."""
+    return {**{name: value for name, value in progress.items() if name not in _IF_READ}, **_OF_ITS_EPOCH}
 
 
 def progress_to_json(

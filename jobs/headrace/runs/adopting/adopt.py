@@ -27,7 +27,7 @@ from typing import Any
 from headrace.distribute.epoch import SUMMED
 from headrace.model.time import render
 from headrace.pipeline.identity.fingerprint import fingerprint_of
-from headrace.read.snapshots.progress import READS_NOTHING, StoredProgress
+from headrace.read.snapshots.progress import StoredProgress, without_reading
 from headrace.runs.adopting.dead_letters import adopted_letters
 from headrace.runs.adopting.errors import NotAdoptableError
 from headrace.runs.adopting.plan import PlannedAdoption
@@ -144,7 +144,7 @@ def _committed(planned: PlannedAdoption, claim: Claim, message: str) -> Manifest
         fingerprint=branch.fingerprint if definition == branch.definition else fingerprint_of(definition),
         definition=definition,
         schema={**main.schema, OUTPUTS: {**main.schema[OUTPUTS], **schema}},
-        progress={**main.progress, **READS_NOTHING, OUTPUTS: {**main.progress[OUTPUTS], **stands}},
+        progress={**without_reading(main.progress), OUTPUTS: {**main.progress[OUTPUTS], **stands}},
         tables={**_not_of(main.tables, adopted), **_only_of(branch.tables, adopted)},
         logs={**_not_of(main.logs, adopted), **_only_of(branch.logs, adopted), REJECTED: letters},
         counts=_counts(planned),

@@ -38,7 +38,7 @@ from headrace.audit.run import Audited, run_audit
 from headrace.audit.store import AuditFailedError, AuditOutcome
 from headrace.errors import HeadraceError
 from headrace.extras import require
-from headrace.read.snapshots.progress import READS_NOTHING
+from headrace.read.snapshots.progress import without_reading
 from headrace.read.views.columns import ViewColumns
 from headrace.runs.patching.plan import REFUSALS, PlannedPatch, check_unsettled
 from headrace.runs.publishing.publish import output_results, publish_range, published_result
@@ -199,7 +199,7 @@ class _Commit:
             parent=main.snapshot_id,
             generation=claim.generation,
             created_at=timestamp(),
-            progress={**main.progress, **READS_NOTHING},
+            progress=without_reading(main.progress),
             tables={**main.tables, names.current: (*main.tables.get(names.current, ()), layer)},
             logs={**main.logs, names.panes: panes},
             counts=_counts(main, self.numbers, names),
