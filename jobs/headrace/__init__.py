@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.systems.spark import spark_source
     from headrace.runs.client.deployment import open  # noqa: A004 (read as hr.open)
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _MODULES = {
     "describe.check": ("check",),
