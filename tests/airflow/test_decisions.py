@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headrace.runs.backfill.abandoned_branches import KEPT, UNUSED
 from tests.airflow.subprocesses import TWO_PIPELINES, python, write_pipeline
 
 pytestmark = pytest.mark.slow  # importing Airflow takes seconds
@@ -192,6 +193,7 @@ clicks.drop("other")
 never = {"pipeline": "clicks", "branch": "rows", "promote": "never", "patch": False, "reason": None}
 at_once = {**never, "promote": "at once"}
 answers["never"] = decide("clicks_backfill", "cut_over", **never)
+answers["how long"] = dags["headrace_clicks_backfill"].params.get_param("branch").description
 answers["asks nobody"] = decide("clicks_backfill", "approve", **at_once)
 print(json.dumps({"answers": answers, "first": first}, default=str))
 """
@@ -373,6 +375,13 @@ def test_a_backfill_whose_tasks_are_cleared_asks_nobody_and_stays_as_it_is(decid
 def test_a_backfill_may_ask_nobody_or_leave_its_branch(decided: Any) -> None:
     assert decided["asks nobody"]["xcom"] is None
     assert decided["never"]["raised"] == "AirflowSkipException"
+    assert "branch rows stays for you to look at, until it is dropped" in decided["never"]["message"]
+
+
+def test_the_form_says_how_long_a_branch_stays_that_nobody_promotes(decided: Any) -> None:
+    text = decided["how long"]
+    assert f"not changed for {UNUSED.days} days" in text
+    assert f"once there are {KEPT} newer ones" in text
 
 
 def test_a_rollback_moves_what_readers_see_and_announces_it(decided: Any) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.runs.backfill.abandoned_branches import KEPT, STILL, UNUSED, drop_abandoned
+from headrace.runs.backfill.abandoned_branches import KEPT, STILL, UNUSED, drop_abandoned, how_long
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError
 from headrace_snapshots.gc.expiry import expire
@@ -135,6 +135,25 @@ def test_what_a_person_is_asked_about_stays_until_there_is_an_answer(nights: Nig
     assert {by_hand, failed[0]} <= nights.branches()
     assert nights.drop(year, awaited={by_hand}) == [failed[0]]
     assert nights.drop(year) == [by_hand]
+
+
+def test_people_are_told_how_long_a_branch_stays_as_it_does(nights: Nights) -> None:
+    """As its skipped task says it, and the form before."""
+    by_hand = f"backfill-manual__2026-05-01T04-00-00-00-00-{5:08x}"
+    told = {name: how_long(name) for name in (branch(0), by_hand, "trial")}
+    assert told == {
+        branch(0): f"until the schedule has {KEPT} newer ones",
+        by_hand: f"until it has not changed for {UNUSED.days} days",
+        "trial": "until it is dropped",
+    }
+    for name in (by_hand, "trial"):
+        nights.catalog.fork(name, nights.first)
+    for night in range(KEPT):
+        nights.fails(night)
+    assert nights.drop(UNUSED.days - 1) == []
+    nights.fails(UNUSED.days - 1)
+    assert nights.drop(UNUSED.days + 1) == [branch(0), by_hand]
+    assert "trial" in nights.branches()
 
 
 @pytest.mark.parametrize("action", ["commits", "claims"])

@@ -129,13 +129,16 @@ class CutOverOperator(HeadraceOperator):
         """Cut over and announce it; raises when the branch is not audited, its audit failed, or nobody has approved it.
         Skipped, and so without an event, when the form says not to promote, and when a patch changes nothing.
         """
+        from headrace.runs.backfill.abandoned_branches import how_long
         from headrace.runs.publishing.promotion import BranchBehindError
 
         branch, form = self.branch(context), context["params"]
         output = form.get("output")
         adopts = output and not form["patch"]
         if form["promote"] == NEVER:
-            raise AirflowSkipException(f"branch {branch} stays for you to look at: the form says not to promote")
+            raise AirflowSkipException(
+                f"the form says not to promote: branch {branch} stays for you to look at, {how_long(branch)}"
+            )
         handle = handle_of(self.rooted.root, self.rooted.name)
         done = earlier_try(handle.catalog, context)
         if done is not None:

@@ -195,7 +195,7 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
             values_display={
                 AT_ONCE: "at once, when the audit has succeeded",
                 WHEN_APPROVED: "when a person has seen what would change, and approves it",
-                NEVER: "never: the branch stays for you to look at",
+                NEVER: "never: the branch stays for you to look at, for a time or for good (see Branch)",
             },
             title="Promote",
             description="When readers see what the branch has.",
@@ -212,7 +212,11 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
             type=["null", "string"],
             pattern=_BRANCH_PATTERN,
             title="Branch",
-            description="Empty: a new branch for this run. A backfill that was stopped continues in its branch.",
+            description=(
+                "Empty: a new branch for this run. If nobody promotes it, a later backfill drops it once it has not "
+                "changed for 14 days; that of a run of the schedule, once there are 3 newer ones. A branch with a name "
+                "of yours stays until it is dropped. A backfill that was stopped continues in its branch."
+            ),
         ),
         "executor": _executor(rooted.pipeline),
         REASON: reason_field(),

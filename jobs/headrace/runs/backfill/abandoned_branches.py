@@ -75,6 +75,13 @@ def drop_abandoned(catalog: Catalog, own: str, now: datetime, awaited: Callable[
     return dropped
 
 
+def how_long(name: str) -> str:
+    """How long a branch of that name stays that nobody promotes, in words."""
+    if name.startswith(PREFIX):
+        return f"until the schedule has {KEPT} newer ones"
+    return f"until it has not changed for {UNUSED.days} days" if _OF_A_RUN.fullmatch(name) else "until it is dropped"
+
+
 def _old(head: Head, own: str) -> list[str]:
     names = sorted(name for name in head.generations if name.startswith(PREFIX) and name < own)
     return names[:-KEPT]
