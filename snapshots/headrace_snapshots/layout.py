@@ -1,5 +1,5 @@
 """The names of all objects in the folder of a pipeline, and of its summary beside all others, for writers and for
-deletions alike.
+deletions alike; and those of files among the input that hold records which land again.
 
 An object with another name is not Headrace's: no sweep touches it, and ``fsck`` only names it. So a pattern here never
 matches more than what its writer makes.
@@ -189,6 +189,30 @@ def landed_path(pipeline: str, input_name: str, file: LandedFile, label: str) ->
     """Where a file of an input is; ``label`` says what it is of."""
     name = f"{file.range:020d}-{file.number:05d}-{file.last:05d}-{_OTHER.sub('-', label)[-_LONGEST_LABEL:]}.parquet"
     return landed_folder(pipeline, input_name) + name
+
+
+AGAIN = "again-"
+"""How names of files of records that land again begin where the pipeline reads. Elsewhere they are the only files of
+their records.
+"""
+
+_RELANDED = re.compile(rf"({AGAIN})?(?P<view>late|rejected)-(?P<dropped>\d{{8}}-{SNAPSHOT})")
+
+
+@dataclass(frozen=True)
+class RelandedFile:
+    """A file of records that landed again: the ``view`` that had them, and the epoch and the snapshot that ``dropped``
+    them.
+    """
+
+    view: str
+    dropped: str
+
+
+def relanded(path: str) -> RelandedFile | None:
+    """What a file of input with that name holds, if its records landed again."""
+    match = _RELANDED.match(path.rpartition("/")[2])
+    return None if match is None else RelandedFile(match["view"], match["dropped"])
 
 
 def written_folder(pipeline: str, input_name: str, number: int, attempt: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from headrace import DataType, Pipeline, col, count
 from headrace.model.time import Duration, instant
+from headrace.pipeline.csv_dialect import CsvDialect
 from headrace.pipeline.sources import NameOrder
 from headrace.runs.modes import Mode
 from headrace.runs.options import ReplayClock, RunOptions, parse_span
@@ -244,3 +245,49 @@ def test_a_record_whose_quote_is_never_closed_takes_no_other_with_it(executor: E
     assert "a quote that is not closed" in reason
     assert executor.process(tested, root, RunOptions("second", publish=True)).counts["rejected"] == 2
     assert land_rejected(tested, root, to=CLICKS.source.path).already_landed == 2
+
+
+GOOD_LINES = "".join(f"{number},ann,{START.isoformat()},fine\n" for number in range(100)).encode()
+OTHER_DIALECTS = {
+    CsvDialect(encoding="cp1252"): "{},bob,{},Tromsø\n",
+    CsvDialect(delimiter=";"): "{};bob;{};Oslo\n",
+}
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("other", OTHER_DIALECTS)
+def test_many_records_of_another_dialect_never_stop_who_reads_them_again(
+    executor: Executed, tmp_path: Path, other: CsvDialect, beside: bool
+) -> None:
+    """Most of their file is right, so they are dead letters. In a file that they land in they are all that there is."""
+    root, folder = tmp_path.as_uri(), tmp_path / "landing" / "clicks"
+    tested = changed(CLICKS_ALONE, source=replace(CLICKS.source, format="csv"))
+    folder.mkdir(parents=True)
+    lines = "".join(OTHER_DIALECTS[other].format(number, START.isoformat()) for number in range(30))
+    (folder / "1.csv").write_bytes(b"price,user,at,note\n" + GOOD_LINES + lines.encode(other.encoding))
+    assert executor.process(tested, root, RunOptions("first", publish=True)).counts["rejected"] == 30
+
+    found = land_rejected(tested, root, to=None if beside else CLICKS.source.path)
+    assert (found.records, found.left) == (30, {})
+    there = f"{root}/rejected" if beside else root
+    counts = executor.process(tested, there, RunOptions("second", publish=True)).counts
+    assert (counts["accepted"], counts["rejected"]) == (0, 30)
+    assert land_rejected(tested, root, to=None if beside else CLICKS.source.path).records == 0
+    if beside and other.delimiter == ",":  # else the header that they landed with is in the first dialect
+        mended = changed(tested, source=replace(tested.source, dialect=other))
+        anew = RunOptions("third", mode=Mode.BATCH, branch="anew")
+        assert executor.process(mended, there, anew).counts["accepted"] == 30
+
+
+def test_a_record_that_the_encoding_of_today_does_not_have_stays(executor: Executed, tmp_path: Path) -> None:
+    """The source was said to be UTF-8, which some of its records are."""
+    root, folder = tmp_path.as_uri(), tmp_path / "landing" / "clicks"
+    tested = changed(CLICKS_ALONE, source=replace(CLICKS.source, format="csv"))
+    mended = changed(tested, source=replace(tested.source, dialect=CsvDialect(encoding="cp1252")))
+    folder.mkdir(parents=True)
+    lines = "".join(f"{city},ann,{START.isoformat()}\n" for city in ("Tromsø", "Kōbe"))
+    (folder / "1.csv").write_text(f"price,user,at\n{lines}", encoding="utf-8")
+    assert executor.process(tested, root, RunOptions("first", publish=True)).counts["rejected"] == 2
+    found = land_rejected(mended, root)
+    assert (found.records, [*found.left.values()]) == (1, [1])
+    assert "a letter that the encoding of the source does not have" in next(iter(found.left))

@@ -11,7 +11,6 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import under_new_names
 from headrace.read.snapshots.logged_names import NamesSeen
 from headrace.read.snapshots.progress import StoredProgress, progress_of, unread_files
-from headrace.read.snapshots.reprocessed_copies import AGAIN
 from headrace.runs.continuation import check_code, check_continues
 from headrace.runs.executors.choice import WorkEstimate, check_installed, choose
 from headrace.runs.options import RunOptions
@@ -23,6 +22,7 @@ from headrace.sources.landing_places import PlaceError
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.layout import AGAIN
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectStore
 

@@ -9,7 +9,6 @@ The log of the view says which snapshots dropped what. An expiry removes that lo
 own log still has it. Once that snapshot has expired too, nobody can say whether such a file is input.
 """
 
-import re
 from collections.abc import Iterable, Set
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,17 +21,13 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
-
-AGAIN = "again-"
-"""How names of such files begin where the pipeline reads. Elsewhere they are the only files of their records."""
-
-_NAME = re.compile(rf"({AGAIN})?({View.LATE}|{View.REJECTED})-(\d{{8}}-[0-9a-f]{{16}})")
+from headrace_snapshots.layout import AGAIN, relanded
 
 
 def landed_from(path: str, view: View) -> str | None:
     """The epoch and the snapshot whose ``view`` records a file holds, by its name; None if it was not landed again."""
-    named = _NAME.match(PurePosixPath(path).name)
-    return named[3] if named is not None and named[2] == view else None
+    file = relanded(path)
+    return file.dropped if file is not None and file.view == view else None
 
 
 def dropped(catalog: Catalog, manifest: Manifest | None, view: View) -> dict[str, list[DataFile]]:

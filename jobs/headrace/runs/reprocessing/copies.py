@@ -15,7 +15,7 @@ from headrace.model.time import instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileSource
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.read.snapshots.reprocessed_copies import AGAIN, landed_from
+from headrace.read.snapshots.reprocessed_copies import landed_from
 from headrace.read.snapshots.snapshot_refs import At
 from headrace.read.views.columns import View
 from headrace.runs.publishing.read_files import files_as_read
@@ -31,6 +31,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import first_name, outputs_of
+from headrace_snapshots.layout import AGAIN
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import (
     ObjectChangedError,

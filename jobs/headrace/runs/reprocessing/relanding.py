@@ -28,8 +28,8 @@ from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.store import open_store
 
 _TORN = (
-    "that no file of records can hold (a quote that is not closed, several records on a line, a part of an array): land"
-    " a corrected file of them under another name"
+    "that no file of records can hold (a quote that is not closed, several records on a line, a part of an array, a "
+    "letter that the encoding of the source does not have): land a corrected file of them under another name"
 )
 
 Rows = Callable[[], Iterator[Mapping[str, Any]]]

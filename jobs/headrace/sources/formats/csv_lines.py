@@ -119,8 +119,9 @@ class CsvLines(TextFormat):
         return Scanned(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
     def stands_alone(self, record: bytes) -> bool:
-        """Whether no quote of the ``record`` is left open, in which others would be."""
-        return self._quotes is None or not self._quotes.are_open_behind(record)
+        """Whether the ``record`` leaves no quote open, in which others would be, and the encoding has its letters."""
+        is_closed = self._quotes is None or not self._quotes.are_open_behind(record)
+        return is_closed and self.layout.can_store(record)
 
     def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
         """The places of ``fields`` as header, and a line for each record."""

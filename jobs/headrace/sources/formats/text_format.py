@@ -12,6 +12,7 @@ from headrace.sources.formats.scan import Scanned, nothing
 from headrace.sources.formats.spans import WHOLE_FILE, Span
 from headrace.sources.formats.text_layout import TextLayout
 from headrace.sources.required_columns import Required
+from headrace_snapshots.layout import relanded
 
 MOST_BYTES = 2**31 - 16
 """How much text is cut into lines as one piece: offsets of Arrow's strings have 32 bits."""
@@ -19,7 +20,8 @@ MOST_BYTES = 2**31 - 16
 
 class TextFormat(FileFormat):
     """A format whose records are lines of UTF-8, compressed or not, whatever the file is called. The header, if files
-    have one, is the first line that is not blank.
+    have one, is the first line that is not blank. A file of records that landed again is never refused for its records:
+    those that are none stay dead letters.
     """
 
     @property
@@ -55,14 +57,15 @@ class TextFormat(FileFormat):
             raise LargeFileError(path, end - begin)
         lines = cut(text, (begin, end), self.layout)
         first = lines.first(1) if span.first == 0 and len(lines) else first_line(text, self.layout)
-        if not self.is_as_before:
+        is_judged = not self.is_as_before and relanded(path) is None  # whose records were judged one by one
+        if is_judged:
             self.check_lines(lines, first, path)
         if not self.has_header:
             return self.read_lines(lines, None, fields, required, path) if len(lines) else nothing(fields)
         if not len(first):
             return nothing(fields)
         records = self.read_lines(lines, _line(first), fields, required, path)
-        if not self.is_as_before:
+        if is_judged:
             self.check_beginning(text, _line(first), fields, path)
         return records
 

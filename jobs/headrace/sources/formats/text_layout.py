@@ -63,6 +63,14 @@ class TextLayout:
         errors = _errors(self.encoding)
         return text.decode(UTF8, errors).encode(self.encoding, errors)
 
+    def can_store(self, line: bytes) -> bool:
+        """Whether the encoding has what is in a ``line`` that ``stored`` is to hold."""
+        try:
+            self.stored(line)
+        except UnicodeError:
+            return False
+        return True
+
     def _recoded(self, data: bytes) -> bytes:
         """``data`` as UTF-8; what is no character stays what it is, which is no UTF-8."""
         errors = _errors(self.encoding)
