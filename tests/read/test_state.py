@@ -239,7 +239,8 @@ def test_state_is_read_with_the_definition_that_made_it(tmp_path: Path, monkeypa
     found = pipeline(hr.Repeatedly(hr.AfterCount(3)))
     ran(tmp_path, found, ONE)
     clicks = hr.open(TemporaryDeployment(tmp_path).root)["clicks"]
-    with pytest.raises(StateDefinitionError, match="has changed since snapshot"):
+    changed = r"has changed since snapshot .*: when \(trigger\) has changed \(aggregation 1\)\. Its state"
+    with pytest.raises(StateDefinitionError, match=changed):
         clicks.state(pipeline=pipeline(hr.Repeatedly(hr.AfterCount(4))))
     monkeypatch.setenv("HEADRACE_PIPELINES", str(tmp_path / "nowhere"))
     (tmp_path / "nowhere").mkdir()

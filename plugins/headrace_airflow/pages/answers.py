@@ -32,6 +32,7 @@ from headrace_airflow.pages.readers import (
     readers_after_promotion,
     readers_after_release,
 )
+from headrace_airflow.pages.wording import told, told_of_run
 from headrace_airflow.run_ids import run_id_begin
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
@@ -192,14 +193,14 @@ class PipelinePage:
         try:
             check_there(self._catalog, snapshot)
         except TargetBrokenError as error:
-            refusals.append({"code": error.code, "message": str(error)})
+            refusals.append({"code": error.code, "message": told(str(error))})
         if head.refs.get(MAIN) == snapshot:
             readers = readers_after_moves(self._catalog, {})
             return {"moves": {}, "patches": [], "told": [_THERE_ALREADY], "refusals": refusals, "readers": readers}
         try:
             given_up = PipelineHandle(self._catalog).rollback(to=snapshot, dry_run=True)
         except RefusedError as error:
-            refusals.append({"code": error.code, "message": str(error)})
+            refusals.append({"code": error.code, "message": told(str(error))})
             return {"moves": {}, "patches": [], "told": [], "refusals": refusals}
         readers = readers_after_moves(self._catalog, given_up.moves)
         return {**with_epochs(self._catalog, given_up).to_json(), "refusals": refusals, "readers": readers}
@@ -242,7 +243,7 @@ class PipelinePage:
         listed = store.list(f"{folder(self._catalog.pipeline, ObjectKind.RUNS)}{begin}")
         results = [from_json(store.read(info.path)) for info in listed]
         oldest_first = sorted(results, key=lambda result: result.finished_at)
-        return [(result if with_values else result.without_values).to_json() for result in oldest_first]
+        return [told_of_run((result if with_values else result.without_values).to_json()) for result in oldest_first]
 
     def _audited_ranges(self) -> Iterator[tuple[str, str | None, str]]:
         """The range of each output that is to be audited next, then each that was published, newest first."""

@@ -17,7 +17,6 @@ from pydantic import BaseModel, Field
 from headrace.errors import FixConfigError, FixDataError, HeadraceError, RestoreError, RetryError
 from headrace.pipeline.expectations import ExpectationView
 from headrace.read.json_values import as_json
-from headrace.runs.reporting.results import redacted
 from headrace_airflow.pages.access import may_edit, owner_behind
 from headrace_airflow.pages.airflow_runs import dag_runs_of, pipeline_deadlines
 from headrace_airflow.pages.answers import PipelinePage
@@ -27,6 +26,7 @@ from headrace_airflow.pages.lineage import neighbours
 from headrace_airflow.pages.lineage_graph import LineageGraphs
 from headrace_airflow.pages.listing import deadline_to_json, listed
 from headrace_airflow.pages.opened_roots import OpenedRoots
+from headrace_airflow.pages.wording import told, told_of
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 PREFIX: Final = "/headrace"
@@ -105,7 +105,7 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
         runs = _dag_runs([one for one in (run_id, under_way and under_way.run_id) if one])
         return _Answer(
             {
-                **(summary if can_edit else summary.without_values).to_json(),
+                **told_of((summary if can_edit else summary.without_values).to_json()),
                 "pipeline": opened.root.qualified(owner.pipeline),
                 "deadline": deadline_to_json(pipeline_deadlines().get((owner.root, owner.pipeline))),
                 "dag_run": runs.get(run_id or ""),
@@ -246,5 +246,5 @@ def _refused(_: Request, error: Exception) -> Response:
     """What went wrong, as a page shows it: code, remedy, message."""
     assert isinstance(error, HeadraceError)
     codes = (code for kind, code in _STATUS.items() if isinstance(error, kind))
-    problem = {"code": error.code, "remedy": error.remedy, "message": redacted(str(error))}
+    problem = {"code": error.code, "remedy": error.remedy, "message": told(str(error))}
     return _Answer({"error": problem}, next(codes, status.HTTP_500_INTERNAL_SERVER_ERROR))

@@ -15,6 +15,7 @@ from headrace.pipeline.loading.registry import PipelineFolders, registered
 from headrace.read.json_values import as_json
 from headrace.runs.reporting.results import RunError
 from headrace_airflow.pages.forking.client import ForkServer
+from headrace_airflow.pages.wording import told
 from headrace_airflow.settings import local_memory
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
@@ -88,7 +89,7 @@ def _explained(asked: Mapping[str, Any]) -> dict[str, Any]:
     key, window = written_key(asked["key"]), asked["window"] or None
     epochs = None if window else _EPOCHS
     explanation = reader.explain(key, window=window, pipeline=definition, epochs=epochs)
-    return {"lines": [*explanation.lines()], **explanation.to_json()}
+    return {"lines": [*map(told, explanation.lines())], **explanation.to_json()}
 
 
 def written_key(text: str) -> Any:

@@ -12,6 +12,7 @@ from headrace.read.lineage.placed import PlacedPipeline, RootStores
 from headrace.runs.reporting.results import redacted
 from headrace_airflow.pages.access import Place, visible_to
 from headrace_airflow.pages.opened_roots import OpenedRoot, OpenedRoots
+from headrace_airflow.pages.wording import told
 from headrace_snapshots.store import ObjectStore
 
 
@@ -46,7 +47,7 @@ def neighbours(roots: OpenedRoots, root: OpenedRoot, pipeline: str, user: BaseUs
         "reads": [
             *({**named(one.upstream), **line_of(one)} for one in worst_first(seen.reads) if may_see(one.upstream)),
             *(
-                {**named(one.upstream), "lag": redacted(one.why), "is_well": False}
+                {**named(one.upstream), "lag": told(one.why), "is_well": False}
                 for one in seen.unseen
                 if one.reader == own and may_see(one.upstream)
             ),
@@ -54,7 +55,7 @@ def neighbours(roots: OpenedRoots, root: OpenedRoot, pipeline: str, user: BaseUs
         "readers": [
             *({**named(one.reader), **line_of(one)} for one in worst_first(seen.readers) if may_see(one.reader)),
             *(
-                {**named(one.reader), "lag": redacted(one.why), "is_well": False}
+                {**named(one.reader), "lag": told(one.why), "is_well": False}
                 for one in seen.unseen
                 if one.reader != own and may_see(one.reader)
             ),

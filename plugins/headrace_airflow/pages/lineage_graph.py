@@ -22,6 +22,7 @@ from headrace_airflow.pages.access import Place, editable_by, visible_to, with_d
 from headrace_airflow.pages.lineage import UnservedRootError, line_of, opened_by, place_under, worst_first
 from headrace_airflow.pages.listing import problems_for
 from headrace_airflow.pages.opened_roots import OpenedRoot, OpenedRoots, RootSummaries
+from headrace_airflow.pages.wording import told
 from headrace_snapshots.store.scheme import shown
 
 _KEPT_SECONDS: Final = 5.0
@@ -156,18 +157,18 @@ class _Seen:
             "published": None if summary is None else summary.published,
             "published_epoch": None if summary is None else summary.published_epoch,
             "in_flight": [*self._in_flight(at)],
-            "problem": None if problem is None else redacted(problem),
+            "problem": None if problem is None else told(problem),
         }
 
     def _in_flight(self, at: PlacedPipeline) -> Iterator[str]:
         for wait in self.cut.seen.waits:
             if wait.pipeline == at and wait.kind in _OWN_WAITS:
                 is_told = wait.kind is not WaitKind.PARKED or self.cut.places[at] in self.editable
-                why = redacted(wait.why) if is_told else "an output stands"  # its error may quote a record
+                why = told(wait.why) if is_told else "an output stands"  # its error may quote a record
                 yield f"{wait.kind}: {why}"
 
     def _input(self, one: ReaderProgress | UnseenReader) -> dict[str, Any]:
         names = {"pipeline": self._name(one.reader), "upstream": self._name(one.upstream)}
         if isinstance(one, ReaderProgress):
             return {**names, **line_of(one)}
-        return {**names, "lag": redacted(one.why), "is_well": False}
+        return {**names, "lag": told(one.why), "is_well": False}

@@ -8,11 +8,11 @@ import msgspec
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 
 from headrace.model.time import instant
-from headrace.runs.reporting.results import redacted
 from headrace.runs.reporting.summary import PipelineState, PipelineSummary, urgent_first
 from headrace_airflow.pages.access import Place, editable_by, visible_to, with_dags
 from headrace_airflow.pages.airflow_runs import RunDeadline, pipeline_deadlines
 from headrace_airflow.pages.opened_roots import OpenedRoots, RootSummaries
+from headrace_airflow.pages.wording import told, told_of
 
 
 def listed(roots: OpenedRoots, user: BaseUser) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def listed(roots: OpenedRoots, user: BaseUser) -> dict[str, Any]:
     return {
         "age": round(max((cached.age for _, cached in answered.read), default=0.0), 1),
         "pipelines": [
-            {**one.line_to_json(), "deadline": deadline_to_json(deadlines.get(one.pipeline))}
+            {**told_of(one.line_to_json()), "deadline": deadline_to_json(deadlines.get(one.pipeline))}
             for one in urgent_first(rows, now, missed)
         ],
         "problems": problems_for(there, answered),
@@ -48,7 +48,7 @@ def listed(roots: OpenedRoots, user: BaseUser) -> dict[str, Any]:
 def problems_for(there: Collection[Place], answered: RootSummaries) -> list[dict[str, str]]:
     """What is wrong with roots that are missing, and of which a user may read a DAG: those ``there``."""
     missing = {root for root, _ in there} - {root.name for root, _ in answered.read}
-    return [{"root": root, "message": redacted(str(_problem(root, answered)))} for root in sorted(missing)]
+    return [{"root": root, "message": told(str(_problem(root, answered)))} for root in sorted(missing)]
 
 
 def deadline_to_json(deadline: RunDeadline | None) -> dict[str, Any] | None:

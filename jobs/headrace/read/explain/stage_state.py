@@ -15,6 +15,8 @@ from headrace.kernel.state import newest, there
 from headrace.model.time import Instant
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.pipeline import Pipeline
+from headrace.read.definition_changes import named
+from headrace.read.definition_plan import plan
 from headrace.read.snapshots.progress import StoredProgress, progress_of
 from headrace.sources.source_clock import SourceClock
 from headrace.state.datafiles.cache import RowCache
@@ -47,10 +49,11 @@ class StageState:
     def __post_init__(self) -> None:
         check_number(self.pipeline, self.number)
         if self.manifest.fingerprint != fingerprint(self.pipeline):
+            changed = named(plan(self.pipeline, self.manifest).changes)
             raise StateDefinitionError(
                 f"pipeline {self.pipeline.name} has changed since snapshot {self.manifest.snapshot_id} (epoch "
-                f"{self.manifest.epoch}), and its state can be read only by the definition that made it: take the "
-                f"change back to look at it. `headrace plan {self.pipeline.name}` says what has changed"
+                f"{self.manifest.epoch}): {changed}. Its state can be read only by the definition that made it: take "
+                "the change back to look at it"
             )
 
     @cached_property

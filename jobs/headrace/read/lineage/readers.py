@@ -124,7 +124,7 @@ def _with_holders(
         for reader in dict.fromkeys(stores.placed(hold.root, hold.pipeline) for hold in readable):
             if reader in known or reader in unseen:
                 continue
-            why = _why_unseen(stores, reader)
+            why = _why_unseen(stores, reader, at)
             if why is None:
                 known[reader] = None
                 waiting.append(reader)
@@ -133,7 +133,7 @@ def _with_holders(
     return known, [*unseen.values()]
 
 
-def _why_unseen(stores: RootStores, reader: PlacedPipeline) -> str | None:
+def _why_unseen(stores: RootStores, reader: PlacedPipeline, upstream: PlacedPipeline) -> str | None:
     try:
         if has_run(stores.of(reader.root), reader.name):
             return None
@@ -141,7 +141,7 @@ def _why_unseen(stores: RootStores, reader: PlacedPipeline) -> str | None:
         return f"its root cannot be looked at from here ({error.code}: {error})"
     return (
         "nothing of it is there, seen from here. Do this where its root can be reached; if it is gone for good, "
-        "`headrace drop PIPELINE READER --reader` ends what it holds"
+        f"`headrace drop {upstream.name} {reader.name} --reader` ends what it holds"
     )
 
 

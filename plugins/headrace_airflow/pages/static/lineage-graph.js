@@ -32,7 +32,7 @@ function Summary({ pipelines, inputs, hidden, age }) {
     C.Box,
     null,
     h(C.Text, { fontWeight: "medium" }, said),
-    h(C.Text, { color: "fg.muted", fontSize: "sm" }, `One consistent cut, as of ${age} s ago. Files that no run has read are not looked for here: \`headrace lineage --stuck\` does.`),
+    h(C.Text, { color: "fg.muted", fontSize: "sm" }, `One consistent cut, as of ${age} s ago. Files that no run has read are not looked for here: the page of a pipeline says how far readers lag behind its newest file, and \`headrace lineage --stuck\` names them.`),
     hidden ? h(C.Text, { color: "fg.muted", fontSize: "sm" }, `${several(hidden, "pipeline")} more at the other ends, which you may not see`) : null,
   );
 }

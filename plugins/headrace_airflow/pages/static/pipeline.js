@@ -97,7 +97,7 @@ function Branches({ of: summary }) {
   const shown = [...own, ...left.slice(-FEW)];
   return h(
     Section,
-    { title: "Branches beside main", about: left.length ? "Those of backfills that nobody has promoted are dropped after two weeks, by the next backfill." : null },
+    { title: "Branches beside main", about: left.length ? "A backfill drops those of earlier ones that nobody has promoted: of the schedule all but the newest 3, others after 14 days without a change. Names of your own stay." : null },
     shown.map(line),
     left.length > FEW ? h("details", null, h("summary", { style: { cursor: "pointer" } }, `${several(left.length - FEW, "older branch", "older branches")} of backfills`), left.slice(0, -FEW).map(line)) : null,
   );
@@ -213,7 +213,7 @@ export function Snapshot({ dagId, at }) {
           ["Seconds", Object.values(one.timings).reduce((sum, each) => sum + each, 0).toFixed(2), Object.entries(one.timings).map(([name, value]) => `${name.replace("_seconds", "")} ${value.toFixed(2)}`).join(", ")],
         ],
       }),
-      h(Section, { title: "Tables", about: "As `headrace show` says it: a row that has changed is in each layer that changed it." }, h(Rows, { caption: "Tables", columns: [["Table", ([name]) => name], ["Rows stored", ([, of]) => count(of.rows), "end"], ["Bytes", ([, of]) => bytes(of.bytes), "end"], ["Layers", ([, of]) => of.layers, "end"], ["Files", ([, of]) => of.files, "end"]], rows: Object.entries(one.tables) })),
+      h(Section, { title: "Tables", about: "A row that has changed is in each layer that changed it." }, h(Rows, { caption: "Tables", columns: [["Table", ([name]) => name], ["Rows stored", ([, of]) => count(of.rows), "end"], ["Bytes", ([, of]) => bytes(of.bytes), "end"], ["Layers", ([, of]) => of.layers, "end"], ["Files", ([, of]) => of.files, "end"]], rows: Object.entries(one.tables) })),
       h(Section, { title: "Counts of the epoch" }, h(Rows, { caption: "Counts", columns: [["What", ([name]) => name.replaceAll("_", " ")], ["Number", ([, number]) => count(number), "end"]], rows: Object.entries(one.counts).filter(([, number]) => number) })),
     ),
   ));
