@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.local.blobs import Blobs
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace_lab.conformance.blobs import Blobs
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from headrace.distribute.epoch import Attempt
-from headrace.distribute.local.blobs import Blobs, numbers
 from headrace.distribute.tasks.engine import MAX_RUNS, TasksEngine
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle import exchange
@@ -24,6 +23,7 @@ from headrace.sources.file_planning import (
     VanishedFileError,
 )
 from headrace.sources.landing import Landing
+from headrace_lab.conformance.blobs import Blobs, numbers
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, land
 

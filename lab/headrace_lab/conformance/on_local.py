@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.local.blobs import Blobs
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
 from headrace.state.datafiles.cache import RowsInMemory
+from headrace_lab.conformance.blobs import Blobs
 from headrace_lab.conformance.cases import Case
 from headrace_lab.conformance.epoch_replay import StageRunner, replay_case
 from headrace_lab.conformance.on_tasks import OnTasks, map_elements
