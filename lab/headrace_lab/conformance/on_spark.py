@@ -4,16 +4,24 @@ tasks and the blobs between them in that process (``on_local``): a job for each 
 what is in a blob is nothing to Spark.
 """
 
-from collections.abc import Iterator, Sequence
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
 
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.spark.parallel_map import map_values
+from headrace.distribute.spark.application import tasks_of
+from headrace.distribute.spark.failures import spark_errors
+from headrace.distribute.spark.module_pickling import travels
 from headrace.distribute.spark.runner import SparkRunner
 from headrace.distribute.spark.session import spark_session
 from headrace.distribute.spark.types import SparkSession
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.pipeline.loading.code_digests import modules_of
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
 from headrace_lab.conformance.cases import AdvanceProcessingTime, AdvanceWatermark, BundleStep, Case, Expect
@@ -25,6 +33,7 @@ from headrace_snapshots.store import open_store
 
 TASKS = 2
 MOST_EPOCHS = 6
+_TASKS_PER_CORE = 4
 
 
 class SparkExecutor:
@@ -37,7 +46,7 @@ class SparkExecutor:
         spark = self._borrowed or spark_session("headrace conformance", conf={"spark.log.level": "ERROR"})
         try:
             chosen = representatives(cases)
-            others = iter(map_values(spark, _replayed, [case for case in cases if case not in chosen]))
+            others = iter(_in_tasks(spark, [case for case in cases if case not in chosen]))
             for case in cases:
                 yield _in_jobs(spark, case) if case in chosen else next(others)
         finally:
@@ -69,8 +78,23 @@ def _epochs(case: Case) -> int:
     return sum(isinstance(step, BundleStep | AdvanceWatermark | AdvanceProcessingTime) for step in case.steps)
 
 
-def _replayed(case: Case) -> CaseReplay:
-    return next(LocalExecutor().replay([case]))
+def _in_tasks(spark: SparkSession, cases: Sequence[Case]) -> list[CaseReplay]:
+    """The ``cases``, each in a task of Spark, in their order. Users' own objects in them travel with their modules."""
+    for case in cases:
+        for module in modules_of(case):
+            travels(module)
+    numbers = spark.range(0, len(cases), 1, min(len(cases), _TASKS_PER_CORE * tasks_of(spark)) or 1)
+    with spark_errors():
+        rows: Any = numbers.mapInArrow(partial(_replayed, cases), "number long, replay binary").toArrow()
+    replays = sorted(zip(rows.column("number").to_pylist(), rows.column("replay").to_pylist(), strict=True))
+    return [pickle.loads(replay) for _, replay in replays]  # noqa: S301 (our own, of this application)
+
+
+def _replayed(cases: Sequence[Case], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            replay = pickle.dumps(next(LocalExecutor().replay([cases[number]])))
+            yield pa.RecordBatch.from_pydict({"number": pa.array([number]), "replay": pa.array([replay], pa.binary())})
 
 
 def _in_jobs(spark: SparkSession, case: Case) -> CaseReplay:
