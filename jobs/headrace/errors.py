@@ -145,7 +145,7 @@ TREE: Final = """
     - config.fork_given_up             ForkGivenUpError             headrace.runs.publishing.promotion
     - config.form                      FormError                    headrace_airflow.forms
     - config.former_name               FormerNameError              headrace.read.definition_plan
-    - config.graph                     GraphError                   headrace_snapshots.protocol.graph
+    - config.graph                     GraphError                   headrace_lab.simulation.graphs
     - config.import_limit              ImportLimitError             headrace.pipeline.loading.registry
     - config.input_ended               InputEndedError              headrace.runs.publishing.promotion
     - config.jvm                       JvmRefusedError              headrace.distribute.spark.errors

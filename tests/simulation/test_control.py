@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from headrace_lab.simulation.control import Control
+from headrace_lab.simulation.graphs import Graph
 from headrace_lab.simulation.settings import Settings
 from headrace_lab.simulation.timeline import Timeline
-from headrace_snapshots.protocol.graph import Graph
 
 
 def arrivals(lost: float, tries: int, messages: int = 4_000, *, is_sure: bool = False) -> tuple[list[int], Control]:

@@ -18,8 +18,8 @@ from headrace_lab.simulation.behaviours import (
     Waiting,
     both_ways,
 )
+from headrace_lab.simulation.graphs import Graph
 from headrace_lab.simulation.processes import GlobalState, ProcessBehaviour, ProcessStep
-from headrace_snapshots.protocol.graph import Graph
 
 EVERY = pytest.mark.parametrize("kind", [*StableProperty])
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_lab.simulation import graph_in, random_dataflow, random_processes, shuffled_operators
+from headrace_lab.simulation.graphs import Graph, GraphError
 from headrace_lab.simulation.workload import Workload
-from headrace_snapshots.protocol.graph import Graph, GraphError
 
 
 def has_loop(graph: Graph, without: frozenset[int]) -> bool:

@@ -17,8 +17,8 @@ from headrace_lab.simulation import (
     random_processes,
     simulate,
 )
+from headrace_lab.simulation.graphs import Graph
 from headrace_snapshots.protocol.barriers import Protocol
-from headrace_snapshots.protocol.graph import Graph
 
 ALL = os.environ.get("HEADRACE_INTERLEAVINGS") == "all"
 MANY = 10_000 if ALL else 2_500

@@ -17,8 +17,8 @@ from headrace.errors import FixConfigError
 
 if TYPE_CHECKING:
     from headrace_lab.simulation import Detection, Processes, Property, StableProperty
+    from headrace_lab.simulation.graphs import Graph
     from headrace_snapshots.protocol.barriers import Protocol
-    from headrace_snapshots.protocol.graph import Graph
 
 PROTOCOLS = "aligned|unaligned|chandy-lamport|synchronous|at-least-once"
 ASSUMPTIONS = "fifo|barriers-arrive|fixed-graph|back-edges"

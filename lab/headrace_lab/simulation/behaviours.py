@@ -6,8 +6,8 @@ from enum import StrEnum
 from random import Random
 from typing import Final, NamedTuple
 
+from headrace_lab.simulation.graphs import Graph
 from headrace_lab.simulation.processes import GlobalState, ProcessStep
-from headrace_snapshots.protocol.graph import Graph
 
 _NONE: Final = frozenset[int]()
 

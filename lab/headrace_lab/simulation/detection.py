@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any, Final
 
 from headrace_lab.simulation.behaviours import DiffusingComputation, TokenPassing, WaitForGraph, both_ways
+from headrace_lab.simulation.graphs import Graph
 from headrace_lab.simulation.processes import Event, GlobalState, ProcessBehaviour, Processes, RecordedSnapshot
 from headrace_lab.simulation.properties import SHOWN, Property
-from headrace_snapshots.protocol.graph import Graph
 
 
 class StableProperty(StrEnum):

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
+from headrace_lab.simulation.graphs import Graph
 from headrace_snapshots.protocol import barriers, coordinator, messages
 from headrace_snapshots.protocol.barriers import RULES, Task
 from headrace_snapshots.protocol.coordinator import Coordinator, CoordinatorEvent
-from headrace_snapshots.protocol.graph import Graph
 from headrace_snapshots.protocol.messages import (
     ORDER,
     Barrier,

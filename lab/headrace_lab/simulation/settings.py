@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headrace_lab.simulation.graphs import Graph
 from headrace_snapshots.protocol.barriers import Protocol
-from headrace_snapshots.protocol.graph import Graph
 
 
 class Assumption(StrEnum):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from headrace_snapshots.protocol.graph import Graph
+from headrace_lab.simulation.graphs import Graph
 
 _MASK = (1 << 64) - 1
 
