@@ -11,7 +11,7 @@ from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, cut, iterate
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.testing.strategies import records
+from tests.snapshots.strategies import records
 
 
 class Nodes:

@@ -11,7 +11,7 @@ from headrace_snapshots.format.codec import BrokenObjectError, NewerFormatError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.protocol import Kind
-from headrace_snapshots.testing.strategies import manifests
+from tests.snapshots.strategies import manifests
 
 AT = "2026-01-01T00:00:00Z"
 FILE = {"path": "p", "rows": 1, "bytes": 4, "sha256": "0"}

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for what snapshots hold. Import it where Hypothesis is installed."""
+"""Hypothesis strategies for what snapshots hold."""
 
 from hypothesis import strategies as st
 
