@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
-from headrace.kernel.windows.assignment import assigned, merged_windows, output_times
+from headrace.kernel.windows.assignment import assigned, count_windows, merged_windows, output_times
 from headrace.model.calendar import CalendarWindows
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
@@ -120,6 +120,17 @@ def test_windows_are_those_of_the_reference(where: WindowFn, rows: list[tuple[An
     times, keys = [row[0] for row in rows], [row[1] for row in rows]
     records = [{"step": row[2]} for row in rows]
     assert on_columns(where, times, keys, records) == in_python(where, times, keys, records)
+
+
+@examples(100)
+@given(ANY, st.lists(MOMENTS.filter(lambda at: at is not None), max_size=8))
+def test_windows_are_counted_as_they_are_assigned(where: WindowFn, times: list[Any]) -> None:
+    at = np.array(times, np.int64)
+    if isinstance(where, Validity) or (isinstance(where, ShiftedOutputTime) and isinstance(where.inner, Validity)):
+        with pytest.raises(PipelineError, match="of its own"):
+            count_windows(where, at)
+        return
+    assert count_windows(where, at).tolist() == [len(reference.assign(where, moment)) for moment in times]
 
 
 @examples(100)

@@ -222,6 +222,25 @@ KEYS: list[tuple[type, Any, str]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("where", "starts"),
+    [
+        (hr.SlidingWindows("1h", "30m"), ["13:00", "13:30"]),
+        (hr.SlidingWindows("15m", "1h"), []),
+        (hr.FixedWindows("1h", phase=col("user").length() * 60_000_000), ["13:03"]),
+        (hr.ShiftedOutputTime(hr.CalendarWindows("day"), "5m"), ["00:00"]),
+        (hr.Sessions("1h"), []),
+    ],
+    ids=["sliding", "between", "phase", "calendar", "sessions"],
+)
+def test_a_time_of_which_nothing_is_known_is_in_the_windows_that_an_element_would_be_in(
+    tmp_path: Path, where: hr.WindowFn, starts: list[str]
+) -> None:
+    found = pipeline(EARLY, where=where)
+    ran(tmp_path, found, [("bob", "13:40", 1)])
+    assert statuses(explained(tmp_path, found, "ann", "13:40")) == [(start, WindowStatus.ABSENT) for start in starts]
+
+
 @pytest.mark.parametrize(("kind", "value", "text"), KEYS, ids=lambda value: getattr(value, "__name__", None))
 def test_keys_of_every_type_are_found_by_value_and_as_a_command_line_writes_them(
     tmp_path: Path, kind: type, value: Any, text: str

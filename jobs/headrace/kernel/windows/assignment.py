@@ -111,13 +111,31 @@ def _shift(where: FixedWindows, keys: Rows, key_types: Schema, row: Ints, length
     return (shifts % int(where.size) + int(where.offset)) % int(where.size)
 
 
-def _sliding(where: SlidingWindows, row: Ints, at: Ints) -> Assigned:
-    """The last window starts at the last multiple of the period; those before it reach the row for as long as ``size``
-    goes (2.3).
+def count_windows(where: WindowFn, at: Ints) -> Ints:
+    """How many windows an element at each time is in; a user's own window function alone can say that of its own."""
+    match where:
+        case ShiftedOutputTime(inner):
+            return count_windows(inner, at)
+        case SlidingWindows():
+            return _reaching(where, at)[1]
+        case CustomWindows():
+            raise PipelineError(f"{where!r} is a window function of its own")
+    return np.ones(len(at), np.int64)
+
+
+def _reaching(where: SlidingWindows, at: Ints) -> tuple[Ints, Ints]:
+    """How long before each time the last window starts, and how many reach it: the last starts at the last multiple of
+    the period, those before it reach the time for as long as ``size`` goes (2.3).
     """
     size, period = int(where.size), int(where.period)
     since = (at - int(where.offset)) % period
     counts = (size - since + period - 1) // period
+    return since, counts
+
+
+def _sliding(where: SlidingWindows, row: Ints, at: Ints) -> Assigned:
+    size, period = int(where.size), int(where.period)
+    since, counts = _reaching(where, at)
     row, first = np.repeat(row, counts), np.repeat(at - since - (counts - 1) * period, counts)
     place = np.arange(len(row), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
     start = first + place * period

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from headrace.kernel.keys import hashes
 from headrace.kernel.state import remaining, rows_of
 from headrace.kernel.types import ARROW_TYPES
+from headrace.kernel.windows.assignment import assigned
 from headrace.model.arguments import shown
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import render
@@ -30,7 +31,6 @@ from headrace.read.keys import ExplainError, Given, time_from_text, typed_key
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View
 from headrace.read.views.open_windows import values_so_far
-from headrace.reference.windows import assign, phase_of
 from headrace.state.key_groups import KeyGroupRange, groups_of
 from headrace.state.layer_reader import some_of
 from headrace_snapshots.format.table_names import REJECTED
@@ -146,9 +146,7 @@ class _Asked:
         """The rows of the key's windows."""
         state = self.state
         stage, schema = state.stage, state.stage.state_schema
-        kinds = stage.stage.key_types
-        columns = [pa.array([value], ARROW_TYPES[kinds[name]]) for name, value in self.key.items()]
-        hashed = hashes(columns, 1)
+        hashed = hashes([*self._key_columns.values()], 1)
         groups = groups_of(hashed)
         assert groups is not None
         held = [
@@ -157,8 +155,8 @@ class _Asked:
             for rows in some_of(state.catalog.store, schema, layer, KeyGroupRange(*groups))
         ]
         rows = remaining(stage, (rows_of(rows, np.asarray(hashed)) for rows in held))
-        for name, value in zip(self.key, columns, strict=True):
-            rows = rows.filter(pc.equal(rows.column(name), value[0]))
+        for name, column in self._key_columns.items():
+            rows = rows.filter(pc.equal(rows.column(name), column[0]))
         return rows
 
     def _assigned(self) -> list[Window]:
@@ -166,7 +164,17 @@ class _Asked:
         where = self.state.stage.where
         if self.at is None or isinstance(where, CustomWindows) or where.merges:
             return []
-        return assign(where, self.at, phase=phase_of(where, self.key, self.state.stage.stage.key_types))
+        times = pa.array([self.at], pa.int64())
+        windows = assigned(where, times, self._key_columns, self.state.stage.stage.key_types)
+        return [
+            Window(Instant(start), Instant(end))
+            for start, end in zip(windows.start.tolist(), windows.end.tolist(), strict=True)
+        ]
+
+    @cached_property
+    def _key_columns(self) -> dict[str, pa.Array]:
+        kinds = self.state.stage.stage.key_types
+        return {name: pa.array([value], ARROW_TYPES[kinds[name]]) for name, value in self.key.items()}
 
     @cached_property
     def _panes(self) -> dict[Window, list[dict[str, Any]]]:

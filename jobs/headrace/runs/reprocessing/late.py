@@ -17,6 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
+from headrace.kernel.windows.assignment import count_windows
 from headrace.model.time import instant
 from headrace.model.windows import CustomWindows
 from headrace.pipeline.following.published_source import PublishedSource
@@ -25,7 +28,6 @@ from headrace.read.definition_changes import changed_since
 from headrace.read.snapshots.reprocessed_copies import landed_from
 from headrace.read.snapshots.snapshot_refs import At
 from headrace.read.views.columns import View
-from headrace.reference.windows import assign
 from headrace.runs.reprocessing.copies import LandingAgainError, output_alone
 from headrace.runs.reprocessing.relanding import Copy, DroppedRecord, Relanding, Rows, lines_by_file
 from headrace_snapshots.refs import PUBLISHED
@@ -154,11 +156,13 @@ class _Late:
         for row in rows():
             window = row["window_start"], row["window_end"]
             windows[DroppedRecord(row["file"], row["event_time"], row["raw"].encode())][window] += 1
-        for record, late in windows.items():
+        at = np.array([instant(record.order) for record in windows], np.int64)
+        counts = count_windows(self._pipeline.where, at).tolist()
+        for (record, late), own_windows in zip(windows.items(), counts, strict=True):
             times = max(late.values())
             if self.target.lands_in_source and landed_from(record.file, View.LATE):
                 self._counts["late_twice"] += times
-            elif (None, None) not in late and len(late) < len(assign(self._pipeline.where, instant(record.order))):
+            elif (None, None) not in late and len(late) < own_windows:
                 self._counts["late_in_some_windows"] += times
             else:
                 yield from [record] * times
