@@ -7,17 +7,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headrace.kernel.types import own_arrow_type
+from headrace.kernel.expressions.overflowing import column_apart
+from headrace.kernel.types import TIMESTAMP, own_arrow_type
 from headrace.model.arguments import shown
 from headrace.model.changelog import SIGN
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.value_types import ListType
+from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileSource, Input, Source
 from headrace.sources.changelogs.changes import as_changes
 from headrace.sources.formats.reader import read_file
+from headrace.sources.formats.scan import Scanned
 from headrace.sources.required_columns import required_by
+from headrace.sources.validation import EARLIEST, LATEST
 from headrace.testing.errors import UnitTestError
 from headrace.testing.steps import Record
 from headrace.testing.times import spelled
@@ -35,11 +40,12 @@ class ReadRecord:
 
 @dataclass(frozen=True)
 class RecordsFile:
-    """A file of one input: its content, and the records in it."""
+    """A file of one input: its content, the records in it, and the newest event time of these, if one has any."""
 
     input: Input
     content: bytes
     records: tuple[ReadRecord, ...]
+    newest: Instant | None
 
 
 def stand_in(source: Source) -> FileSource:
@@ -83,7 +89,19 @@ def landed(pipeline: Pipeline, given: Input, records: Sequence[Record], name: st
             ReadRecord(position, {name: columns[name][row] for name in columns}, unparsed[row], raw[row])
             for row, position in enumerate(result.position.tolist())
         ),
+        _newest(given, result),
     )
+
+
+def _newest(given: Input, records: Scanned) -> Instant | None:
+    """The newest event time of ``records`` that can be meant; an overflow is a dead letter."""
+    expr = given.event_time.expr
+    if expr is None:
+        return None
+    times, _ = column_apart(expr, records.columns, given.source.columns, len(records))
+    at = times.cast(TIMESTAMP).cast(pa.int64()).filter(records.unparsed.is_null())
+    newest: int | None = pc.max(at.filter(pc.and_(pc.less_equal(EARLIEST, at), pc.less_equal(at, LATEST)))).as_py()
+    return None if newest is None else Instant(newest)
 
 
 def _text(line: bytes | str | None) -> str | None:

@@ -3,18 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from headrace.errors import ValueOverflowError
 from headrace.model.arguments import Arguments, shown
-from headrace.model.expressions.data_types import Schema
-from headrace.model.expressions.expr import Expr
 from headrace.model.panes import PANE_COLUMNS
 from headrace.model.suggestions import keywords
 from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.model.watermarks import Ingestion
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Input
-from headrace.reference.evaluate import Record, evaluate
-from headrace.sources.validation import EARLIEST, LATEST
 from headrace.testing.errors import UnitTestError
 from headrace.testing.executors.interface import LATE_COLUMNS, REJECTED_COLUMNS, Computes, GivenEpoch, StepOutput
 from headrace.testing.files import RecordsFile, landed
@@ -165,7 +160,7 @@ class _Clock:
         """When the epoch of ``step`` runs."""
         now = step.processing_time
         if now is None and not self._is_set:
-            times = [self._now, *watermarks.values(), *(_newest(file) for file in files.values())]
+            times = [self._now, *watermarks.values(), *(file.newest for file in files.values())]
             now = Instant(max((at for at in times if at is not None), default=_START))
         elif now is not None:
             if self._is_set and self._now is not None and now < self._now:
@@ -182,23 +177,6 @@ class _Clock:
         self._now = self._now if now is None else now
         assert self._now is not None
         return self._now
-
-
-def _newest(file: RecordsFile) -> Instant | None:
-    expr = file.input.event_time.expr
-    if expr is None:
-        return None
-    parsed = [record.values for record in file.records if record.unparsed is None]
-    times = [_event_time(expr, values, file.input.source.columns) for values in parsed]
-    return max((at for at in times if at is not None and EARLIEST <= at <= LATEST), default=None)
-
-
-def _event_time(expr: Expr, record: Record, schema: Schema) -> Instant | None:
-    try:
-        at: Instant | None = evaluate(expr, record, schema)
-    except ValueOverflowError:  # a dead letter
-        return None
-    return at
 
 
 def _epoch(pipeline: Pipeline, number: int, step: Step, clock: _Clock) -> GivenEpoch:
