@@ -21,6 +21,7 @@ from headrace.testing import (
     assert_rejected,
     at,
     end,
+    pipeline_run,
     processing_time,
     rows,
     run,
@@ -35,6 +36,19 @@ from tests.testing.pipelines import SCHEMA, delays, flight
 def executor(request: pytest.FixtureRequest) -> Any:
     """Each of the executors of tests."""
     return request.param
+
+
+def test_without_the_lab_the_kernel_computes_for_the_reference_and_a_warning_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipeline_run, "INTERPRETERS", replace(pipeline_run.INTERPRETERS, group="headrace.nobody"))
+    steps = [rows(flight("13:05", 5)), watermark("14:00")]
+    with pytest.warns(
+        DeprecationWarning, match=r"headrace-lab .* the kernel computes"
+    ) as warned:
+        result = run(delays(), steps, executor="reference")
+    assert warnings[0].filename == __file__
+    assert [*result.panes] == [*run(delays(), steps).panes]
 
 
 def test_a_window_gives_early_on_time_and_late_panes_with_retractions(executor: Any) -> None:

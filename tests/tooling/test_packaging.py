@@ -193,6 +193,16 @@ def test_a_command_of_the_lab_names_the_package_that_brings_it(installed: Instal
     assert "pip install ./lab" in installed.refused(name)
 
 
+def test_the_oracle_is_of_the_lab_and_tests_that_ask_for_it_go_on(installed: Installed) -> None:
+    python = installed.environment / "bin" / "python"
+    code = "from importlib.util import find_spec; print(*map(find_spec, ['headrace.reference', 'headrace_lab']))"
+    done = subprocess.run([python, "-c", code], env=plain(), capture_output=True, text=True, check=True)
+    assert done.stdout == "None None\n"
+    tested = installed.headrace("test", "shop/tests/shop.yaml", "--executor", "reference")
+    assert (tested.returncode, "3 passed" in tested.stderr) == (0, True), tested.stdout + tested.stderr
+    assert "headrace-lab since 0.3, which is not installed" in tested.stderr
+
+
 def test_the_lab_is_a_package_of_its_own(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("lab")
     uv("build", "--wheel", "--out-dir", folder, "--package", "headrace-lab", REPOSITORY)
@@ -205,6 +215,9 @@ def test_the_lab_is_a_package_of_its_own(dist: Path, tmp_path_factory: pytest.Te
     uv("pip", "install", "--quiet", "--python", folder / "venv", wheel, headrace)
     with_lab = Installed(folder / "venv", folder)
     assert with_lab.headrace("simulate", "--records", "1").returncode == 0
+    assert with_lab.headrace("new", "shop").returncode == 0
+    tested = with_lab.headrace("test", "shop/tests/shop.yaml", "--executor", "reference")
+    assert (tested.returncode, tested.stderr) == (0, "3 passed\n"), tested.stdout + tested.stderr
     cases = str(REPOSITORY / "tests/conformance/cases/bundling.json")
     done = with_lab.headrace("conformance", cases, "--executor", "local")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "28 passed, 0 failed, 1 skipped")

@@ -1,8 +1,10 @@
 """A pipeline over the steps of a test, in memory."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal
 
+from headrace.entry_points import EntryPointGroup
 from headrace.model.arguments import Arguments, shown
 from headrace.model.panes import PANE_COLUMNS
 from headrace.model.suggestions import keywords
@@ -20,6 +22,18 @@ from headrace_snapshots.format.table_names import UNNAMED
 
 Executor = Literal["local", "reference"]
 EXECUTORS: tuple[Executor, ...] = ("local", "reference")
+INTERPRETERS: Final[EntryPointGroup[type[Computes]]] = EntryPointGroup(
+    "headrace.test_executors", "executor of unit tests", "builtins:type"
+)
+"""Executors of tests that the package headrace-lab brings: classes that are called with a pipeline, and the name of an
+output.
+"""
+
+WITHOUT_INTERPRETER: Final = (
+    "the executor 'reference' of tests comes with the package headrace-lab since 0.3, which is not installed (pip "
+    "install ./lab in a clone of the repository): the kernel computes these tests, which gives the same. 0.5 refuses "
+    "that"
+)
 
 _START = Instant(0)
 
@@ -32,8 +46,9 @@ def run(
     ``processing_time(...)``, ``signal(...)``, ``end()``, or several ``together(...)``.
 
     Nothing is read or written outside of this process's memory. ``executor`` "local" is the kernel that runs compute
-    with, "reference" the short interpreter that defines what is right; both give the same. ``output`` is that of a
-    pipeline with several, which is tested as if the pipeline had it alone, with those that it reads.
+    with, "reference" the short interpreter that defines what is right; both give the same. Without the package
+    headrace-lab, which brings that, the kernel computes instead, and a DeprecationWarning says so. ``output`` is that
+    of a pipeline with several, which is tested as if the pipeline had it alone, with those that it reads.
 
     Until a step sets the processing time, the clock stands at the newest event time or watermark so far, as if records
     arrived when they happened; at first at 1970-01-01 UTC. After the last step the input has not ended, unless
@@ -133,16 +148,22 @@ def checked_executor(name: object) -> Executor:
     raise UnitTestError(f"executor={shown(name)}: write one of {', '.join(EXECUTORS)}")
 
 
+def has_interpreter() -> bool:
+    """Whether the executor "reference" is the interpreter, and not the kernel in its place."""
+    return "reference" in INTERPRETERS
+
+
 def _executor(pipeline: Pipeline, name: Executor, output: str) -> Computes:
     if pipeline.spark_functions:
         raise UnitTestError(
             f"pipeline {pipeline.name} sends rows through {pipeline.spark_functions[0].name}, which is Spark code: "
             'test it with the fixture `deployment`, whose run(pipeline, executor="spark") starts Spark'
         )
-    if name == "reference":
-        from headrace.testing.executors.on_reference import ReferenceTestExecutor
-
-        return ReferenceTestExecutor(pipeline, output)
+    if name != "local":
+        interpreter = INTERPRETERS.get(name)
+        if interpreter is not None:
+            return interpreter(pipeline, output)
+        warnings.warn(WITHOUT_INTERPRETER, DeprecationWarning, stacklevel=4)  # at the caller of ``run``
     from headrace.testing.executors.on_local import LocalTestExecutor
 
     return LocalTestExecutor(pipeline, output)

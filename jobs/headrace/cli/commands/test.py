@@ -29,16 +29,18 @@ def test(
         str,
         Option(
             metavar="[local|reference]",
-            help="What computes tests in YAML: the kernel of all runs, or the reference interpreter.",
+            help="What computes tests in YAML: the kernel of all runs, or the reference interpreter (of headrace-lab).",
         ),
     ] = "local",
     output: Output = Format.TEXT,
 ) -> None:
     """Run the unit tests beside pipelines: given these rows, expect these panes. No files, no JVM."""
-    from headrace.testing.pipeline_run import checked_executor
+    from headrace.testing.pipeline_run import WITHOUT_INTERPRETER, checked_executor, has_interpreter
     from headrace.testing.yaml.suite import find, run_suite
 
     chosen, tests = checked_executor(executor), find(path)
+    if chosen == "reference" and not has_interpreter():
+        notice(WITHOUT_INTERPRETER)
     for file in tests.others:
         notice(f"{file} is left out: it has no key `tests`")
     report = run_suite(tests, chosen, None if output is Format.JSON else lambda tested: print_lines(_lines(tested)))

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
+from headrace.pipeline.pipeline import Pipeline
 from headrace.testing.files import RecordsFile
 from headrace.testing.results import PaneRow, Row
 
@@ -34,7 +35,9 @@ class StepOutput:
 
 
 class Computes(Protocol):
-    """A pipeline between two epochs."""
+    """An ``output`` of a pipeline between two epochs."""
+
+    def __init__(self, pipeline: Pipeline, output: str) -> None: ...
 
     def compute(self, epoch: GivenEpoch) -> StepOutput:
         """The next epoch."""
