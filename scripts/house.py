@@ -20,7 +20,7 @@ from scripts.sentences import bad_sentences
 
 ROOMS = ("jobs/headrace", "lab/headrace_lab", "snapshots/headrace_snapshots", "plugins/headrace_airflow")
 MOST_FILES = 25
-ORACLE = "jobs/headrace/reference/"
+ORACLE = "lab/headrace_lab/reference/"
 HAS_NO_SUBJECT = re.compile(r"(?:Of|That|Those|It|As)\b(?!-of\b)")
 EMPTY_NAMES = frozenset({"came", "each", "found", "said", "some", "told"})
 

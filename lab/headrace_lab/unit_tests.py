@@ -16,14 +16,14 @@ from headrace.model.time import GLOBAL_WINDOW_END, Instant
 from headrace.model.watermarks import SplitStrategy
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import OWN, Input
-from headrace.reference import DroppedElement, Epoch, OutputsRun, Rejected
-from headrace.reference.evaluate import evaluate
 from headrace.sources.error_budgets import SHOWN, check_budgets
 from headrace.sources.validation import EARLIEST, LATEST
 from headrace.testing.executors.interface import GivenEpoch, StepOutput
 from headrace.testing.files import ReadRecord
 from headrace.testing.results import PaneRow, Row, TimeSpan
 from headrace.testing.times import real, shown_time
+from headrace_lab.reference import DroppedElement, Epoch, OutputsRun, Rejected
+from headrace_lab.reference.evaluate import evaluate
 from headrace_snapshots.format.table_names import UNNAMED
 
 

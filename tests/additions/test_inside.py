@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 INSIDE = Path(__file__).parent / "inside"
-ORACLE = "jobs/headrace/reference/"
+ORACLE = "lab/headrace_lab/reference/"
 PRODUCT = ("jobs/headrace", "lab/headrace_lab")
 MOST_FILES = 3
 
@@ -27,7 +27,7 @@ STALE = """\
 {why}
 The code that it changes has moved. Make the addition again by what CONTRIBUTING says, in at most {most} files and the
 oracle: apply what still does (git apply --reject {patch}), mend the rest, and keep it:
-    git diff -U2 -- jobs > {patch} && git checkout -- jobs
+    git diff -U2 -- jobs lab > {patch} && git checkout -- jobs lab
 If it needs more files, the vocabulary has lost something: put that beside the class, where it was."""
 
 

@@ -14,7 +14,7 @@ from headrace.model.triggers.words import condition, panes
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import describe_windows, window_at
 from headrace.pipeline.checks.trigger_checks import VOCABULARY
-from headrace.reference.windows import assign
+from headrace_lab.reference.windows import assign
 from tests.own_triggers import Jump
 
 NEW_YEAR = instant(datetime(2026, 1, 1, tzinfo=UTC))

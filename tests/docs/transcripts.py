@@ -24,12 +24,12 @@ from headrace.model.triggers import Signal, composites, data_driven, leaves
 from headrace.pipeline.loops.loop import Loop
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import json
-from headrace.reference.contents import Contents
-from headrace.reference.elements import DroppedElement, Element
-from headrace.reference.evaluate import evaluate
-from headrace.reference.loop import LoopedChain, LoopRun
-from headrace.reference.operator import Grouping, Operator
-from headrace.reference.stages import Entrance
+from headrace_lab.reference.contents import Contents
+from headrace_lab.reference.elements import DroppedElement, Element
+from headrace_lab.reference.evaluate import evaluate
+from headrace_lab.reference.loop import LoopedChain, LoopRun
+from headrace_lab.reference.operator import Grouping, Operator
+from headrace_lab.reference.stages import Entrance
 from tests.docs.pages import Block
 
 SECOND = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 from headrace import Pipeline
 from headrace.model.time import Instant, instant, to_datetime
 from headrace.pipeline.loading.registry import resolve
-from headrace.reference import Epoch, EpochResult, fold_current, run_pipeline
+from headrace_lab.reference import Epoch, EpochResult, fold_current, run_pipeline
 from tests.flights import flight_truth
 
 pytestmark = pytest.mark.slow

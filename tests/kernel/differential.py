@@ -8,9 +8,9 @@ from headrace import Pipeline
 from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.sources import OWN
-from headrace.reference import Epoch, EpochResult, evaluate
-from headrace.reference.intake import Intake, Taken
 from headrace_lab.conformance.values import element_rows
+from headrace_lab.reference import Epoch, EpochResult, evaluate
+from headrace_lab.reference.intake import Intake, Taken
 from tests.kernel.operators import NOTHING, Operator, emitted, run_stages
 from tests.panes import by_window, same
 

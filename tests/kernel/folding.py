@@ -18,7 +18,7 @@ from headrace.model.combiners import Aggregate
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Column
 from headrace.model.time import Instant, instant
-from headrace.reference import Contents, combine, evaluate, read
+from headrace_lab.reference import Contents, combine, evaluate, read
 
 SCHEMA = {
     "i": DataType.INT,

@@ -39,7 +39,7 @@ from headrace.model.triggers.leaves import AfterSignal
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import CustomWindows, MergeGroup, ShiftedOutputTime, Window, WindowFn
 from headrace.pipeline.event_time import EventTime
-from headrace.reference import Epoch
+from headrace_lab.reference import Epoch
 from tests.own_windows import Validity
 
 VALUE, SHARE, WORD = col("value"), col("share"), col("word")

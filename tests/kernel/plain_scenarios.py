@@ -31,7 +31,7 @@ from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
 from headrace.pipeline.event_time import EventTime
-from headrace.reference import Epoch
+from headrace_lab.reference import Epoch
 
 EARLY_LATE = AfterWatermark(early=AfterCount(2), late=AfterCount(1))
 SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {

@@ -19,7 +19,7 @@ from headrace.model.expressions.identity import same
 from headrace.model.expressions.methods.time import TimeUnit
 from headrace.model.time import Instant, instant
 from headrace.model.time import render as rendered
-from headrace.reference import evaluate
+from headrace_lab.reference import evaluate
 from tests.kernel.columns import arrow, python
 
 AT = col("at")

@@ -28,7 +28,7 @@ from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
 from headrace.pipeline.event_time import EventTime
-from headrace.reference import Epoch, EpochResult, run_pipeline
+from headrace_lab.reference import Epoch, EpochResult, run_pipeline
 from tests.kernel.differential import Found, run_on_kernel
 from tests.own_combiners import Bins, Longest, Nearness, Span, Until
 from tests.panes import same

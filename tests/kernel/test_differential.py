@@ -33,7 +33,7 @@ from headrace.errors import IntegerOverflowError, PipelineError
 from headrace.model.calendar import CalendarWindows
 from headrace.model.time import Instant, instant
 from headrace.model.windows import WindowFn
-from headrace.reference import Epoch, run_pipeline
+from headrace_lab.reference import Epoch, run_pipeline
 from tests.kernel import further_scenarios as further
 from tests.kernel import plain_scenarios as plain
 from tests.kernel.differential import check, run_on_kernel

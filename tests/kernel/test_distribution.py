@@ -21,11 +21,11 @@ from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.sources import OWN
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
-from headrace.reference import evaluate, run_pipeline
-from headrace.reference.intake import Intake, Taken
 from headrace.state.datafiles.sorted_file import SortedFile
 from headrace.state.layers import Layers
 from headrace_lab.conformance.values import element_rows
+from headrace_lab.reference import evaluate, run_pipeline
+from headrace_lab.reference.intake import Intake, Taken
 from tests.kernel import further_scenarios as further
 from tests.kernel.operators import emitted
 from tests.panes import by_window, same

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from headrace.kernel import keys
-from headrace.reference import run_pipeline
 from headrace_lab.conformance.on_local import LocalExecutor
 from headrace_lab.conformance.runner import CaseStatus, run_file
+from headrace_lab.reference import run_pipeline
 from tests.kernel.differential import check, run_on_kernel
 from tests.kernel.test_distribution import check_parts
 from tests.process.random_runs import SCHEDULES, Schedule

@@ -31,7 +31,7 @@ from headrace.model.expressions.typing import type_of
 from headrace.model.triggers.custom import CustomTrigger, TriggerElement, TriggerMoment
 from headrace.model.triggers.patterns import compile_pattern
 from headrace.program.lets import Call
-from headrace.reference import evaluate
+from headrace_lab.reference import evaluate
 from tests.kernel.columns import SPECIAL, VALUES, alike, arrow, python
 from tests.kernel.expression_trees import KINDS, PARTS, trees
 from tests.reference.strategies import examples

@@ -18,8 +18,8 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, Function, Literal
 from headrace.model.expressions.typing import type_of
 from headrace.model.expressions.value_types import ListType
-from headrace.reference.evaluate import evaluate
-from headrace.reference.stages import element_size as size_of
+from headrace_lab.reference.evaluate import evaluate
+from headrace_lab.reference.stages import element_size as size_of
 from tests.kernel.columns import SPECIAL, VALUES, arrow, python
 from tests.reference.strategies import examples
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hypothesis import HealthCheck, given, note, settings
 
-from headrace.reference import run_pipeline
+from headrace_lab.reference import run_pipeline
 from tests.kernel.differential import check, run_on_kernel
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples

@@ -36,8 +36,8 @@ from headrace.kernel.windows.assignment import assigned, slice_starts
 from headrace.model.combiners import Aggregate
 from headrace.model.time import Instant
 from headrace.model.windows import ShiftedOutputTime
-from headrace.reference import run_pipeline
 from headrace_lab.conformance.values import element_rows
+from headrace_lab.reference import run_pipeline
 from tests.building import lengths
 from tests.kernel import plain_scenarios as plain
 from tests.kernel.differential import check, run_on_kernel

@@ -13,7 +13,7 @@ from headrace.kernel.expressions.text_casts import read_text
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col, lit
 from headrace.model.time import instant
-from headrace.reference.evaluate import evaluate
+from headrace_lab.reference.evaluate import evaluate
 from tests.reference.strategies import examples
 
 NOON = instant(datetime(2013, 1, 1, 12, tzinfo=UTC))

@@ -30,7 +30,7 @@ from headrace.model.windows import (
     Window,
     WindowFn,
 )
-from headrace.reference import windows as reference
+from headrace_lab.reference import windows as reference
 from tests.building import lengths
 from tests.reference.strategies import examples
 

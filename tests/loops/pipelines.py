@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.model.time import Instant
-from headrace.reference import Epoch
+from headrace_lab.reference import Epoch
 from tests.loops.graphs import Cut, Edge, cuts
 from tests.loops.oracles import components, distances, reached
 from tests.reference.scenarios import Scenario

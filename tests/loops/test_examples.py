@@ -17,7 +17,7 @@ from headrace.model.panes import Pane
 from headrace.model.time import Instant, instant
 from headrace.pipeline.loading.registry import resolve
 from headrace.pipeline.pipeline import Pipeline
-from headrace.reference import Epoch, PipelineRun, fold_current
+from headrace_lab.reference import Epoch, PipelineRun, fold_current
 from scripts import land_flights
 from scripts.land_history import land as land_history
 from tests.docs.pages import ROOT

@@ -12,7 +12,7 @@ from headrace import col
 from headrace.errors import IntegerOverflowError
 from headrace.model.panes import Pane, Timing
 from headrace.model.time import Instant, is_finite
-from headrace.reference import DropCause, Epoch, EpochResult, PipelineRun, fold_current, run_pipeline
+from headrace_lab.reference import DropCause, Epoch, EpochResult, PipelineRun, fold_current, run_pipeline
 from tests.loops.graphs import Cut, Edge, cuts
 from tests.loops.pipelines import LOOPS, SECOND, answers, epochs, links, pipeline, record, scenarios
 from tests.reference.scenarios import Scenario

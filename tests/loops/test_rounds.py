@@ -11,7 +11,7 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from headrace.reference.loop import Edge, Functions, Graph
+from headrace_lab.reference.loop import Edge, Functions, Graph
 from tests.loops.graphs import Cut, cuts, grid
 from tests.loops.graphs import Edge as Given
 from tests.loops.oracles import components, distances, reached

@@ -12,8 +12,8 @@ from headrace.model.time import Instant
 from headrace.model.triggers.data_driven import AfterPattern
 from headrace.model.triggers.patterns import PatternTable, compile_pattern, parse_pattern
 from headrace.model.windows import Window
-from headrace.reference.trigger_leaves import OnceMatched
-from headrace.reference.trigger_node import Arrival, FiringClocks, Moment
+from headrace_lab.reference.trigger_leaves import OnceMatched
+from headrace_lab.reference.trigger_node import Arrival, FiringClocks, Moment
 from tests.reference.strategies import examples
 
 LETTERS = "abc"

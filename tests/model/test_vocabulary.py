@@ -27,11 +27,11 @@ from headrace.model.vocabulary import WORDS, words
 from headrace.model.windows import describe_windows, touching
 from headrace.program.triggers import TriggerPlace, compile_trigger
 from headrace.read.explain import waiting
-from headrace.reference.contents import combine
-from headrace.reference.evaluate import _FUNCTIONS as EVALUATED
-from headrace.reference.triggers import start
-from headrace.reference.windows import assign
 from headrace_lab.conformance import words as conformance
+from headrace_lab.reference.contents import combine
+from headrace_lab.reference.evaluate import _FUNCTIONS as EVALUATED
+from headrace_lab.reference.triggers import start
+from headrace_lab.reference.windows import assign
 from tests.own_combiners import Span
 
 SCHEMA = {"n": hr.DataType.INT, "end": hr.DataType.BOOL}

@@ -18,10 +18,10 @@ from headrace.model.expressions.tree_size import DEEPEST, MOST_NODES, Extent, ex
 from headrace.pipeline.checks.size_limits import DEEPEST_TRIGGER, MOST_AGGREGATIONS
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.read.views.conditions import QueryError
-from headrace.reference import Epoch, run_pipeline
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace_lab.reference import Epoch, run_pipeline
 
 
 def chain(operators: int) -> Expr:

@@ -27,11 +27,11 @@ from headrace.model.windows import Window
 from headrace.pipeline.sources import OWN
 from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs
 from headrace.read.views.arrow_types import schema_of
-from headrace.reference import DropCause, DroppedElement, Epoch, EpochResult, run_outputs
-from headrace.reference.evaluate import Record
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace_lab.reference import DropCause, DroppedElement, Epoch, EpochResult, run_outputs
+from headrace_lab.reference.evaluate import Record
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import INPUT_WATERMARK, Manifest
 from headrace_snapshots.format.output_view import seen_by

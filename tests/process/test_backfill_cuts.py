@@ -21,7 +21,6 @@ import headrace as hr
 from headrace import col
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import instant, to_datetime
-from headrace.reference.windows import assign
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, parse_span
@@ -29,6 +28,7 @@ from headrace.runs.patching.plan import REFUSALS
 from headrace.runs.process import process
 from headrace.runs.publishing.promotion import PatchedSinceError, cut_over
 from headrace.runs.recover import recover
+from headrace_lab.reference.windows import assign
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.layout import manifest_path
 from headrace_snapshots.store import open_store

@@ -7,8 +7,8 @@ from typing import Any
 
 from headrace import AfterAny, AfterCount, AfterWatermark, Repeatedly, Sessions, col, count
 from headrace.model.time import Instant, instant, to_datetime
-from headrace.reference import Epoch, fold_current, run_pipeline
 from headrace.runs.options import RunOptions
+from headrace_lab.reference import Epoch, fold_current, run_pipeline
 from tests.own_combiners import Bins, Longest, Span
 from tests.own_triggers import Jump
 from tests.process.clicks import clicks, land, records

@@ -11,8 +11,8 @@ from typing import Any
 from headrace import AfterCount, Aggregation, GlobalWindows, Pipeline, Repeatedly, col, count, retracting
 from headrace.model.expressions.functions import if_else
 from headrace.model.time import instant
-from headrace.reference import Epoch, run_pipeline
 from headrace.runs.options import RunOptions
+from headrace_lab.reference import Epoch, run_pipeline
 from tests.process.clicks import CLICKS, land, records
 from tests.process.executors import Executed, on_both
 from tests.reading import read

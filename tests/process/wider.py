@@ -18,7 +18,7 @@ from headrace.model.time import Duration
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, Punctuated
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import Input
-from headrace.reference import Epoch
+from headrace_lab.reference import Epoch
 from tests.building import lengths
 from tests.own_windows import Validity
 from tests.reference.scenarios import ROWS, SCHEMA, Scenario, scenarios

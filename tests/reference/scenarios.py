@@ -22,7 +22,7 @@ from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, ShiftedOutputTime, SlidingWindows, WindowFn
 from headrace.pipeline.event_time import EventTime
-from headrace.reference import Epoch
+from headrace_lab.reference import Epoch
 from tests.building import lengths, pipeline
 from tests.own_combiners import Bins, Longest, Span
 from tests.reference.strategies import triggers

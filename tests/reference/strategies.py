@@ -32,7 +32,7 @@ from headrace.model.triggers.leaves import (
     Never,
 )
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
-from headrace.reference import Contents, Element, Grouping, Operator, Output, combine
+from headrace_lab.reference import Contents, Element, Grouping, Operator, Output, combine
 from tests.building import lengths
 from tests.own_triggers import Jump, Poll, Reminder
 

@@ -36,8 +36,8 @@ from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window, WindowFn
 from headrace.pipeline.event_time import EventTime
-from headrace.reference import Epoch, EpochResult, Rejected, fold_current, run_pipeline
-from headrace.reference.windows import assign
+from headrace_lab.reference import Epoch, EpochResult, Rejected, fold_current, run_pipeline
+from headrace_lab.reference.windows import assign
 from tests.building import pipeline
 from tests.reference.strategies import FIXED_LIKE, SESSIONS, examples
 from tests.reference.test_invariants import Live

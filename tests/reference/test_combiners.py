@@ -17,7 +17,7 @@ from headrace.model.expressions.expr import col, lit
 from headrace.model.expressions.typing import output_type
 from headrace.model.expressions.value_types import PairsType
 from headrace.model.time import Instant
-from headrace.reference import Contents, combine, read
+from headrace_lab.reference import Contents, combine, read
 from tests.own_combiners import Bins, Span
 from tests.reference.strategies import examples
 

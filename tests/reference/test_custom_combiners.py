@@ -26,7 +26,7 @@ from headrace.model.expressions.typing import output_type
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.reference import combine
+from headrace_lab.reference import combine
 from tests.own_combiners import Bins, Longest, Nearness, Refusing, Span, Until
 
 X = col("x")

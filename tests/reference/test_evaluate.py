@@ -11,7 +11,7 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, Literal, col, lit
 from headrace.model.expressions.functions import coalesce, concat, greatest, if_else, least
 from headrace.model.time import instant
-from headrace.reference import IntegerOverflowError, evaluate
+from headrace_lab.reference import IntegerOverflowError, evaluate
 
 NOON = instant(datetime(2013, 1, 1, 12, tzinfo=UTC))
 SCHEMA = {

@@ -10,9 +10,9 @@ from hypothesis import assume, given
 from headrace import Pipeline
 from headrace.model.accumulation import Accumulation
 from headrace.model.panes import Pane
-from headrace.reference import run_pipeline
-from headrace.reference.pipeline import fold_current
-from headrace.reference.stages import lets_out
+from headrace_lab.reference import run_pipeline
+from headrace_lab.reference.pipeline import fold_current
+from headrace_lab.reference.stages import lets_out
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples
 

@@ -13,8 +13,8 @@ from headrace.model.accumulation import Accumulation, Firing
 from headrace.model.panes import Pane, Timing
 from headrace.model.triggers import Trigger
 from headrace.model.windows import Sessions, Window, WindowFn
-from headrace.reference import Contents, DropCause, Element, Operator, Output
-from headrace.reference.windows import assign
+from headrace_lab.reference import Contents, DropCause, Element, Operator, Output
+from headrace_lab.reference.windows import assign
 from tests.reference.strategies import (
     BEHAVIOURS,
     EMITS_ALL,

@@ -30,7 +30,7 @@ from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window
 from headrace.pipeline.event_time import EventTime
-from headrace.reference import Epoch, PipelineRun
+from headrace_lab.reference import Epoch, PipelineRun
 from tests.building import pipeline
 
 X = col("x")

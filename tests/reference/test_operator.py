@@ -23,7 +23,7 @@ from headrace.model.windows import (
     Window,
     WindowFn,
 )
-from headrace.reference import Chain, DropCause, Element, Grouping, Operator, collect
+from headrace_lab.reference import Chain, DropCause, Element, Grouping, Operator, collect
 
 
 def window(start: int, end: int) -> Window:

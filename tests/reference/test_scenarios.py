@@ -12,8 +12,8 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType
 from headrace.model.windows import WindowFn
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.reference import DropCause, DroppedElement, Record, run_pipeline
-from headrace.reference.windows import assign
+from headrace_lab.reference import DropCause, DroppedElement, Record, run_pipeline
+from headrace_lab.reference.windows import assign
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples
 from tests.reference.test_invariants import Live

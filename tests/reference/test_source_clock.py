@@ -24,7 +24,7 @@ from headrace.errors import PipelineError
 from headrace.model.time import Duration, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic
 from headrace.pipeline.event_time import EventTime
-from headrace.reference import Epoch, Rejected, run_pipeline
+from headrace_lab.reference import Epoch, Rejected, run_pipeline
 from tests.building import pipeline
 
 SCHEMA = {

@@ -31,8 +31,8 @@ from headrace.model.time import Instant, instant, to_datetime
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window
 from headrace.pipeline.event_time import EventTime
-from headrace.reference import Epoch, evaluate, run_pipeline
-from headrace.reference.windows import assign
+from headrace_lab.reference import Epoch, evaluate, run_pipeline
+from headrace_lab.reference.windows import assign
 from tests.building import pipeline
 from tests.reference.strategies import examples
 

@@ -9,7 +9,7 @@ from headrace import DataType, Pipeline
 from headrace.model.panes import Pane
 from headrace.model.time import instant, to_datetime
 from headrace.pipeline.loading.registry import resolve
-from headrace.reference import Epoch, EpochResult, fold_current, run_pipeline
+from headrace_lab.reference import Epoch, EpochResult, fold_current, run_pipeline
 from tests.scenarios.answers import Answer
 
 FOLDER = Path(__file__).resolve().parents[2] / "jobs/pipelines/scenarios"

@@ -10,7 +10,7 @@ from headrace.errors import FixConfigError
 from headrace.model.panes import Timing
 from headrace.model.time import instant
 from headrace.pipeline.loading.registry import registered_files
-from headrace.reference import DropCause
+from headrace_lab.reference import DropCause
 from scripts.land_scenarios import land, parts
 from tests.scenarios import answers
 from tests.scenarios.runs import FOLDER, NAMES, PIPELINES, current, panes, run, sent

@@ -33,13 +33,13 @@ from headrace.model.triggers.leaves import AfterPercentileWatermark
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, SplitStrategy
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import OWN
-from headrace.reference.intake import Intake, Taken
-from headrace.reference.source_clock import SourceClock as ReferenceClock
 from headrace.runs.commits import attempts_of
 from headrace.sources.connector import SourceSplit
 from headrace.sources.landing import Landing
 from headrace.sources.progress import PipelineProgress
 from headrace.sources.source_clock import SourceClock
+from headrace_lab.reference.intake import Intake, Taken
+from headrace_lab.reference.source_clock import SourceClock as ReferenceClock
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import Fields
 from headrace_snapshots.store.memory import MemoryStore

@@ -19,12 +19,12 @@ import headrace as hr
 from headrace.model.changelog import SIGN
 from headrace.model.time import instant
 from headrace.read.snapshots.epoch_history import recorded_epochs
-from headrace.reference import Epoch, run_outputs
 from headrace.runs.client.handle import PipelineHandle
 from headrace.sources.connector import SourceSplit
 from headrace.sources.kafka.offsets import NewPartitions, OffsetRange
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.testing import rows, run
+from headrace_lab.reference import Epoch, run_outputs
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
 from tests.changelogs.test_histories import PARTS, SCHEMA, Change, History, Row, histories

@@ -31,9 +31,9 @@ from headrace.errors import PipelineError
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.reference import run_pipeline
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace_lab.reference import run_pipeline
 from tests.building import pipeline
 from tests.reading import read
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.time import Instant, to_datetime
 from headrace.pipeline.sources import OWN
-from headrace.reference import Epoch
-from headrace.reference.evaluate import Record
 from headrace.testing import PaneRow, Step, StepResults, run, together, watermark
+from headrace_lab.reference import Epoch
+from headrace_lab.reference.evaluate import Record
 from tests.panes import same
 from tests.process.random_runs import finite
 from tests.process.wider import wider_scenarios

@@ -43,7 +43,7 @@ def test_what_breaks_a_rule_is_named(tmp_path: Path, files: dict[str, str], said
 
 
 def test_what_keeps_the_rules_is_not_named(tmp_path: Path) -> None:
-    oracle = tmp_path / "jobs/headrace/reference"
+    oracle = tmp_path / "lab/headrace_lab/reference"
     for folder in (tmp_path / ROOM, oracle):
         folder.mkdir(parents=True)
         (folder / "node.py").write_text('class Node:\n    """As-of joins have one."""\n')

@@ -14,11 +14,6 @@ from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.windows import Window
 from headrace.pipeline.pipeline import Pipeline
-from headrace.reference import Chain, Contents, Element, Extract, Grouping, Operator, Output, collect, combine
-from headrace.reference.evaluate import evaluate
-from headrace.reference.loop import LoopedChain, LoopRun
-from headrace.reference.stages import Entrance
-from headrace.reference.windows import assign, merge
 from headrace_lab.conformance.cases import (
     DEFAULT_KEY,
     RESULT,
@@ -37,10 +32,15 @@ from headrace_lab.conformance.cases import (
 )
 from headrace_lab.conformance.loops import ENDS, looped
 from headrace_lab.conformance.replay import CaseReplay, StepOutcome
+from headrace_lab.reference import Chain, Contents, Element, Extract, Grouping, Operator, Output, collect, combine
+from headrace_lab.reference.evaluate import evaluate
+from headrace_lab.reference.loop import LoopedChain, LoopRun
+from headrace_lab.reference.stages import Entrance
+from headrace_lab.reference.windows import assign, merge
 
 
 class ReferenceExecutor:
-    """Runs cases one after another on ``headrace.reference``."""
+    """Runs cases one after another on ``headrace_lab.reference``."""
 
     def replay(self, cases: Sequence[Case]) -> Iterator[CaseReplay]:
         for case in cases:

@@ -1,7 +1,8 @@
 """Expressions on Arrow columns: what each node of ``headrace.model.expressions.expr`` does, in one table.
 
-Values are those of ``headrace.reference.evaluate``, to the last bit. Both branches of an ``if`` are evaluated. Types
-come from the columns: an int that meets a float is one. Constants stay scalars, so what only clocks decide is cheap.
+Values are those of ``headrace_lab.reference.evaluate``, to the last bit. Both branches of an ``if`` are evaluated.
+Types come from the columns: an int that meets a float is one. Constants stay scalars, so what only clocks decide is
+cheap.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Text read as values, and values spelled as text: the casts of strings, a column at a time.
 
 A clean column costs one cast of Arrow's. Only where that fails, or reads what is not ours to read (``0x1F`` is an int
-to Arrow), are the texts that follow our rules told apart first. The rules are those of ``headrace.reference``.
+to Arrow), are the texts that follow our rules told apart first. The rules are those of ``headrace_lab.reference``.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Timestamps as tools write them, beside the form that Arrow reads: RFC 3339 with ``t`` and ``z``, a comma before the
 fraction, a zone behind a blank, ISO 8601 without dashes and colons, 24:00 for the end of a day.
 
-Each is spelled as the form that is read; ``headrace.reference`` has the same rules in its own words.
+Each is spelled as the form that is read; ``headrace_lab.reference`` has the same rules in its own words.
 """
 
 from typing import Final

@@ -11,10 +11,10 @@ from headrace.model.panes import WINDOW_END, WINDOW_START, Pane
 from headrace.model.time import GLOBAL_WINDOW_END, Instant, is_finite
 from headrace.model.windows import Window
 from headrace.pipeline.aggregation import Stage
-from headrace.reference.contents import extract_with, read
-from headrace.reference.elements import Element, Key
-from headrace.reference.evaluate import Record, evaluate, evaluate_of
-from headrace.reference.operator import Grouping
+from headrace_lab.reference.contents import extract_with, read
+from headrace_lab.reference.elements import Element, Key
+from headrace_lab.reference.evaluate import Record, evaluate, evaluate_of
+from headrace_lab.reference.operator import Grouping
 
 
 @dataclass(frozen=True)

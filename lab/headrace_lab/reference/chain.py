@@ -10,8 +10,8 @@ from headrace.model.panes import Pane
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
-from headrace.reference.elements import Element, Output
-from headrace.reference.operator import Grouping, Operator
+from headrace_lab.reference.elements import Element, Output
+from headrace_lab.reference.operator import Grouping, Operator
 
 Between = Callable[[Pane], Element | None]
 """How a pane becomes an element of the next grouping: with the pane's timestamp and its ``is_retraction``. None if it

@@ -14,12 +14,12 @@ from headrace.model.windows import Window
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import OWN
 from headrace.pipeline.upstream import Upstream, upstream_first
-from headrace.reference.chain import Chain
-from headrace.reference.elements import DroppedElement, Element
-from headrace.reference.evaluate import OverflowsInRecordError, Record, evaluate_of
-from headrace.reference.intake import Intake, Rejected, Taken
-from headrace.reference.loop import LoopedChain, LoopRun
-from headrace.reference.stages import Entrance, pane_record
+from headrace_lab.reference.chain import Chain
+from headrace_lab.reference.elements import DroppedElement, Element
+from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate_of
+from headrace_lab.reference.intake import Intake, Rejected, Taken
+from headrace_lab.reference.loop import LoopedChain, LoopRun
+from headrace_lab.reference.stages import Entrance, pane_record
 
 
 @dataclass(frozen=True)

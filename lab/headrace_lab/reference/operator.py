@@ -17,12 +17,12 @@ from headrace.model.panes import Pane, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal, Trigger
 from headrace.model.windows import Window, WindowFn
-from headrace.reference import windows as windowing
-from headrace.reference.contents import Contents, Extract
-from headrace.reference.elements import DropCause, DroppedElement, Element, Key, Output
-from headrace.reference.evaluate import same
-from headrace.reference.trigger_node import Arrival, FiringClocks, Moment, Node
-from headrace.reference.triggers import start
+from headrace_lab.reference import windows as windowing
+from headrace_lab.reference.contents import Contents, Extract
+from headrace_lab.reference.elements import DropCause, DroppedElement, Element, Key, Output
+from headrace_lab.reference.evaluate import same
+from headrace_lab.reference.trigger_node import Arrival, FiringClocks, Moment, Node
+from headrace_lab.reference.triggers import start
 
 Place = tuple[Key, Window]
 Values = tuple[Any, ...]

@@ -20,7 +20,7 @@ from headrace.model.expressions.decimals import rounded
 from headrace.model.expressions.typing import output_type
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.time import Instant
-from headrace.reference.evaluate import Record, billionths, evaluate, fitting, ordered, whole
+from headrace_lab.reference.evaluate import Record, billionths, evaluate, fitting, ordered, whole
 
 Weighted = tuple[Any, int]
 """A value and how often it is there; negative if it was retracted before it came."""

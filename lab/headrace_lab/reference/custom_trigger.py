@@ -13,7 +13,7 @@ from headrace.model.triggers.custom import (
     checked_progress,
     checked_state,
 )
-from headrace.reference.trigger_node import Arrival, Moment, Node
+from headrace_lab.reference.trigger_node import Arrival, Moment, Node
 
 
 class OwnNode(Node):

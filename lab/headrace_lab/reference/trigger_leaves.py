@@ -20,9 +20,9 @@ from headrace.model.triggers.leaves import (
     Never,
 )
 from headrace.model.triggers.patterns import Either, Empty, Regex, Star, Symbol, Then, is_nullable, parse_pattern
-from headrace.reference.contents import combine, read
-from headrace.reference.evaluate import evaluate
-from headrace.reference.trigger_node import Arrival, Moment, Node, start
+from headrace_lab.reference.contents import combine, read
+from headrace_lab.reference.evaluate import evaluate
+from headrace_lab.reference.trigger_node import Arrival, Moment, Node, start
 
 
 class Memoryless(Node):

@@ -15,11 +15,11 @@ from headrace.model.windows import Window
 from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.loops.loop import VERTEX, Loop
 from headrace.pipeline.loops.step import VALUE
-from headrace.reference.chain import Between, Chain
-from headrace.reference.elements import DropCause, DroppedElement, Element, Output
-from headrace.reference.evaluate import evaluate
-from headrace.reference.operator import Grouping
-from headrace.reference.stages import Entrance
+from headrace_lab.reference.chain import Between, Chain
+from headrace_lab.reference.elements import DropCause, DroppedElement, Element, Output
+from headrace_lab.reference.evaluate import evaluate
+from headrace_lab.reference.operator import Grouping
+from headrace_lab.reference.stages import Entrance
 
 Vertex = Any
 Value = Any

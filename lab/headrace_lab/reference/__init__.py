@@ -19,13 +19,13 @@ by ``step``), ``Chain`` (several), ``Grouping`` (where, when, how, what), ``eval
 """
 
 from headrace.errors import IntegerOverflowError
-from headrace.reference.chain import Between, Chain
-from headrace.reference.contents import Contents, Extract, collect, combine, extract_with, read
-from headrace.reference.elements import DropCause, DroppedElement, Element, Output
-from headrace.reference.evaluate import Record, evaluate
-from headrace.reference.intake import Rejected
-from headrace.reference.operator import Grouping, Operator
-from headrace.reference.pipeline import (
+from headrace_lab.reference.chain import Between, Chain
+from headrace_lab.reference.contents import Contents, Extract, collect, combine, extract_with, read
+from headrace_lab.reference.elements import DropCause, DroppedElement, Element, Output
+from headrace_lab.reference.evaluate import Record, evaluate
+from headrace_lab.reference.intake import Rejected
+from headrace_lab.reference.operator import Grouping, Operator
+from headrace_lab.reference.pipeline import (
     Epoch,
     EpochResult,
     OutputsRun,
@@ -34,7 +34,7 @@ from headrace.reference.pipeline import (
     run_outputs,
     run_pipeline,
 )
-from headrace.reference.stages import element_size, pane_record
+from headrace_lab.reference.stages import element_size, pane_record
 
 __all__ = [
     "Between",

@@ -20,7 +20,7 @@ from headrace.model.windows import (
     Window,
     WindowFn,
 )
-from headrace.reference.evaluate import Record, evaluate
+from headrace_lab.reference.evaluate import Record, evaluate
 
 
 def assign(  # noqa: PLR0911 (one line for each window function)

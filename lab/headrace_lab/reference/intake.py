@@ -13,10 +13,10 @@ from headrace.model.expressions.expr import Expr
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import Source
-from headrace.reference.elements import DropCause, DroppedElement, Element
-from headrace.reference.evaluate import OverflowsInRecordError, Record, evaluate, evaluate_of
-from headrace.reference.source_clock import SourceClock
-from headrace.reference.stages import Entrance
+from headrace_lab.reference.elements import DropCause, DroppedElement, Element
+from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate, evaluate_of
+from headrace_lab.reference.source_clock import SourceClock
+from headrace_lab.reference.stages import Entrance
 
 
 @dataclass(frozen=True)

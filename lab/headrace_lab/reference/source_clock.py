@@ -7,7 +7,7 @@ from headrace.model.expressions.data_types import Schema
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Punctuated, Split, SplitFacts, SplitStrategy, heard
 from headrace.pipeline.event_time import EventTime
-from headrace.reference.evaluate import Record, evaluate, evaluate_of
+from headrace_lab.reference.evaluate import Record, evaluate, evaluate_of
 
 
 class SourceClock:

@@ -11,9 +11,9 @@ from headrace.model.triggers import Trigger
 from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
 from headrace.model.triggers.custom import CustomTrigger
 from headrace.model.triggers.leaves import Never
-from headrace.reference.custom_trigger import OwnNode
-from headrace.reference.trigger_leaves import OncePastEnd
-from headrace.reference.trigger_node import Moment, Node, start
+from headrace_lab.reference.custom_trigger import OwnNode
+from headrace_lab.reference.trigger_leaves import OncePastEnd
+from headrace_lab.reference.trigger_node import Moment, Node, start
 
 __all__ = ["start"]
 
