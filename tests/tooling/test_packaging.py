@@ -195,7 +195,7 @@ def test_a_command_of_the_lab_names_the_package_that_brings_it(installed: Instal
 
 def test_the_oracle_is_of_the_lab_and_tests_that_ask_for_it_go_on(installed: Installed) -> None:
     python = installed.environment / "bin" / "python"
-    code = "from importlib.util import find_spec; print(*map(find_spec, ['headrace_lab.reference', 'headrace_lab']))"
+    code = "from importlib.util import find_spec; print(find_spec('headrace_lab'), find_spec('headrace.reference'))"
     done = subprocess.run([python, "-c", code], env=plain(), capture_output=True, text=True, check=True)
     assert done.stdout == "None None\n"
     tested = installed.headrace("test", "shop/tests/shop.yaml", "--executor", "reference")

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
+from warnings import catch_warnings
 
 from headrace.errors import (
     OPERANDS,
@@ -26,7 +28,6 @@ from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.decimals import ONE, of_billionths, rounded
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.methods.time import TimeUnit
-from headrace.model.expressions.regex import compile_regex
 from headrace.model.expressions.typing import type_of
 from headrace.model.time import Instant, instant, is_finite
 
@@ -61,6 +62,8 @@ _INSTANTS = [
 ]
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ](?!24)\d\d(:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d(:?[0-5]\d)?)?)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", re.DOTALL)
+"""The ``$`` of a pattern, and before it all that may have the character in it."""
 _FIRST_DAY, _DAY = date(1970, 1, 1), 86_400_000_000
 _TRUE, _FALSE = frozenset({"t", "true", "y", "yes", "1"}), frozenset({"f", "false", "n", "no", "0"})
 
@@ -229,7 +232,16 @@ def _substring(text: str, start: int, length: int | None = None) -> str:
 
 
 def _matches(text: str, regex: str) -> bool:
-    return re.search(compile_regex(regex).python, text, re.ASCII) is not None
+    return _compiled(regex).search(text) is not None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(regex: str) -> re.Pattern[str]:
+    """``regex`` as Python reads it, to which all that a pattern may have means what it should, but ``$``: that is also
+    before a last newline.
+    """
+    with catch_warnings(action="ignore", category=FutureWarning):  # a class such as [&&] may mean more one day
+        return re.compile(_END.sub(lambda part: r"\Z" if part[0] == "$" else part[0], regex), re.ASCII)
 
 
 def _contains(value: str | list[Any], wanted: Any) -> bool:

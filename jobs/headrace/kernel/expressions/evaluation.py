@@ -28,7 +28,7 @@ from headrace.kernel.lists import holders
 from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
-from headrace.model.expressions.regex import compile_regex
+from headrace.model.expressions.regex import to_re2
 from headrace.model.expressions.typing import type_of
 from headrace.model.expressions.value_types import ListType
 from headrace.program.lets import FROM, Call
@@ -276,7 +276,7 @@ def _substring(text: Datum, start: int, length: int | None = None) -> Datum:
 
 
 def _matches(text: Datum, regex: str) -> Datum:
-    return pc.match_substring_regex(text, compile_regex(regex).re2)
+    return pc.match_substring_regex(text, to_re2(regex))
 
 
 def _is_in(*operands: Datum) -> Datum:

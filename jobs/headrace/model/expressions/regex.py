@@ -1,8 +1,9 @@
-r"""Regular expressions of ``Expr.matches``: a subset that means the same to RE2 and to Python, in a form for each.
+r"""Regular expressions of ``Expr.matches``: a subset that means the same to RE2 and to Python, in a form for RE2.
 
 Characters, ``.``, classes (``[a-z]``, ``[^a-z]``, ``\d \w \s \D \W \S`` of ASCII), groups, ``|``, ``* + ? {2,5}`` and
-their lazy forms, ``^ $ \b``. A pattern is read to ranges of code points, and both forms are written from these, so
-neither engine's own idea of a class or a newline counts: ``$`` is the end of the text alone, ``.`` is not a newline.
+their lazy forms, ``^ $ \b``. A pattern is read to ranges of code points, and its form is written from these, so the
+engine's own idea of a class or a newline does not count: ``$`` is the end of the text alone, ``.`` is not a newline,
+and ``\s`` is also ``\v``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,39 +30,34 @@ class RegexError(ValueError):
 
 @dataclass(frozen=True)
 class Regex:
-    """A pattern as each engine is given it, and how many ranges of characters it comes to."""
+    """A pattern as RE2 is given it, and how many ranges of characters it comes to."""
 
-    python: str
     re2: str
     size: int = 1
 
 
 @lru_cache(maxsize=1024)
-def compile_regex(pattern: str) -> Regex:
-    """``pattern`` in both forms. Raises RegexError if it is not in the subset."""
+def to_re2(pattern: str) -> str:
+    """``pattern`` as RE2 is given it. Raises RegexError if it is not in the subset."""
     reader = _Reader(pattern)
     regex = reader.alternatives()
     if reader.position < len(pattern):
         reader.fail("there is no group that ) closes", r"\)")
-    return regex
+    return regex.re2
 
 
 def _joined(parts: Iterable[Regex], between: str = "") -> Regex:
     pieces = list(parts)
-    return Regex(
-        between.join(p.python for p in pieces), between.join(p.re2 for p in pieces), max(1, sum(p.size for p in pieces))
-    )
+    return Regex(between.join(piece.re2 for piece in pieces), max(1, sum(piece.size for piece in pieces)))
 
 
 def _grouped(inner: Regex, repeat: str = "", times: int = 1) -> Regex:
-    return Regex(f"(?:{inner.python}){repeat}", f"(?:{inner.re2}){repeat}", inner.size * times)
+    return Regex(f"(?:{inner.re2}){repeat}", inner.size * times)
 
 
 def _of_class(ranges: Ranges) -> Regex:
-    def written(form: str) -> str:
-        return "".join(f"{form.format(low)}-{form.format(high)}" for low, high in ranges)
-
-    return Regex(f"[{written(chr(92) + 'U{:08x}')}]", f"[{written(chr(92) + 'x{{{:x}}}')}]", len(ranges))
+    members = "".join(rf"\x{{{low:x}}}-\x{{{high:x}}}" for low, high in ranges)
+    return Regex(f"[{members}]", len(ranges))
 
 
 def _others(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -118,10 +114,10 @@ class _Reader:
 
     def anchor(self) -> Regex | None:
         if self.take("^"):
-            return Regex("^", "^")
+            return Regex("^")
         if self.take("$"):
-            return Regex(r"\Z", r"\z")
-        return Regex(r"\b", r"\b") if self.take(r"\b") else None
+            return Regex(r"\z")
+        return Regex(r"\b") if self.take(r"\b") else None
 
     def atom(self) -> Regex:
         if self.take("("):

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from headrace.model.arguments import Arguments
-from headrace.model.expressions.regex import RegexError, compile_regex
+from headrace.model.expressions.regex import RegexError, to_re2
 from headrace.model.suggestions import method_keywords
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class TextMethods:
         """
         Arguments("matches").text("regex", regex, "^[A-Z]{2}[0-9]+$")
         try:
-            compile_regex(regex)
+            to_re2(regex)
         except RegexError as error:
             raise Arguments("matches").wrong("regex", regex, str(error)) from None
         return self._apply("matches", regex)
