@@ -11,7 +11,7 @@ difference.
 import contextlib
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from unittest.mock import patch
 
@@ -30,7 +30,7 @@ from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import PipelineProgress
 from headrace.state.datafiles.cache import RowCache
 from headrace.state.datafiles.sorted_file import SortedFile as Rows
-from headrace.state.datafiles.writer import StoredRun, collected
+from headrace.state.datafiles.writer import StoredRun
 from headrace.state.key_groups import groups_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
@@ -95,11 +95,9 @@ def _epochs(engine: LocalEngine, files: ByInput) -> Iterator[ComputedEpoch]:
         yield engine.compute(batch, instant(datetime.now(UTC)), wait_for_merges=not files)
 
 
-def _kept(store: ObjectStore, cache: RowCache, name: str, pieces: Iterable[pa.RecordBatch]) -> Iterator[StoredRun]:
-    """As ``put_runs``, without a file."""
-    for number, rows in enumerate(collected(pieces)):
-        path = f"{name}-{number}.parquet"
-        groups = groups_of(rows.column(c.HASH).to_numpy())
-        # the cache names its files by the content of what was stored; here a name of its own will do
-        file = DataFile(path, rows.num_rows, rows.nbytes, hashlib.sha256(path.encode()).hexdigest(), groups)
-        yield StoredRun(file, cache.enter(store, file, Rows(rows), ObjectInfo(path, 0, "")))
+def _kept(store: ObjectStore, cache: RowCache, path: str, rows: pa.RecordBatch) -> StoredRun:
+    """As ``put_run``, without a file."""
+    groups = groups_of(rows.column(c.HASH).to_numpy())
+    # the cache names its files by the content of what was stored; here a name of its own will do
+    file = DataFile(path, rows.num_rows, rows.nbytes, hashlib.sha256(path.encode()).hexdigest(), groups)
+    return StoredRun(file, cache.enter(store, file, Rows(rows), ObjectInfo(path, 0, "")))

@@ -3,7 +3,7 @@
 ``step`` is a pure function of Arrow tables: no I/O, no clock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +39,12 @@ class Counts:
     retractions: int = 0
     dropped: int = 0
     dropped_retractions: int = 0
+
+    @classmethod
+    def of_all(cls, counts: "Iterable[Counts | None]") -> "Counts | None":
+        """Add up what counts some windows; None if nothing does."""
+        counted = [vars(count) for count in counts if count is not None]
+        return cls(**{kind: sum(count[kind] for count in counted) for kind in counted[0]}) if counted else None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The results of the tasks of an epoch for a chain of aggregations, put together: its clocks, its tables, its files."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,7 +18,6 @@ from headrace.distribute.tasks.task_results import (
     StageOutput,
     Stored,
     TaskResult,
-    summed,
 )
 from headrace.kernel.delta import Accounting
 from headrace.kernel.step import Counts
@@ -153,7 +152,7 @@ class ChainOutcome:
         return tuple(
             StageOutcome(
                 accounting,
-                _sum(part.counts for part in stage),
+                Counts.of_all(part.counts for part in stage),
                 sum(part.changed for part in stage),
                 takes_panes=bool(number or self.upstream),
             )
@@ -197,8 +196,3 @@ class ChainOutcome:
 def _of_loop(result: TaskResult) -> LoopOutput:
     assert isinstance(result.output, LoopOutput)
     return result.output
-
-
-def _sum(counts: Iterable[Counts | None]) -> Counts | None:
-    counted = [count for count in counts if count is not None]
-    return Counts(**summed(vars(count) for count in counted)) if counted else None

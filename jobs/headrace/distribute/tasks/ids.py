@@ -7,7 +7,7 @@ import pyarrow as pa
 from headrace.distribute.epoch import Again, DivergedError
 from headrace.distribute.tasks.map_side import Bundles, into_chains
 from headrace.distribute.tasks.shuffle.row_locations import ShippedRecords
-from headrace.distribute.tasks.tables import files_of, open_own, put_table
+from headrace.distribute.tasks.tables import files_of, open_own, put_pieces
 from headrace.distribute.tasks.task_environment import EpochTask
 from headrace.distribute.tasks.task_results import IdsOutput, Stored, UpstreamResults
 from headrace.kernel.elements import Columns, takes_part
@@ -56,4 +56,7 @@ def _diverged(
 
 def _stored(task: EpochTask, remembered: RememberedIds, judged: Columns) -> Stored:
     rows = remembered.new(judged, task.plan.epoch)
-    return Stored(files_of(put_table(task, IDS, [rows])), remembered.expiry(rows)) if rows.num_rows else Stored()
+    if not rows.num_rows:
+        return Stored()
+    runs = put_pieces(task.work, task.plan.prefix, IDS, task.number, [rows])
+    return Stored(files_of(runs), remembered.expiry(rows))

@@ -16,7 +16,7 @@ from headrace.distribute.tasks.panes import map_output, map_panes
 from headrace.distribute.tasks.parts import job_of, panes_of_outputs, parts_of, tasks_of_first_level
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
-from headrace.distribute.tasks.stages import step_part
+from headrace.distribute.tasks.stages import StagePart
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.distribute.tasks.task_results import (
     Message,
@@ -102,7 +102,7 @@ def part_task(
             return StageOutput(), {}
         task = EpochTask(plan, work, part.part, part.chain)
         stage = job.stage_at(part.chain, step)
-        own: Callable[[], Ran] = partial(step_part, task, stage, upstream, bundles)
+        own: Callable[[], Ran] = partial(StagePart(task, stage).run, upstream, bundles)
         if stage == LOOP:
             own = partial(turn_rounds, task, bundles)
         ran, error = attempted_alone(own, isolates=plan.isolates)

@@ -1,13 +1,10 @@
-"""A part of a stage: its share of the delta meets its layers, its panes go to the stage below.
-
-Where there is much to do, a slice of the keys at a time, so that memory does not grow with what an epoch touches, nor
-with how many windows are due at once.
+"""A part of a stage in an epoch: it is computed (``state.stage_epoch``), result by result, and each result is stored
+before the next one is computed; panes go to the stage below.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.distribute.chain import Chain, ChainState
@@ -19,7 +16,7 @@ from headrace.distribute.tasks.panes import leaving
 from headrace.distribute.tasks.parts import addressed, of_chain
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.shuffle_input import ShuffleInput, bundle, deltas_of
-from headrace.distribute.tasks.tables import expired_prefix, files_of, open_own, put_table
+from headrace.distribute.tasks.tables import expired_prefix, files_of, open_own, run_writer
 from headrace.distribute.tasks.task_environment import EpochTask
 from headrace.distribute.tasks.task_results import (
     Files,
@@ -29,27 +26,19 @@ from headrace.distribute.tasks.task_results import (
     Stored,
     TaskResult,
     UpstreamResults,
-    summed,
 )
 from headrace.distribute.watermark_inputs import combined
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import distinct
-from headrace.kernel.step import Counts, Emitted, StageResult, in_emitted_order, step
+from headrace.kernel.step import Counts, Emitted, StageResult, in_emitted_order
 from headrace.model.time import MIN_INSTANT, Instant
-from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
 from headrace.state.datafiles.files import ParquetWriter
+from headrace.state.datafiles.writer import RunWriter
 from headrace.state.key_groups import parts
 from headrace.state.layers import Layers
+from headrace.state.stage_epoch import StageEpoch, one_below_the_other
 from headrace_snapshots.format.table_names import REJECTED
-
-NO_FILES: Files = ()
-
-SLICE_ROWS = 2**16
-"""Of so many rows an epoch is computed at a time, about: each takes 600 bytes meanwhile, and state and panes are stored
-slice by slice.
-"""
 
 
 def output_of(stage: CompiledStage, watermark: Instant, holds: "list[Instant]") -> Instant:
@@ -108,22 +97,25 @@ def map_side_of(upstream: tuple[TaskResult, ...]) -> tuple[TaskResult, ...]:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """One part of a stage in an epoch."""
+class StagePart:
+    """One part of a stage, the chain's ``number``, in an epoch."""
 
     task: EpochTask
     number: int
 
     @property
     def plan(self) -> EpochPlan:
+        """The epoch."""
         return self.task.plan
 
     @property
     def chain(self) -> Chain:
+        """Whose stage it is."""
         return self.task.chain
 
     @property
     def stage(self) -> CompiledStage:
+        """The stage."""
         return self.chain.stages[self.number]
 
     @property
@@ -138,41 +130,32 @@ class _Part:
 
     @property
     def table(self) -> str:
+        """The table of its state."""
         return self.chain.tables[self.number]
 
     @property
     def is_last(self) -> bool:
+        """Whether its panes are those of the output."""
         return self.number == len(self.chain.stages) - 1
 
+    @property
+    def hands_on_in_order(self) -> bool:
+        """Whether its panes are stored with their order, for a later job."""
+        if self.is_last:
+            return self.task.of_chain in self.task.work.handed_on_in_order
+        return self.chain.goes_through_spark(self.number + 1)
+
     def run(self, upstream: UpstreamResults, rows: list[pa.RecordBatch]) -> tuple[StageOutput, Bundles]:
-        plan, stage = self.plan, self.stage
+        """Compute and store its epoch; the level above passed on ``upstream`` and sent ``rows``."""
         clocks, after = self._clocks(upstream)
-        deltas = deltas_of(stage, rows, self.before.watermark, self.task.output_watermark(self.number))
-        stored_layers = self.task.state.tables[self.table]
-        layers = Layers(stage, open_own(self.task, stored_layers, stage.state_schema, self.task.parts))
-        left = Layers(stage, layers.layers[expired_prefix(stored_layers, after.watermark) :])
-        output = _SliceOutputs(self.task.putting(self.chain.names.panes))
-        changes = (left.kept(result.changes) for result in self._results(layers, deltas, clocks, output))
-        stored = put_table(self.task, self.table, changes)
-        grown = left.grown([piece.run for piece in stored], plan.epoch)
-        due_event, due_time = grown.next_due(after.watermark, after.processing_time)
-        hold = after.watermark
-        if stage.stamps_elements or not stage.trigger.ready_past_end:
-            hold = grown.earliest_hold(after.watermark)
-        shuffled, rejected = self._below(output.emitted)
-        result = StageOutput(
-            counts=output.counts(),
-            changed=output.changed,
-            hold=hold,
-            due_event=due_event,
-            due_time=due_time,
-            state=Stored(files_of(stored), grown.layers[-1].expires) if stored else Stored(),
-            panes=output.panes.done(),
-            panes_accounting=shuffled.aggregated.accounting,
-            rejected=rejected,
-            elements=self.task.put(f"elements-{self.number}", _concatenated(output.leaving)),
-        )
-        return result, addressed(plan, self.task.job, self.step + 1, self.task.of_chain, shuffled.parts)
+        epoch = self._epoch(clocks, rows)
+        outputs = _PartOutputs.begun(self, epoch.layers, after)
+        for result in epoch.results():
+            outputs.store(result)
+            del result  # so that it takes no memory while the next one is computed
+        below, rejected = self._below(outputs.emitted)
+        output = replace(outputs.done(), panes_accounting=below.aggregated.accounting, rejected=rejected)
+        return output, addressed(self.plan, self.task.job, self.step + 1, self.task.of_chain, below.parts)
 
     def _clocks(self, upstream: UpstreamResults) -> tuple[FiringClocks, StageClocks]:
         """The step of the stage, and its clocks after it, by what the level ``upstream`` gave."""
@@ -186,57 +169,25 @@ class _Part:
             return step_to(plan, chain, state, self.number, plan.watermarks[self.task.of_chain])
         return source_step(plan, chain, state, map_side_of(upstream.results), own)
 
-    def _results(
-        self, layers: Layers, deltas: Sequence[pa.RecordBatch], clocks: FiringClocks, output: "_SliceOutputs"
-    ) -> Iterator[StageResult]:
-        """The step of the part, slice by slice; what is not state is added to ``output``."""
-        for slice_layers, delta in self._slices(layers, deltas, clocks):
-            result = self._step(slice_layers, delta, clocks)
-            if result is None:
-                continue
-            output.slice_counts.append(result.counts)
-            output.changed += result.changes.num_rows
-            if self.is_last:
-                output.panes.add(result.panes())
-                if self.task.of_chain in self.task.work.handed_on_in_order:
-                    output.leaving.append(leaving(result))
-            elif self.chain.goes_through_spark(self.number + 1):
-                output.leaving.append(leaving(result))
-            elif len(result.emission.row):
-                output.emitted.append(result.emitted())
-            yield result
-
-    def _slices(
-        self, layers: Layers, deltas: Sequence[pa.RecordBatch], clocks: FiringClocks
-    ) -> Iterator[tuple[Layers, pa.RecordBatch | None]]:
-        rows = sum(delta.num_rows for delta in deltas) + layers.most_found(clocks, self.plan.signals)
-        slices = parts(self.task.parts)[self.task.number].cut(-(-rows // SLICE_ROWS)) if rows > SLICE_ROWS else ()
-        if not slices:
-            yield layers, _concatenated(deltas)
-        for keys in slices:
-            spans = [keys.span(delta.column(c.HASH).to_numpy()) for delta in deltas]
-            cut = [delta.slice(span.start, span.stop - span.start) for delta, span in zip(deltas, spans, strict=True)]
-            yield layers.within(keys), _concatenated([rows for rows in cut if rows.num_rows])
-
-    def _step(self, layers: Layers, delta: pa.RecordBatch | None, clocks: FiringClocks) -> StageResult | None:
+    def _epoch(self, clocks: FiringClocks, rows: list[pa.RecordBatch]) -> StageEpoch:
+        """What there is to compute."""
         plan, stage = self.plan, self.stage
-        touched = np.zeros(0, np.uint64) if delta is None else distinct([delta.column(c.HASH).to_numpy()])
-        state = layers.lookup(touched, clocks, plan.signals)
-        return step(
-            stage,
-            state,
-            delta,
-            clocks,
+        layers = open_own(self.task, self.task.state.tables[self.table], stage.state_schema, self.task.parts)
+        return StageEpoch(
             plan.epoch,
-            output_watermark=self.before.output_watermark if stage.stamps_merged else MIN_INSTANT,
-            signals=plan.signals,
-            is_batch=plan.is_batch,
+            Layers(stage, layers),
+            deltas_of(stage, rows, self.before.watermark, self.task.output_watermark(self.number)),
+            clocks,
+            parts(self.task.parts)[self.task.number],
+            self.before.output_watermark if stage.stamps_merged else MIN_INSTANT,
+            plan.signals,
+            plan.is_batch,
         )
 
     def _below(self, emitted: Sequence[Emitted]) -> tuple[ShuffleInput, Files]:
         """The panes as elements of the stage below, and where those that have no key there are stored."""
         if not emitted:
-            return ShuffleInput(), NO_FILES
+            return ShuffleInput(), ()
         plan, number = self.plan, self.number + 1
         stage = self.chain.stages[number]
         panes = in_emitted_order(emitted)
@@ -256,31 +207,60 @@ class _Part:
 
 
 @dataclass
-class _SliceOutputs:
-    """The output of the slices of a part so far, besides state: panes, which are stored as they come, or what goes on
-    to the stage below, itself or through a user's own code.
+class _PartOutputs:
+    """What has become of the results of a ``part`` so far: ``state`` and ``panes`` are stored as they come; what goes
+    below is kept, for the next stage (``emitted``) or for a later job (``elements``). ``layers`` are those that still
+    count at the clocks ``after`` the epoch.
     """
 
+    part: StagePart
+    layers: Layers
+    after: StageClocks
+    state: RunWriter
     panes: ParquetWriter
-    slice_counts: list[Counts] = field(default_factory=list)
+    counts: Counts | None = None
     changed: int = 0
     emitted: list[Emitted] = field(default_factory=list)
-    leaving: list[pa.RecordBatch] = field(default_factory=list)
+    elements: list[pa.RecordBatch] = field(default_factory=list)
 
-    def counts(self) -> Counts | None:
-        """Counts of all slices; None if no slice had anything to look at."""
-        return Counts(**summed(vars(counts) for counts in self.slice_counts)) if self.slice_counts else None
+    @classmethod
+    def begun(cls, part: StagePart, layers: Layers, after: StageClocks) -> "_PartOutputs":
+        """Nothing is stored yet on top of ``layers``."""
+        task = part.task
+        expired = expired_prefix(task.state.tables[part.table], after.watermark)
+        state = run_writer(task.work, task.plan.prefix, part.table, task.number)
+        left = Layers(layers.stage, layers.layers[expired:])
+        return cls(part, left, after, state, task.putting(part.chain.names.panes))
 
+    def store(self, result: StageResult) -> None:
+        """Store ``result``, and count it."""
+        part = self.part
+        self.counts = Counts.of_all([self.counts, result.counts])
+        self.changed += result.changes.num_rows
+        if part.is_last:
+            self.panes.add(result.panes())
+        if part.hands_on_in_order:
+            self.elements.append(leaving(result))
+        elif not part.is_last and len(result.emission.row):
+            self.emitted.append(result.emitted())
+        self.state.add(self.layers.kept(result.changes))
 
-def _concatenated(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """Pieces, one below the other; None if there are none."""
-    if len(pieces) < 2:
-        return pieces[0] if pieces else None
-    return pa.concat_batches(pieces)
-
-
-def step_part(
-    task: EpochTask, number: int, upstream: UpstreamResults, rows: list[pa.RecordBatch]
-) -> tuple[StageOutput, Bundles]:
-    """One epoch of a part of stage ``number``; the level above passed on ``upstream`` and sent ``rows``."""
-    return _Part(task, number).run(upstream, rows)
+    def done(self) -> StageOutput:
+        """What all results came to."""
+        part, after = self.part, self.after
+        runs = self.state.done()
+        grown = self.layers.grown([stored.run for stored in runs], part.plan.epoch)
+        due_event, due_time = grown.next_due(after.watermark, after.processing_time)
+        hold = after.watermark
+        if part.stage.stamps_elements or not part.stage.trigger.ready_past_end:
+            hold = grown.earliest_hold(after.watermark)
+        return StageOutput(
+            counts=self.counts,
+            changed=self.changed,
+            hold=hold,
+            due_event=due_event,
+            due_time=due_time,
+            state=Stored(files_of(runs), grown.layers[-1].expires) if runs else Stored(),
+            panes=self.panes.done(),
+            elements=part.task.put(f"elements-{part.number}", one_below_the_other(self.elements)),
+        )

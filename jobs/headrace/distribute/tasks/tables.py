@@ -7,7 +7,7 @@ import pyarrow as pa
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment, file_name
 from headrace.distribute.tasks.task_results import Files, Stored
 from headrace.model.time import NEVER, Instant
-from headrace.state.datafiles.writer import StoredRun, put_runs
+from headrace.state.datafiles.writer import RunWriter, StoredRun, put_runs
 from headrace.state.key_groups import parts
 from headrace.state.layer_reader import open_rows
 from headrace.state.open_layer import StateLayer
@@ -27,21 +27,21 @@ def open_own(task: EpochTask, layers: Sequence[Layer], schema: pa.Schema, parts:
     return open_layers(task.work, layers, schema, task.number, parts)
 
 
+def run_writer(work: TaskEnvironment, prefix: str, table: str, part: int) -> RunWriter:
+    """To store rows of a ``part`` of a ``table`` as they come, in the order of their hashes."""
+    return RunWriter(work.store, work.rows, file_name(prefix, table, part))
+
+
 def put_pieces(
     work: TaskEnvironment, prefix: str, table: str, part: int, pieces: Iterable[pa.RecordBatch]
 ) -> tuple[StoredRun, ...]:
     """Store rows of a ``part`` that come in the order of their hashes."""
-    return tuple(put_runs(work.store, work.rows, file_name(prefix, table, part), pieces))
+    return put_runs(work.store, work.rows, file_name(prefix, table, part), pieces)
 
 
 def files_of(runs: Iterable[StoredRun]) -> Files:
     """The files that ``runs`` are stored in."""
     return tuple(run.file for run in runs)
-
-
-def put_table(task: EpochTask, table: str, pieces: Iterable[pa.RecordBatch]) -> tuple[StoredRun, ...]:
-    """Store rows that come in the order of their hashes."""
-    return put_pieces(task.work, task.plan.prefix, table, task.number, pieces)
 
 
 def layers_after(layers: Sequence[Layer], watermark: Instant, epoch: int, tops: Sequence[Stored]) -> tuple[Layer, ...]:
