@@ -1,9 +1,9 @@
 """The inputs of a pipeline: what is new, which of it makes the next epoch, and the readers of it. Without Spark."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
@@ -19,7 +19,7 @@ from headrace.sources.connector import (
     UnknownPositionError,
     WritingReader,
 )
-from headrace.sources.file_planning import MAX_READS, ChangedFileError, ChangingFileError, next_batch
+from headrace.sources.file_planning import MAX_READS, ChangingFileError, next_batch
 from headrace.sources.files import FileEnumerator
 from headrace.sources.known_names import KnownNames
 from headrace.sources.landed.claimed import ClaimedEnumerator, ClaimedReader, landed_as
@@ -35,8 +35,6 @@ if TYPE_CHECKING:  # which what lands nothing does without
 
 ByInput = Mapping[str, Sequence[SourceSplit]]
 """Splits by the name of their input; no entry where there are none."""
-
-Read = TypeVar("Read")
 
 
 class KnownFiles(Protocol):
@@ -217,21 +215,18 @@ class Landing:
         """``files`` with what will tell whether they have changed. Raises VanishedFileError, ChangingFileError."""
         return {name: [self.enumerators[name].taken(split) for split in landed] for name, landed in files.items()}
 
-    def reading(self, files: ByInput, read: Callable[[ByInput], Read]) -> tuple[ByInput, Read]:
-        """What ``read`` makes of ``files``, and these: where some changed before they were read, as they became then.
-
-        Raises VanishedFileError; and ChangingFileError if they changed each time.
+    def reading_attempts(self, files: ByInput) -> Iterator[ByInput]:
+        """``files``; then, as often as the next ones are asked for since some changed before they were read, these as
+        they have become. Raises VanishedFileError; and ChangingFileError if they changed each time.
         """
         changing: dict[str, None] = {}
         files = self._by_rules_of_today(files)
         for _ in range(MAX_READS):
-            try:
-                return files, read(files)
-            except ChangedFileError:
-                now = {name: self.enumerators[name].taken_again(landed) for name, landed in files.items()}
-                pairs = [pair for name, landed in now.items() for pair in zip(files[name], landed, strict=True)]
-                changing |= {file.path: None for before, file in pairs if file != before}
-                files = self._by_rules_of_today(now)
+            yield files
+            now = {name: self.enumerators[name].taken_again(landed) for name, landed in files.items()}
+            pairs = [pair for name, landed in now.items() for pair in zip(files[name], landed, strict=True)]
+            changing |= {file.path: None for before, file in pairs if file != before}
+            files = self._by_rules_of_today(now)
         raise ChangingFileError([*changing])
 
     def _by_rules_of_today(self, files: ByInput) -> ByInput:

@@ -8,12 +8,13 @@ watermarks.
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
 from headrace.distribute.epoch import Attempt, Attempts
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.levels import mapped_by, parts_below
+from headrace.distribute.tasks.levels import parts_below, run_task
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.parts import addressed, parts_at
 from headrace.distribute.tasks.plan import EpochPlan
@@ -38,7 +39,8 @@ MakeEngine = Callable[[Pipeline, Attempts], TasksEngine]
 def map_elements(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
     """What shares of the elements of a step say: the map side but for files that a source would read."""
     for number in numbers_in(numbers):
-        yield from mapped_by(_map_share, work, plan, number).blobs(parts_below(work, plan, -1))
+        message = run_task(work, number, partial(_map_share, EpochTask(plan, work, number)))
+        yield from message.blobs(parts_below(work, plan, -1))
 
 
 def _map_share(task: EpochTask) -> tuple[ShareOutput, Bundles]:

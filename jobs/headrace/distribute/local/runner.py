@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
 
 from headrace.distribute.level_progress import LevelProgress
 from headrace.distribute.tasks.background.compaction import FoldPlan, fold_task
@@ -24,8 +23,6 @@ from headrace.distribute.tasks.task_results import Message
 TASK_BYTES = 2**22
 """Work on fewer bytes is not shared."""
 
-T = TypeVar("T")
-
 
 def cores() -> int:
     """How many cores this process may use."""
@@ -34,14 +31,14 @@ def cores() -> int:
 
 @dataclass(frozen=True)
 class _Level:
-    """A level under way, number ``level`` of the job of ``plan`` from 0: ``ended`` has a number for each of its
-    ``tasks`` that is done.
+    """A level under way, number ``level`` of the job of ``plan`` from 0: ``ended`` is what those of its
+    ``tasks`` say that are done.
     """
 
     plan: EpochPlan
     level: int
     tasks: int
-    ended: list[int] = field(default_factory=list)
+    ended: list[Message] = field(default_factory=list)
 
 
 @dataclass
@@ -61,12 +58,15 @@ class Threads:
 
     def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
+        work = self.work
+        tasks = [partial(share_task, work, plan, share) for share in range(tasks_of_first_level(work, plan))]
         try:
-            tasks = tasks_of_first_level(self.work, plan)
-            messages = self._run(partial(share_task, self.work, plan), _Level(plan, 0, tasks))
-            for level in range(levels_below(self.work, plan)):
-                part = partial(_part, self.work, plan, level, messages)
-                messages = self._run(part, _Level(plan, level + 1, tasks_at(self.work, plan, level)))
+            messages = self._run_level(plan, 0, tasks)
+            for level in range(levels_below(work, plan)):
+                parts = range(tasks_at(work, plan, level))
+                received = [[message.received_by(part) for message in messages] for part in parts]
+                tasks = [partial(part_task, work, plan, level, part, received[part]) for part in parts]
+                messages = self._run_level(plan, level + 1, tasks)
         finally:
             self._under_way = None
         return [message.received_by(0) for message in messages]
@@ -84,19 +84,15 @@ class Threads:
         """What the tasks of a fold say, one after another, as those of a merge."""
         return [fold_task(self.work, plan, part, stop).received_by(0) for part in range(plan.parts)]
 
-    def _run(self, run: Callable[[int], T], level: _Level) -> list[T]:
-        self._under_way = level
-        if level.tasks == 1:
-            return [run(0)]
+    def _run_level(self, plan: EpochPlan, number: int, tasks: Sequence[Callable[[], Message]]) -> list[Message]:
+        level = self._under_way = _Level(plan, number, len(tasks))
+        if len(tasks) == 1:
+            return [tasks[0]()]
 
-        def counted(number: int) -> T:
-            result = run(number)
-            level.ended.append(number)
-            return result
+        def counted(task: Callable[[], Message]) -> Message:
+            message = task()
+            level.ended.append(message)
+            return message
 
         with ThreadPoolExecutor(self.most, thread_name_prefix="task") as threads:
-            return list(threads.map(counted, range(level.tasks)))
-
-
-def _part(work: TaskEnvironment, plan: EpochPlan, level: int, messages: Sequence[Message], part: int) -> Message:
-    return part_task(work, plan, level, part, [message.received_by(part) for message in messages])
+            return list(threads.map(counted, tasks))

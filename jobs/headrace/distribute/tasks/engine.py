@@ -5,7 +5,7 @@ epoch; ``fold_current`` may run beside it in another.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Protocol
 
@@ -27,7 +27,6 @@ from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.distribute.tasks.task_results import (
     DisagreementError,
     Folded,
-    TaskResult,
     UpstreamResults,
     summed,
 )
@@ -37,6 +36,7 @@ from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.identity.renaming import Formerly
 from headrace.sources.chain_clocks import ChainClocks, Parked
+from headrace.sources.file_planning import ChangedFileError
 from headrace.sources.formats.errors import DividedFileError
 from headrace.sources.landing import ByInput
 from headrace.sources.newest_event_time import newest_read
@@ -175,10 +175,10 @@ class TasksEngine:
         merged |= {IDS: self.ids} if self.work.tells_ids and again is None else {}
         self.merges.begin(attempt.prefix, merged, self._least_watermark(live))
 
-        def read(files: ByInput) -> EpochOutcome:
+        def planned(files: ByInput) -> EpochPlan:
             size = sum(file.size for landed in files.values() for file in landed)
             id_parts = self.runner.tasks(size + _stored_bytes(self.tables))
-            plan = EpochPlan(
+            return EpochPlan(
                 prefix=attempt.prefix,
                 epoch=self.epoch + 1,
                 processing_time=Instant(max(self.progress.processing_time, processing_time)),
@@ -199,9 +199,8 @@ class TasksEngine:
                 again=again,
                 read_only=self._read_only(again),
             )
-            return self._outcome(plan)
 
-        files, outcome = (files, read(files)) if recorded else self.landing.reading(files, read)
+        files, outcome = self._run_until_read(files, planned, recorded=recorded)
         check(self.pipeline, outcome.plan.epoch, outcome.observations)
         tables = self.merges.adopted(outcome.tables, wait=wait_for_merges)
         self._set_state(outcome.stage_clocks, tables)
@@ -245,17 +244,19 @@ class TasksEngine:
         own = {number for number, chain in enumerate(self.work.chains) if chain.names.output in again.outputs}
         return with_upstream(self.work.chains, own) - own
 
-    def _outcome(self, plan: EpochPlan) -> EpochOutcome:
-        """What ``plan`` comes to; every file is read as a whole if a piece of one cannot be. Raises the error of an
-        output if no other is left.
+    def _run_until_read(
+        self, files: ByInput, planned: Callable[[ByInput], EpochPlan], *, recorded: bool
+    ) -> tuple[ByInput, EpochOutcome]:
+        """Run the epoch that is ``planned`` over ``files``, and give these: where some changed before they were read,
+        as they became then, unless they are to be those that were ``recorded``.
         """
-        try:
-            outcome = self._jobs(plan)
-        except DividedFileError:
-            outcome = self._jobs(undivided(plan))
-        if len(outcome.left_out) == len(self.work.chains):
-            raise next(iter(outcome.errors.values())).error()
-        return outcome
+        for current in [files] if recorded else self.landing.reading_attempts(files):
+            try:
+                return current, self._run_jobs(planned(current))
+            except ChangedFileError:
+                if recorded:
+                    raise
+        raise AssertionError("unreachable")
 
     def _migrate(self, prefix: str, parked: Set[int]) -> None:
         """Give state that another definition left the columns of this one, in files of this epoch: with it they become
@@ -279,24 +280,30 @@ class TasksEngine:
             requests = summed([requests, outcome.requests()])
         return Written(self.tables, outcome.logs(), requests)
 
-    def _jobs(self, plan: EpochPlan) -> EpochOutcome:
-        """The epoch of ``plan``, job after job."""
-        outcome = EpochOutcome(self.work, (JobResults(plan, self._run(plan)),))
+    def _run_jobs(self, plan: EpochPlan) -> EpochOutcome:
+        """Run the epoch of ``plan``, job after job. Raises the error of an output if no other is left."""
+        outcome = EpochOutcome(self.work, (self._run_job(plan),))
         for _ in self.work.jobs[1:]:
             later = outcome.next_plan(self.runner.tasks)
-            levels = self._run(later) if job_of(self.work, later).stages else ()
-            outcome = EpochOutcome(self.work, (*outcome.jobs, JobResults(later, levels)))
+            results = self._run_job(later) if job_of(self.work, later).stages else JobResults(later, ())
+            outcome = EpochOutcome(self.work, (*outcome.jobs, results))
+        if len(outcome.left_out) == len(self.work.chains):
+            raise next(iter(outcome.errors.values())).error()
         return outcome
 
-    def _run(self, plan: EpochPlan) -> tuple[tuple[TaskResult, ...], ...]:
-        for run in range(1, MAX_RUNS + 1):
+    def _run_job(self, plan: EpochPlan) -> JobResults:
+        """Run a job: again if its tasks disagree, and with every file as a whole if a piece of one cannot be read."""
+        disagreements = 0
+        while True:
             last_level = UpstreamResults.of(self.runner.epoch(plan))
-            error = None if last_level.error is None else last_level.error.error()
-            if error is None:
-                return last_level.history(0)
-            if not isinstance(error, DisagreementError) or run == MAX_RUNS:
+            if last_level.error is None:
+                return JobResults(plan, last_level.history(0))
+            error = last_level.error.error()
+            disagreements += isinstance(error, DisagreementError)
+            if isinstance(error, DividedFileError) and plan.shares != undivided(plan).shares:
+                plan = undivided(plan)
+            elif not isinstance(error, DisagreementError) or disagreements == MAX_RUNS:
                 raise error
-        raise AssertionError("unreachable")
 
     def _come_to(self, files: ByInput, outcome: EpochOutcome) -> PipelineProgress:
         self.inputs = inputs_after(self.landing, self.inputs, files, outcome.input_clocks)

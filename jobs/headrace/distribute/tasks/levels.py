@@ -19,14 +19,15 @@ from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
 from headrace.distribute.tasks.stages import StagePart
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.distribute.tasks.task_results import (
+    Failure,
     Message,
     PanesOutput,
     StageOutput,
     TaskOutput,
     TaskResult,
     UpstreamResults,
-    attempted,
-    attempted_alone,
+    collect_failure,
+    isolate_failure,
 )
 
 Ran = tuple[TaskOutput | None, Bundles]
@@ -62,14 +63,8 @@ def parts_below(work: TaskEnvironment, plan: EpochPlan, level: int) -> int:
 def share_task(work: TaskEnvironment, plan: EpochPlan, number: int) -> Message:
     """What share ``number`` says of what the job reads: of the input, or of panes of outputs."""
     if plan.job and not panes_of_outputs(work, plan):  # there is an epoch to do all the same
-        return _message(work, 0, None, lambda: (PanesOutput(), {}))
-    return mapped_by(map_output if plan.job else map_share, work, plan, number)
-
-
-def mapped_by(run: Callable[[EpochTask], Ran], work: TaskEnvironment, plan: EpochPlan, number: int) -> Message:
-    """What share ``number`` of the input says, of which ``run`` gives what ``map_share`` would."""
-    task = EpochTask(plan, work, number)
-    return _message(work, number, None, partial(run, task))
+        return run_task(work, 0, lambda: (PanesOutput(), {}))
+    return run_task(work, number, partial(map_output if plan.job else map_share, EpochTask(plan, work, number)))
 
 
 def rows_task(
@@ -79,10 +74,9 @@ def rows_task(
     the output of that name, in a later job than the first).
     """
     task = EpochTask(plan, work, number)
-    run: Callable[[], Ran] = partial(map_rows, task, name, rows)
     if plan.job:
-        run = partial(map_panes, task.for_chain(work.number_of(name)), rows)
-    return _message(work, number, None, run)
+        return run_task(work, number, partial(map_panes, task.for_chain(work.number_of(name)), rows))
+    return run_task(work, number, partial(map_rows, task, name, rows))
 
 
 def part_task(
@@ -90,39 +84,50 @@ def part_task(
 ) -> Message:
     """What task ``number`` of the level number ``level`` below the map side says of the ``messages`` to it."""
     upstream = UpstreamResults.of(messages)
-    bundles = [message.rows for message in messages if message.rows is not None]
+    rows = [message.rows for message in messages if message.rows is not None]
     tells_ids = _tells_ids(work, plan)
-
-    def run() -> Ran:
-        if tells_ids and level == 0:
-            return tell_duplicates(EpochTask(plan, work, number), upstream, bundles)
-        job, step = job_of(work, plan), level - tells_ids
-        part = parts_of(plan, job, step)[number]
-        if part.chain in upstream.errors:
-            return StageOutput(), {}
-        task = EpochTask(plan, work, part.part, part.chain)
-        stage = job.stage_at(part.chain, step)
-        own: Callable[[], Ran] = partial(StagePart(task, stage).run, upstream, bundles)
-        if stage == LOOP:
-            own = partial(turn_rounds, task, bundles)
-        ran, error = attempted_alone(own, isolates=plan.isolates)
-        return ran or (StageOutput(errors={part.chain: error} if error else {}), {})
-
-    return _message(work, number, upstream, run)
+    if tells_ids and level == 0:
+        return run_task(work, number, partial(tell_duplicates, EpochTask(plan, work, number), upstream, rows), upstream)
+    job, step = job_of(work, plan), level - tells_ids
+    part = parts_of(plan, job, step)[number]
+    task, stage = EpochTask(plan, work, part.part, part.chain), job.stage_at(part.chain, step)
+    run: Callable[[], Ran] = partial(StagePart(task, stage).run, upstream, rows)
+    if part.chain in upstream.errors:
+        run = _run_nothing
+    elif stage == LOOP:
+        run = partial(turn_rounds, task, rows)
+    return run_task(work, number, run, upstream, isolated=part.chain if plan.isolates else None)
 
 
-def _message(work: TaskEnvironment, task: int, upstream: UpstreamResults | None, run: Callable[[], Ran]) -> Message:
-    """What a task of that number says; ``run`` is what it does. Raises RetryError: another attempt may end otherwise;
-    any other typed error is said.
+def _run_nothing() -> Ran:
+    return StageOutput(), {}
+
+
+def run_task(
+    work: TaskEnvironment,
+    number: int,
+    run: Callable[[], Ran],
+    upstream: UpstreamResults | None = None,
+    *,
+    isolated: int | None = None,
+) -> Message:
+    """What task ``number`` says, which does ``run`` unless a task ``upstream`` has failed. An error is said too, one of
+    a chain that is ``isolated`` as the chain's own. Raises RetryError: another attempt may end otherwise.
     """
     before = work.requests()
-    error = None if upstream is None else upstream.error
     output: TaskOutput | None = None
     bundles: Bundles = {}
-    if error is None:
-        with work.landing.connected():
-            ran, error = attempted(run)
-        output, bundles = ran or (None, {})
-    received, history = (b"", ()) if upstream is None else (upstream.digest, upstream.history(task))
-    result = TaskResult(output, received, history, error, work.requests_since(before))
-    return Message(task, result, bundles)
+    errors = [] if upstream is None or upstream.error is None else [upstream.error]
+    own: dict[int, Failure] = {}
+    if not errors:
+        with (
+            work.landing.connected(),
+            collect_failure(errors),
+            isolate_failure(own, isolated or 0, isolates=isolated is not None),
+        ):
+            output, bundles = run()
+    if own:
+        output = StageOutput(errors=own)
+    received, history = (b"", ()) if upstream is None else (upstream.digest, upstream.history(number))
+    result = TaskResult(output, received, history, next(iter(errors), None), work.requests_since(before))
+    return Message(number, result, bundles)

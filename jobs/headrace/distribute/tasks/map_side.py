@@ -21,7 +21,7 @@ from headrace.distribute.tasks.parts import addressed, parts_at
 from headrace.distribute.tasks.shuffle.row_locations import PLACE, ShippedRecords, in_arrival_order, places, travelling
 from headrace.distribute.tasks.shuffle.shuffle_input import bundle, by_part
 from headrace.distribute.tasks.task_environment import EpochTask
-from headrace.distribute.tasks.task_results import BundleOutput, Failure, ShareOutput, attempted_alone
+from headrace.distribute.tasks.task_results import BundleOutput, Failure, ShareOutput, isolate_failure
 from headrace.distribute.watermark_inputs import InputObservations, ObservationContext, observe
 from headrace.kernel.delta import KeyHashes, aggregate
 from headrace.kernel.elements import Columns, takes_part
@@ -177,11 +177,8 @@ def for_each_reader(
         number = own.of_chain
         if number in errors:
             continue
-        output, error = attempted_alone(partial(run, own, records.chains[number]), isolates=task.plan.isolates)
-        if error is not None:
-            errors[number] = error
-        elif output is not None:
-            outputs[number] = output
+        with isolate_failure(errors, number, isolates=task.plan.isolates):
+            outputs[number] = run(own, records.chains[number])
     return outputs, errors
 
 

@@ -6,7 +6,6 @@ output gave, for those that read it (``map_output``).
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +17,7 @@ from headrace.distribute.tasks.map_side import Bundles, typed
 from headrace.distribute.tasks.parts import addressed
 from headrace.distribute.tasks.shuffle.shuffle_input import ShuffleInput, bundle
 from headrace.distribute.tasks.task_environment import EpochTask
-from headrace.distribute.tasks.task_results import Failure, Files, PanesOutput, attempted_alone
+from headrace.distribute.tasks.task_results import Failure, Files, PanesOutput, isolate_failure
 from headrace.kernel.delta import Accounting
 from headrace.kernel.elements import judge, rejecting
 from headrace.kernel.expressions.overflowing import column_apart
@@ -62,12 +61,12 @@ def read_panes(task: EpochTask) -> Iterator[pa.RecordBatch]:
 
 def map_panes(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[PanesOutput, Bundles]:
     """``batches``, which a user's own code made of panes of the chain, as elements of its first stage in the job."""
-    ran, error = attempted_alone(partial(_made, task, batches), isolates=task.plan.isolates)
-    if ran is None:
-        return PanesOutput(errors={} if error is None else {task.of_chain: error}), {}
-    shuffled, rejected = ran
-    output = PanesOutput({task.of_chain: shuffled.aggregated.accounting}, {task.of_chain: rejected})
-    return output, addressed(task.plan, task.job, 0, task.of_chain, shuffled.parts)
+    errors: dict[int, Failure] = {}
+    with isolate_failure(errors, task.of_chain, isolates=task.plan.isolates):
+        shuffled, rejected = _made(task, batches)
+        output = PanesOutput({task.of_chain: shuffled.aggregated.accounting}, {task.of_chain: rejected})
+        return output, addressed(task.plan, task.job, 0, task.of_chain, shuffled.parts)
+    return PanesOutput(errors=errors), {}
 
 
 def _made(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[ShuffleInput, Files]:
@@ -102,12 +101,9 @@ def map_output(task: EpochTask) -> tuple[PanesOutput, Bundles]:
         upstream = upstream_of(task.work.chains, own.chain)
         if above not in upstream:
             continue
-        run = partial(_for_chain, own, panes, upstream.index(above))
-        ran, error = attempted_alone(run, isolates=task.plan.isolates)
-        if error is not None:
-            errors[number] = error
-        elif ran is not None:
-            shuffled, dead = ran
+        with isolate_failure(errors, number, isolates=task.plan.isolates):
+            shuffled, dead = _for_chain(own, panes, upstream.index(above))
+        if number not in errors:
             accounting[number] = shuffled.aggregated.accounting
             rejected[number] = own.put(f"{REJECTED}-{own.chain.names.output}", dead)
             bundles |= addressed(task.plan, task.job, 0, number, shuffled.parts)

@@ -1,9 +1,10 @@
 """What tasks tell those below them, and at last the driver: counts, clocks, and the files that they stored."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,7 +20,6 @@ from headrace.sources.validation import ISOLATED
 from headrace_snapshots.format.files import DataFile
 
 Files = tuple[DataFile, ...]
-T = TypeVar("T")
 
 
 class DisagreementError(RetryError):
@@ -203,28 +203,33 @@ class Failure:
 NO_ERRORS: Mapping[int, Failure] = {}
 
 
-def attempted(run: Callable[[], T]) -> tuple[T | None, Failure | None]:
-    """What ``run`` gives, or its error if another run would end the same. Raises RetryError, when it may not."""
+@contextmanager
+def collect_failure(failures: list[Failure]) -> Iterator[None]:
+    """An error inside is one of ``failures`` if another run of the task would end the same. Raises RetryError, when it
+    may not.
+    """
     try:
         with columns_fit():
-            return run(), None
+            yield
     except RetryError:
         raise
     except HeadraceError as raised:
-        return None, Failure.of(raised)
+        failures.append(Failure.of(raised))
 
 
-def attempted_alone(run: Callable[[], T], *, isolates: bool) -> tuple[T | None, Failure | None]:
-    """What ``run`` gives, which is of one chain alone, or its error if the chain is ``isolated`` and the error is its
-    own: of a user's code, of a value or a column that outgrows its type. Raises all other errors.
+@contextmanager
+def isolate_failure(failures: dict[int, Failure], chain: int, *, isolates: bool) -> Iterator[None]:
+    """An error inside is that of the ``chain`` among ``failures`` if it is ``isolated`` and the error is its own: of a
+    user's code, of a value or a column that outgrows its type. Raises all other errors.
     """
     if not isolates:
-        return run(), None
+        yield
+        return
     try:
         with columns_fit():
-            return run(), None
+            yield
     except (*ISOLATED, LargeEpochError) as raised:
-        return None, Failure.of(raised)
+        failures[chain] = Failure.of(raised)
 
 
 @dataclass(frozen=True)

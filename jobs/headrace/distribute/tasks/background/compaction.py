@@ -5,7 +5,6 @@ A task holds all rows of its part once. What it takes beside them to find the ne
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 
 from headrace.distribute.tasks.background.thread import Stop
 from headrace.distribute.tasks.task_environment import TaskEnvironment, file_name
-from headrace.distribute.tasks.task_results import Files, Folded, Message, TaskResult, attempted
+from headrace.distribute.tasks.task_results import Failure, Files, Folded, Message, TaskResult, collect_failure
 from headrace.distribute.views import newest_records
 from headrace.kernel.renamed_columns import Names
 from headrace.kernel.stage import CompiledStage
@@ -42,9 +41,12 @@ class FoldPlan:
 
 def fold_task(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop | None = None) -> Message:
     """What a part becomes. Raises CancelledError once ``stop`` is set."""
-    before = work.requests()
-    files, error = attempted(partial(_fold, work, plan, part, stop or Stop()))
-    return Message(part, TaskResult(Folded(files or ()), error=error, requests=work.requests_since(before)))
+    before, files = work.requests(), Files()
+    failures: list[Failure] = []
+    with collect_failure(failures):
+        files = _fold(work, plan, part, stop or Stop())
+    result = TaskResult(Folded(files), error=next(iter(failures), None), requests=work.requests_since(before))
+    return Message(part, result)
 
 
 def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> Files:

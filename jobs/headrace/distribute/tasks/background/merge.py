@@ -9,7 +9,7 @@ from functools import partial
 from headrace.distribute.tasks.background.thread import Stop
 from headrace.distribute.tasks.tables import files_of, open_layers, put_pieces
 from headrace.distribute.tasks.task_environment import TaskEnvironment
-from headrace.distribute.tasks.task_results import Files, Merged, Message, TaskResult, attempted
+from headrace.distribute.tasks.task_results import Failure, Files, Merged, Message, TaskResult, collect_failure
 from headrace.model.time import Instant
 from headrace.state.ids import RememberedIds
 from headrace.state.merge import merge_ids, merge_layers, merge_rows
@@ -74,9 +74,11 @@ def mergings(tables: Tables) -> dict[str, LayerMerge]:
 
 def merge_task(work: TaskEnvironment, plan: MergePlan, part: int, stop: Stop | None = None) -> Message:
     """What becomes of a part of the keys. Raises CancelledError once ``stop`` is set."""
-    before = work.requests()
-    merged, error = attempted(partial(_merge, work, plan, part, stop or Stop()))
-    return Message(part, TaskResult(merged, error=error, requests=work.requests_since(before)))
+    before, merged = work.requests(), None
+    failures: list[Failure] = []
+    with collect_failure(failures):
+        merged = _merge(work, plan, part, stop or Stop())
+    return Message(part, TaskResult(merged, error=next(iter(failures), None), requests=work.requests_since(before)))
 
 
 def _merge(work: TaskEnvironment, plan: MergePlan, part: int, stop: Stop) -> Merged:
