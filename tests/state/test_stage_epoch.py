@@ -1,0 +1,124 @@
+"""An epoch of a stage is a function that gives its results slice by slice, and a writer is given them."""
+
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from headrace.kernel.delta import aggregate
+from headrace.kernel.elements import judge
+from headrace.kernel.step import Counts, StageResult, step
+from headrace.model.time import MIN_INSTANT, Instant
+from headrace.program import columns as c
+from headrace.program.firing import FiringClocks
+from headrace.state import stage_epoch
+from headrace.state.datafiles import writer
+from headrace.state.datafiles.cache import RowsInMemory
+from headrace.state.datafiles.sorted_file import SortedFile
+from headrace.state.datafiles.writer import RunWriter
+from headrace.state.layers import Layers
+from headrace.state.open_layer import StateLayer
+from headrace.state.stage_epoch import StageEpoch
+from headrace_snapshots.store.memory import MemoryStore
+from tests.state.rows import HOUR, STAGE, many
+
+KEYS = 500
+BEGIN = FiringClocks(MIN_INSTANT, Instant(0), Instant(0), Instant(0))
+PASSED = FiringClocks(Instant(0), Instant(2 * HOUR), Instant(0), Instant(0))
+"""The watermark passes the ends of all windows."""
+
+
+def delta(keys: Sequence[int], at: int) -> pa.RecordBatch:
+    """An element of each of ``keys``."""
+    rows = {
+        "user": pa.array([f"user {key}" for key in keys]),
+        "at": pa.array([at] * len(keys), pa.timestamp("us", "UTC")),
+        "price": pa.array(keys, pa.int64()),
+        c.EVENT_TIME: pa.array([at] * len(keys), pa.int64()),
+    }
+    made = aggregate(STAGE, judge(STAGE, rows), MIN_INSTANT).delta
+    assert made is not None
+    return made
+
+
+@pytest.fixture
+def epoch() -> StageEpoch:
+    """The second of two epochs: it changes every second window, and fires all of them."""
+    first = StageEpoch(0, Layers(STAGE), [delta(range(KEYS), HOUR // 2)], BEGIN)
+    runs = tuple(SortedFile(result.changes) for result in first.results())
+    layers = Layers(STAGE, (StateLayer(runs, 0, 0),))
+    return StageEpoch(1, layers, [delta(range(0, KEYS, 4), HOUR // 3), delta(range(0, KEYS, 2), HOUR // 4)], PASSED)
+
+
+@pytest.fixture
+def in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_epoch, "SLICE_ROWS", 50)
+
+
+def content(results: Sequence[StageResult]) -> tuple[pa.RecordBatch, pa.Table, Counts | None]:
+    """All rows of state in their order, all panes in one, and all counts."""
+    panes = pa.Table.from_batches([result.panes() for result in results])
+    return (
+        pa.concat_batches([result.changes for result in results]),
+        panes.sort_by([(name, "ascending") for name in ("user", "window_end", "sequence")]),
+        Counts.of_all(result.counts for result in results),
+    )
+
+
+def test_an_epoch_computed_again_or_in_slices_is_the_same(epoch: StageEpoch, monkeypatch: pytest.MonkeyPatch) -> None:
+    (whole,), (again,) = epoch.results(), epoch.results()
+    assert content([whole]) == content([again])
+    monkeypatch.setattr(stage_epoch, "SLICE_ROWS", 50)
+    slices = [*epoch.results()]
+    assert len(slices) > 5
+    assert content(slices) == content([whole])
+    assert whole.counts.on_time == KEYS
+
+
+def test_parts_of_the_keys_are_the_whole(epoch: StageEpoch) -> None:
+    (whole,) = epoch.results()
+    parts = [result for keys in epoch.keys.cut(3) for result in _of_part(epoch, keys.first, keys.last)]
+    assert content(parts) == content([whole])
+
+
+def _of_part(epoch: StageEpoch, first: int, last: int) -> Iterator[StageResult]:
+    keys = replace(epoch.keys, first=first, last=last)
+    spans = [keys.span(piece.column(c.HASH).to_numpy()) for piece in epoch.deltas]
+    pieces = [piece[span] for piece, span in zip(epoch.deltas, spans, strict=True)]
+    return replace(epoch, keys=keys, layers=epoch.layers.within(keys), deltas=pieces).results()
+
+
+@pytest.mark.usefixtures("in_slices")
+def test_a_result_that_is_let_go_is_gone_before_the_next_one_is_computed(
+    epoch: StageEpoch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last: list[weakref.ref[StageResult]] = []
+    were_gone = []
+
+    def watched(*given: object, **more: object) -> StageResult | None:
+        were_gone.extend(one() is None for one in last[-1:])
+        return step(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(stage_epoch, "step", watched)
+    for result in epoch.results():
+        last.append(weakref.ref(result))
+        del result
+    assert len(were_gone) > 5
+    assert all(were_gone)
+
+
+def test_a_writer_stores_files_while_rows_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = many(0, 1000)
+    monkeypatch.setattr(writer, "RUN_BYTES", rows.nbytes // 4)
+    store = MemoryStore()
+    given = RunWriter(store, RowsInMemory(), "p/state")
+    counts = []
+    for begin in range(0, 1000, 100):
+        given.add(rows[begin : begin + 100])
+        counts.append(len([*store.list("p/")]))
+    stored = given.done()
+    assert (counts[0], counts[-1] + 1) == (0, len(stored))
+    assert pa.concat_batches([one.run.rows for one in stored]) == rows
+    assert RunWriter(store, RowsInMemory(), "p/none").done() == ()
