@@ -426,8 +426,8 @@ MUTATIONS = (
     Mutation(
         "all outputs of a union have the columns of the first",
         "distribute/tasks/panes.py",
-        "run = partial(_for_chain, own, panes, upstream.index(above))",
-        "run = partial(_for_chain, own, panes, 0)",
+        "shuffled, dead = _for_chain(own, panes, upstream.index(above))",
+        "shuffled, dead = _for_chain(own, panes, 0)",
         Case("own_outputs", "own_outputs_net"),
     ),
     Mutation(
