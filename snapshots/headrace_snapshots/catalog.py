@@ -111,7 +111,7 @@ class Catalog(CatalogReader):
         Raises FencedError when another writer claimed or moved the branch (FencedAfterCommitError: after this), and
         RefusedError when it does not fit the claim.
         """
-        manifest = manifest.replace(skips=self._skips(claim, manifest))
+        manifest = manifest.with_skips(self._skips(claim, manifest))
         self.write_manifest(manifest)
         patched = ""
         if manifest.patch and manifest.is_patch:

@@ -18,7 +18,7 @@ from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window
 from headrace.pipeline.event_time import EventTime
 from headrace.read.snapshots.epoch_history import recorded_epochs
-from headrace.read.snapshots.progress import StoredProgress, progress_to_json
+from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.modes import Mode
 from headrace.runs.options import ReplayClock, RunOptions, RunOptionsError, parse_clock
@@ -34,7 +34,7 @@ from tests.manifests import new_manifest
 from tests.process.clicks import CLICKS, FILES, START, land, records
 from tests.process.executors import LOCAL, Executed, on_both
 from tests.reading import read
-from tests.stored_progress import written
+from tests.stored_progress import progress_to_json, written
 
 MINUTE = timedelta(minutes=1)
 NOW = datetime(2026, 2, 1, tzinfo=UTC)

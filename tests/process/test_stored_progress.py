@@ -15,8 +15,8 @@ from headrace.pipeline.sources import OWN
 from headrace.read.snapshots.progress import (
     ListingPosition,
     StoredProgress,
+    epoch_to_json,
     progress_of,
-    progress_to_json,
     without_reading,
 )
 from headrace.runs.restore import restore
@@ -36,9 +36,10 @@ from headrace.sources.progress import (
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.filelog import FileLog, FileRecord
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.manifest import OF_EPOCH, Manifest
 from headrace_snapshots.store.memory import MemoryStore
 from tests.manifests import new_manifest
+from tests.stored_progress import progress_to_json
 
 FILE = SourceSplit("landing/b.json", 7, "etag", "digest")
 AT = Instant(1_772_000_000_000_000)
@@ -195,7 +196,16 @@ def test_what_reads_nothing_repeats_nothing_that_the_epoch_before_read(catalog: 
             replace(PROGRESS, lacking=(lacking,), rejects=(rejects,)), signals=SIGNALS, signals_of="r", executor="local"
         ),
     )
-    reads_none = committed(catalog, without_reading(read_some.progress), read_some)
+    progress = {**read_some.continuing.progress, **without_reading()}
+    reads_none = committed(catalog, progress, read_some)
     before, after = progress_of(catalog, read_some), progress_of(catalog, reads_none)
     assert (before.lacking, before.rejects) == ((lacking,), (rejects,))
     assert after == replace(before, min_event_time=None, ahead=(), behind={}, behind_by_file={}, lacking=(), rejects=())
+    assert StoredProgress.of(reads_none).signals == ()
+    assert StoredProgress.of(reads_none).signals_of == "r", "which is of all epochs"
+    assert "executor" not in reads_none.progress, "nothing was computed on any"
+
+
+def test_all_that_progress_says_of_an_epoch_is_known_to_be_of_it() -> None:
+    reading = replace(PROGRESS, lacking=(Lacking(OWN, "n", 1, "f", None),), rejects=(Rejects(OWN, 3, 5),))
+    assert epoch_to_json(reading, signals=SIGNALS, executor="local").keys() == OF_EPOCH

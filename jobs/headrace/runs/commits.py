@@ -20,7 +20,7 @@ from headrace.errors import RetryError
 from headrace.pipeline.loading.code_digests import code_of
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import columns_after, under_new_names
-from headrace.read.snapshots.progress import StoredProgress, progress_to_json
+from headrace.read.snapshots.progress import StoredProgress, continuing_to_json, epoch_to_json
 from headrace.read.views.columns import ViewColumns, schema_of
 from headrace.runs.compaction import Folds
 from headrace.runs.executors.interface import Engine
@@ -33,7 +33,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import InputFile, Layer, LoggedFile
-from headrace_snapshots.format.manifest import OUTPUTS, Manifest
+from headrace_snapshots.format.manifest import OUTPUTS, Continuing, EpochFields, Manifest
 from headrace_snapshots.format.output_view import all_names_before, outputs_of, seen_by
 from headrace_snapshots.format.table_names import INPUTS, REJECTED, OutputTables
 from headrace_snapshots.protocol.coordinator import (
@@ -203,31 +203,28 @@ class Committer:
         current = self._current(parent, computed)
         logs = self._logs(parent, computed)
         counts = counts_with(computed, self._missed)
-        manifest = Manifest(
-            snapshot_id=computed.attempt.snapshot_id,
+        continuing = Continuing(
             pipeline=self.engine.pipeline.name,
             fingerprint=self.identity.fingerprint,
-            branch=self.claim.branch,
-            epoch=computed.epoch,
-            parent=None if parent is None else parent.snapshot_id,
-            generation=self.claim.generation,
-            created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+            definition=self.identity.definition,
             schema=self._schema(),
-            progress=progress_to_json(
-                computed.progress,
-                signals=computed.signals,
-                signals_of=self._signals_of(parent, computed),
-                executor=self.engine.executor,
-            ),
+            code=self.code,
+            progress=continuing_to_json(computed.progress, signals_of=self._signals_of(parent, computed)),
             tables={**written.tables, **current},
             logs=logs,
+            patch=None if parent is None else parent.patch,
+        )
+        epoch = EpochFields(
+            snapshot_id=computed.attempt.snapshot_id,
+            branch=self.claim.branch,
+            generation=self.claim.generation,
+            created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+            progress=epoch_to_json(computed.progress, signals=computed.signals, executor=self.engine.executor),
             counts=counts,
             timings={**computed.timings, "write_seconds": time.monotonic() - started},
             requests=self._requests(written),
-            code=self.code,
-            definition=self.identity.definition,
-            patch=None if parent is None else parent.patch,
         )
+        manifest = Manifest.next_of(parent, continuing=continuing, epoch=epoch)
         self._floor = catalog.commit(self.claim, manifest).floor(self.claim.branch)
         self.head, self._missed = manifest, ()
         if not computed.wait_for_merges:

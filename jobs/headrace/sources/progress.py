@@ -233,35 +233,58 @@ class Rejects:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpochClocks:
-    """Clocks after an epoch: the watermark, which is the least of all inputs, who holds it back, processing time; and
-    those of the ``chains`` of aggregations, by output.
+class EpochReading:
+    """What an epoch says of what it read itself. Nothing of it goes on to the next epoch.
 
-    ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
-    none; ``ahead``, ``lacking`` and ``rejects`` (where there are several inputs) are of the epoch too. ``newest`` is
-    the latest event time of elements of any epoch, those too far ahead of the clock left out, and ``newest_read`` that
-    of all records; ``behind`` counts the epoch's elements by how far they lay behind the newest of the epochs before
-    it, in granules rounded up to two digits. ``newest_by_input`` is ``newest`` of each input, and ``behind_by_file``
-    counts the elements by how far they lay behind that of their input in the files before their own; both are None in
-    manifests of before 0.2.0. ``held_to``: what the epoch was held to where records said more than that; None where
-    nothing was held.
+    ``min_event_time`` and ``max_event_time`` are those of the elements that it accepted, None if there were none.
+    ``rejects`` is said where there are several inputs. ``behind`` counts elements by how far they lay behind the newest
+    of the epochs before, in granules rounded up to two digits; ``behind_by_file`` by how far behind that of their input
+    in the files before their own, None in manifests of before 0.2.0.
+    """
+
+    min_event_time: Instant | None = None
+    max_event_time: Instant | None = None
+    ahead: tuple[Ahead, ...] = ()
+    lacking: tuple[Lacking, ...] = ()
+    rejects: tuple[Rejects, ...] = ()
+    behind: Mapping[int, int] = field(default_factory=dict)
+    behind_by_file: Mapping[int, int] | None = None
+
+    def reading_to_json(self) -> dict[str, Any]:
+        """A JSON value, of which ``reading_from_json`` is the inverse."""
+        return {
+            "min_event_time": None if self.min_event_time is None else render(self.min_event_time),
+            "max_event_time": None if self.max_event_time is None else render(self.max_event_time),
+            "ahead": [record.to_json() for record in self.ahead],
+            "behind": _counts_to_json(self.behind),
+            **({} if self.behind_by_file is None else {BEHIND_BY_FILE: _counts_to_json(self.behind_by_file)}),
+            **({"rejects": [of_input.to_json() for of_input in self.rejects]} if self.rejects else {}),
+            **({"lacking": [column.to_json() for column in self.lacking]} if self.lacking else {}),
+        }
+
+
+NO_READING = EpochReading(behind_by_file={})
+"""What an epoch says that reads nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochClocks(EpochReading):
+    """Clocks after an epoch: the watermark, which is the least of all inputs, who holds it back, processing time; and
+    those of the ``chains`` of aggregations, by output. The next epoch continues from them.
+
+    ``newest`` is the latest event time of elements of any epoch, those too far ahead of the clock left out, and
+    ``newest_read`` that of all records. ``newest_by_input`` is ``newest`` of each input, None in manifests of before
+    0.2.0. ``held_to``: what the epoch was held to where records said more than that; None where nothing was held.
     """
 
     watermark: Instant = MIN_INSTANT
     processing_time: Instant = MIN_INSTANT
     chains: Mapping[str, ChainClocks] = field(default_factory=lambda: {UNNAMED.output: ChainClocks()})
-    min_event_time: Instant | None = None
-    max_event_time: Instant | None = None
     held_back_by: HeldBack | None = None
     held_to: WatermarkHold | None = None
-    ahead: tuple[Ahead, ...] = ()
-    lacking: tuple[Lacking, ...] = ()
-    rejects: tuple[Rejects, ...] = ()
     newest: Instant | None = None
     newest_read: Instant | None = None
-    behind: Mapping[int, int] = field(default_factory=dict)
     newest_by_input: Mapping[str, Instant] | None = None
-    behind_by_file: Mapping[int, int] | None = None
 
     def newest_of(self, inputs: Iterable[str]) -> Mapping[str, Instant]:
         """The newest event time of elements of each of ``inputs`` that had any; where that was not recorded, of all."""
@@ -323,29 +346,24 @@ class PipelineProgress(EpochClocks):
         return sum(offsets.bytes for offsets in self.offsets.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Instants as ISO 8601 in UTC, or -inf and +inf."""
+        """What goes on to the next epoch. Instants as ISO 8601 in UTC, or -inf and +inf."""
         return {
             "inputs": {name: progress.to_json() for name, progress in self.inputs.items()},
             "watermark": render(self.watermark),
             "held_back_by": None if self.held_back_by is None else self.held_back_by.to_json(),
             "processing_time": render(self.processing_time),
             **by_output_to_json(self.chains, ChainClocks.to_json),
-            "min_event_time": None if self.min_event_time is None else render(self.min_event_time),
-            "max_event_time": None if self.max_event_time is None else render(self.max_event_time),
-            "ahead": [record.to_json() for record in self.ahead],
             "newest_event_time": None if self.newest is None else render(self.newest),
             "newest_event_time_read": None if self.newest_read is None else render(self.newest_read),
-            "behind": _counts_to_json(self.behind),
             **({} if self.newest_by_input is None else {NEWEST_BY_INPUT: _times_to_json(self.newest_by_input)}),
-            **({} if self.behind_by_file is None else {BEHIND_BY_FILE: _counts_to_json(self.behind_by_file)}),
-            **({"rejects": [of_input.to_json() for of_input in self.rejects]} if self.rejects else {}),
-            **({"lacking": [column.to_json() for column in self.lacking]} if self.lacking else {}),
             **({} if self.held_to is None else {"held_to": self.held_to.to_json()}),
         }
 
     @classmethod
     def from_json(cls, fields: Fields, recent: Mapping[str, Iterable[SourceSplit]]) -> "PipelineProgress":
-        """The inverse of ``to_json``, given the ``recent`` files of the offsets by input. Raises MalformedError."""
+        """The inverse of ``to_json`` beside ``reading_to_json``, given the ``recent`` files of the offsets by input.
+        Raises MalformedError.
+        """
 
         def read(inputs: Fields, name: str) -> InputProgress:
             return InputProgress.from_json(inputs.fields(name), recent[name])
@@ -353,30 +371,37 @@ class PipelineProgress(EpochClocks):
         return cls(inputs=fields.mapping("inputs", read), **clocks_from_json(fields))
 
 
-def clocks_from_json(fields: Fields) -> dict[str, Any]:
-    """The fields of EpochClocks, as ``PipelineProgress.to_json`` wrote them. Raises MalformedError."""
-    held_back = fields.json("held_back_by") is not None
+def reading_from_json(fields: Fields) -> dict[str, Any]:
+    """The fields of EpochReading, as ``reading_to_json`` wrote them. Raises MalformedError."""
     return {
-        "watermark": instant_of(fields, "watermark"),
-        "processing_time": instant_of(fields, "processing_time"),
-        "chains": by_output(fields, ChainClocks.from_json),
         "min_event_time": optional_instant_of(fields, "min_event_time"),
         "max_event_time": optional_instant_of(fields, "max_event_time"),
-        "held_back_by": HeldBack.from_json(fields.fields("held_back_by")) if held_back else None,
         "ahead": fields.items("ahead", Ahead.from_json),
         "rejects": fields.items("rejects", Rejects.from_json) if "rejects" in fields.value else (),
         "lacking": fields.items("lacking", Lacking.from_json) if "lacking" in fields.value else (),
+        "behind": _by_number(int, fields.mapping("behind", Fields.integer)),
+        "behind_by_file": (
+            _by_number(int, fields.mapping(BEHIND_BY_FILE, Fields.integer)) if BEHIND_BY_FILE in fields.value else None
+        ),
+    }
+
+
+def clocks_from_json(fields: Fields) -> dict[str, Any]:
+    """The fields of EpochClocks, as ``PipelineProgress`` wrote them. Raises MalformedError."""
+    held_back = fields.json("held_back_by") is not None
+    return {
+        **reading_from_json(fields),
+        "watermark": instant_of(fields, "watermark"),
+        "processing_time": instant_of(fields, "processing_time"),
+        "chains": by_output(fields, ChainClocks.from_json),
+        "held_back_by": HeldBack.from_json(fields.fields("held_back_by")) if held_back else None,
         "newest": optional_instant_of(fields, "newest_event_time"),
         "newest_read": (
             optional_instant_of(fields, "newest_event_time_read")
             if "newest_event_time_read" in fields.value
             else MAX_INSTANT  # nobody knows: it was not recorded
         ),
-        "behind": _by_number(int, fields.mapping("behind", Fields.integer)),
         "newest_by_input": fields.mapping(NEWEST_BY_INPUT, instant_of) if NEWEST_BY_INPUT in fields.value else None,
-        "behind_by_file": (
-            _by_number(int, fields.mapping(BEHIND_BY_FILE, Fields.integer)) if BEHIND_BY_FILE in fields.value else None
-        ),
         "held_to": None if (held_to := fields.optional_fields("held_to")) is None else WatermarkHold.from_json(held_to),
     }
 

@@ -1,7 +1,8 @@
 """The manifest of a global snapshot: everything that one needs to continue from it, to read it and to explain it."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar, Never, Self
 
 from headrace_snapshots.format.codec import JSON, NewerFormatError
 from headrace_snapshots.format.filelog import FileLog
@@ -29,6 +30,22 @@ POSITION = "position"
 """Of an input in ``progress``: how far it was read, where its source is not files."""
 
 
+OF_EPOCH = frozenset(
+    {
+        "signals",
+        "executor",
+        "min_event_time",
+        "max_event_time",
+        "ahead",
+        "behind",
+        "behind_by_file",
+        "lacking",
+        "rejects",
+    }
+)
+"""What ``progress`` says of its own epoch alone; all else goes on."""
+
+
 class Patch(JsonRecord, frozen=True, omit_defaults=True):
     """An output patch: the ``epoch`` of main that it is, and the branch and its snapshot that the rows are of; of which
     ``output``, where they have names.
@@ -38,6 +55,39 @@ class Patch(JsonRecord, frozen=True, omit_defaults=True):
     branch: str
     snapshot: str
     output: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochFields:
+    """What a manifest says of its own epoch alone. Who writes one says all of it, so nothing of this is inherited.
+    ``progress``: the fields ``OF_EPOCH`` of it, as far as there are any.
+    """
+
+    snapshot_id: str
+    branch: str
+    generation: int
+    created_at: str
+    progress: Mapping[str, JSON]
+    counts: Mapping[str, int]
+    timings: Mapping[str, float]
+    requests: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continuing:
+    """What the next manifest has of one, unless its writer changes it. ``progress``: without what is said of an epoch
+    alone.
+    """
+
+    pipeline: str
+    fingerprint: str
+    definition: Mapping[str, JSON]
+    schema: Mapping[str, JSON]
+    code: Mapping[str, str]
+    progress: Mapping[str, JSON]
+    tables: Mapping[str, tuple[Layer, ...]]
+    logs: Mapping[str, FileLog]
+    patch: Patch | None
 
 
 class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
@@ -88,6 +138,81 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
                 "know: upgrade it"
             )
         return super().from_json(value)
+
+    @classmethod
+    def next_of(cls, parent: "Manifest | None", *, continuing: Continuing, epoch: EpochFields) -> "Manifest":
+        """The manifest after ``parent`` (None: the first of its pipeline), and the only way to make one. Raises
+        ValueError where progress says of an epoch what goes on, or the other way round.
+        """
+        if misplaced := (continuing.progress.keys() & OF_EPOCH) | (epoch.progress.keys() - OF_EPOCH):
+            raise ValueError(f"progress says in the wrong place: {', '.join(sorted(misplaced))}")
+        return cls(
+            snapshot_id=epoch.snapshot_id,
+            pipeline=continuing.pipeline,
+            fingerprint=continuing.fingerprint,
+            branch=epoch.branch,
+            epoch=0 if parent is None else parent.epoch + 1,
+            parent=None if parent is None else parent.snapshot_id,
+            generation=epoch.generation,
+            created_at=epoch.created_at,
+            progress={**continuing.progress, **epoch.progress},
+            schema=continuing.schema,
+            tables=continuing.tables,
+            logs=continuing.logs,
+            counts=epoch.counts,
+            timings=epoch.timings,
+            requests=epoch.requests,
+            code=continuing.code,
+            definition=continuing.definition,
+            patch=continuing.patch,
+        )
+
+    @property
+    def continuing(self) -> Continuing:
+        """What the next manifest goes out from."""
+        return Continuing(
+            pipeline=self.pipeline,
+            fingerprint=self.fingerprint,
+            definition=self.definition,
+            schema=self.schema,
+            code=self.code,
+            progress={name: value for name, value in self.progress.items() if name not in OF_EPOCH},
+            tables=self.tables,
+            logs=self.logs,
+            patch=self.patch,
+        )
+
+    def replace(self, **changes: Never) -> Self:
+        """A copy with other fields, for tests that break one: type checkers refuse each field. A new manifest is
+        ``next_of`` another; what some output sees of this one is ``seen_as``.
+        """
+        return super().replace(**changes)
+
+    def with_skips(self, skips: tuple[Skip, ...]) -> Self:
+        """The same, with the ``skips`` that the catalog finds at the commit."""
+        return super().replace(skips=skips)
+
+    def seen_as(
+        self,
+        *,
+        fingerprint: str | None = None,
+        schema: Mapping[str, JSON] | None = None,
+        progress: Mapping[str, JSON] | None = None,
+        tables: Mapping[str, tuple[Layer, ...]] | None = None,
+        logs: Mapping[str, FileLog] | None = None,
+        counts: Mapping[str, int] | None = None,
+        definition: Mapping[str, JSON] | None = None,
+    ) -> Self:
+        """This snapshot as some reader sees it: the same epoch, never stored. None: what it is."""
+        return super().replace(
+            fingerprint=self.fingerprint if fingerprint is None else fingerprint,
+            schema=self.schema if schema is None else schema,
+            progress=self.progress if progress is None else progress,
+            tables=self.tables if tables is None else tables,
+            logs=self.logs if logs is None else logs,
+            counts=self.counts if counts is None else counts,
+            definition=self.definition if definition is None else definition,
+        )
 
     @property
     def format(self) -> int:

@@ -191,7 +191,7 @@ def _named(manifest: Manifest, name: str) -> Manifest:
         progress["held_to"] = {**rest, OUTPUTS: {name: _only(held_to)}}
     shared = {field: value for field, value in manifest.definition.items() if field != "stages"}
     definition = {**shared, "format": 2, OUTPUTS: {name: {"stages": manifest.definition.get("stages", [])}}}
-    return manifest.replace(
+    return manifest.seen_as(
         schema={OUTPUTS: {name: {**manifest.schema, "fingerprint": manifest.fingerprint, FORMERLY: [""]}}},
         progress={**progress, OUTPUTS: {name: _only(manifest.progress)}},
         tables=_called(manifest.tables, names),
@@ -220,7 +220,7 @@ def _renamed(manifest: Manifest, new: str, old: str, aside: Mapping[str, str]) -
         schema[OUTPUTS][new] = {**own, FORMERLY: [aside.get(old, old), *own.get(FORMERLY, ())]}
     if progress.get("held_to") is not None:
         progress["held_to"] = listed(progress["held_to"])
-    return manifest.replace(
+    return manifest.seen_as(
         schema=schema,
         progress=progress,
         tables=called(manifest.tables),
@@ -266,7 +266,7 @@ def seen_by(manifest: Manifest, output: str) -> Manifest:
         raise UnknownOutputError(f"{where} has no output {output!r}: it has {has}")
     own: dict[str, JSON] = dict(manifest.schema[OUTPUTS][output])
     names = OutputTables(output)
-    return manifest.replace(
+    return manifest.seen_as(
         fingerprint=own.pop("fingerprint"),
         schema={**own, "output": output},
         progress=_progress(manifest.progress, output),

@@ -13,8 +13,9 @@ from headrace.read.snapshots.reprocessed_copies import left_out
 from headrace.sources.connector import FILES, Offsets, SourceSplit
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import (
-    BEHIND_BY_FILE,
+    NO_READING,
     EpochClocks,
+    EpochReading,
     PipelineProgress,
     WatermarkHold,
     clocks_from_json,
@@ -102,34 +103,27 @@ def watermarks_of(manifest: Manifest) -> WatermarkHold:
         return WatermarkHold.from_json(fields)
 
 
-_OF_ITS_EPOCH: Mapping[str, JSON] = {
-    "signals": [],
-    "min_event_time": None,
-    "max_event_time": None,
-    "ahead": [],
-    "behind": {},
-    BEHIND_BY_FILE: {},
-}
-"""What a manifest's progress always says of its own epoch, where that reads nothing."""
-_IF_READ = ("lacking", "rejects")
-"""What it says only of an epoch in which there was some."""
+def continuing_to_json(progress: PipelineProgress, *, signals_of: str | None) -> dict[str, JSON]:
+    """What a manifest says of how far its pipeline has come; with ``epoch_to_json``, of which ``StoredProgress.of`` and
+    ``progress_of`` are the inverse.
+    """
+    return {**progress.to_json(), "signals_of": signals_of}
 
 
-def without_reading(progress: Mapping[str, JSON]) -> dict[str, JSON]:
-    """``progress`` of an epoch as one says it that comes after it and reads nothing: a patch, an adoption."""
-    return {**{name: value for name, value in progress.items() if name not in _IF_READ}, **_OF_ITS_EPOCH}
-
-
-def progress_to_json(
-    progress: PipelineProgress, *, signals: Iterable[Signal], signals_of: str | None, executor: str
-) -> dict[str, JSON]:
-    """What a manifest says, of which ``StoredProgress.of`` and ``progress_of`` are the inverse."""
+def epoch_to_json(reading: EpochReading, *, signals: Iterable[Signal], executor: str | None) -> dict[str, JSON]:
+    """What a manifest's progress says of its own epoch: what it read and heard, on which ``executor``; None: on
+    none.
+    """
     return {
-        **progress.to_json(),
+        **reading.reading_to_json(),
         "signals": [signal_to_json(signal) for signal in signals],
-        "signals_of": signals_of,
-        "executor": executor,
+        **({} if executor is None else {"executor": executor}),
     }
+
+
+def without_reading() -> dict[str, JSON]:
+    """What progress says of an epoch that reads and hears nothing: a patch, an adoption."""
+    return epoch_to_json(NO_READING, signals=(), executor=None)
 
 
 def progress_of(catalog: Catalog, manifest: Manifest) -> PipelineProgress:

@@ -22,6 +22,7 @@ output is published as ever: by the graph, after an audit.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from headrace.distribute.epoch import SUMMED
@@ -41,7 +42,7 @@ from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace.sources.chain_clocks import Parked
 from headrace_snapshots.catalog import Catalog, Claim, Head
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, OUTPUTS, Manifest
+from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, OUTPUTS, EpochFields, Manifest
 from headrace_snapshots.format.output_view import outputs_of
 from headrace_snapshots.format.table_names import REJECTED, OutputTables
 from headrace_snapshots.patches import patches_given_up, told
@@ -134,25 +135,27 @@ def _committed(planned: PlannedAdoption, claim: Claim, message: str) -> Manifest
     stands = {name: _stands(planned, branch.progress[OUTPUTS][name]) for name in adopted}
     defined = {name: branch.definition[OUTPUTS][name] for name in adopted}
     definition = {**main.definition, OUTPUTS: {**main.definition[OUTPUTS], **defined}}
-    manifest = main.replace(
-        snapshot_id=snapshot_id,
-        branch=MAIN,
-        epoch=epoch,
-        parent=main.snapshot_id,
-        generation=claim.generation,
-        created_at=timestamp(),
+    continuing = replace(
+        main.continuing,
         fingerprint=branch.fingerprint if definition == branch.definition else fingerprint_of(definition),
         definition=definition,
         schema={**main.schema, OUTPUTS: {**main.schema[OUTPUTS], **schema}},
-        progress={**without_reading(main.progress), OUTPUTS: {**main.progress[OUTPUTS], **stands}},
+        code={**main.code, **branch.code},
+        progress={**main.continuing.progress, OUTPUTS: {**main.progress[OUTPUTS], **stands}},
         tables={**_not_of(main.tables, adopted), **_only_of(branch.tables, adopted)},
         logs={**_not_of(main.logs, adopted), **_only_of(branch.logs, adopted), REJECTED: letters},
+    )
+    of_epoch = EpochFields(
+        snapshot_id=snapshot_id,
+        branch=MAIN,
+        generation=claim.generation,
+        created_at=timestamp(),
+        progress=without_reading(),
         counts=_counts(planned),
         timings={},
         requests={},
-        code={**main.code, **branch.code},
-        skips=(),
     )
+    manifest = Manifest.next_of(main, continuing=continuing, epoch=of_epoch)
     of = f"adopted {', '.join(adopted)} of branch {planned.planned.branch}"
     catalog.commit(claim, manifest, f"{of}: {message}" if message else of)
     return manifest

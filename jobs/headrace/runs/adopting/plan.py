@@ -138,7 +138,7 @@ class PlannedAdoption:
             catalog = seen_catalog(self.catalog, output)
             before, after = seen_by(as_called_in(self.stands_at, self.main), output), seen_by(self.branch, output)
             if output not in self.scope.read:  # only ids are looked at
-                before, after = (side.replace(tables={IDS: side.tables[IDS]}) for side in (before, after))
+                before, after = (side.seen_as(tables={IDS: side.tables[IDS]}) for side in (before, after))
             difference = diff(catalog, before, after, limit=0)
             if remembers and difference.ids.differing:
                 raise NotAdoptableError(

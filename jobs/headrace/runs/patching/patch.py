@@ -28,7 +28,7 @@ of the pipeline publishes it, and so does the same patch done again.
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.filelog import FileRecord
 from headrace_snapshots.format.files import Layer
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.manifest import EpochFields, Manifest
 from headrace_snapshots.format.output_view import outputs_of, seen_by
 from headrace_snapshots.format.table_names import OutputTables, file_stem
 from headrace_snapshots.refs import MAIN, published_of, published_ref
@@ -192,24 +192,26 @@ class _Commit:
         files = put_rows(catalog.store, f"{prefix}/{file_stem(names.panes)}-patch", self.rows.records(epoch))
         layer = Layer.of(files, epoch, epoch)
         panes = catalog.append_record(main.logs[names.panes], FileRecord(epoch, files))
-        manifest = main.replace(
-            snapshot_id=snapshot_id,
-            branch=MAIN,
-            epoch=epoch,
-            parent=main.snapshot_id,
-            generation=claim.generation,
-            created_at=timestamp(),
-            progress=without_reading(main.progress),
+        continuing = replace(
+            main.continuing,
             tables={**main.tables, names.current: (*main.tables.get(names.current, ()), layer)},
             logs={**main.logs, names.panes: panes},
+            patch=self.patching.patch,
+        )
+        of_epoch = EpochFields(
+            snapshot_id=snapshot_id,
+            branch=MAIN,
+            generation=claim.generation,
+            created_at=timestamp(),
+            progress=without_reading(),
             counts=_counts(main, self.numbers, names),
             timings={
                 "compute_seconds": computed - self.begun,
                 "write_seconds": time.monotonic() - computed,
             },
             requests=catalog.store.requests.since(counted),
-            patch=self.patching.patch,
         )
+        manifest = Manifest.next_of(main, continuing=continuing, epoch=of_epoch)
         outcome = self._audited(seen_by(manifest, self.patching.output))
         catalog.commit(claim, manifest, self.message)
         return manifest, outcome
