@@ -30,7 +30,7 @@ MARKED = {
     "headrace_airflow.publishing": ("PublishOperator.execute",),
     "headrace_airflow.processes": ("OwnProcess.run",),
     "headrace.pipeline.loading.registry": ("resolve",),
-    "headrace.runs.run_plan": ("plan_run",),
+    "headrace.runs.plan": ("plan_run",),
     "headrace.runs.restore": ("restore",),
     "headrace.runs.epochs": ("commit_epochs",),
     "headrace.runs.reporting.results": ("write",),

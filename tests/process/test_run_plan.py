@@ -11,9 +11,9 @@ from headrace.runs import process as processing
 from headrace.runs.context import RunContext
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
+from headrace.runs.plan import AuditBranch, ComputeEpochs, RestoreState, RunStage, TakeBranch, plan_run
 from headrace.runs.process import process
 from headrace.runs.reporting.listener import watched
-from headrace.runs.run_plan import RunPlan, plan_run
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import FaultyStore, Operation
@@ -32,7 +32,7 @@ def refusing(root: Path) -> ObjectStore:
     return FaultyStore(open_store(root.as_uri()), refuse)
 
 
-def planned(root: Path, options: RunOptions) -> RunPlan:
+def planned(root: Path, options: RunOptions) -> tuple[RunStage, ...]:
     return plan_run(RunContext.of(CLICKS, options, refusing(root), watched(None), lambda: datetime.now(UTC)))
 
 
@@ -40,28 +40,54 @@ def options(run_id: str, **more: object) -> RunOptions:
     return RunOptions(run_id, executor="local", **more)  # type: ignore[arg-type]
 
 
-def names(plan: RunPlan) -> list[str]:
-    return [file.path.rpartition("/")[2] for file in (plan.files or {}).get(OWN, ())]
+def epochs_of(stages: tuple[RunStage, ...]) -> ComputeEpochs:
+    """The epochs of a plan that computes some, after it has claimed and restored a branch."""
+    taken, restored, epochs, *_ = stages
+    assert isinstance(taken, TakeBranch)
+    assert isinstance(restored, RestoreState)
+    assert isinstance(epochs, ComputeEpochs)
+    assert taken.snapshot == restored.snapshot == epochs.snapshot
+    assert (restored.executor.name, restored.executor.reason) == ("local", "asked for")
+    return epochs
+
+
+def names(epochs: ComputeEpochs) -> list[str]:
+    return [file.path.rpartition("/")[2] for file in (epochs.files or {}).get(OWN, ())]
+
+
+def sentences(stages: tuple[RunStage, ...]) -> list[str]:
+    return [str(stage) for stage in stages]
 
 
 def test_a_plan_names_what_is_new_and_writes_nothing(tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
-    first = planned(tmp_path, options("first"))
-    assert (first.snapshot, first.has_epochs) == (None, True)
-    assert (first.executor.name, first.executor.reason) == ("local", "asked for")
+    stages = planned(tmp_path, options("first"))
+    first = epochs_of(stages)
+    assert first.snapshot is None
     assert names(first) == ["part-00000.jsonl", "part-00001.jsonl"]
+    assert sentences(stages) == [
+        "claim branch main, which is empty: nobody else writes it then",
+        "begin with nothing, on executor local: asked for",
+        "compute epochs: landing/clicks/part-00000.jsonl, landing/clicks/part-00001.jsonl of source",
+        "audit what branch main has and readers have not seen",
+    ]
     ran = process(CLICKS, tmp_path.as_uri(), options("first"))
-    nothing = planned(tmp_path, options("second"))
-    assert (nothing.snapshot, nothing.has_epochs, names(nothing)) == (ran.snapshot, False, [])
+    (nothing,) = planned(tmp_path, options("second"))
+    assert isinstance(nothing, AuditBranch)
     land(tmp_path, 2, 3)
-    assert names(planned(tmp_path, options("third"))) == ["part-00002.jsonl"]
+    third = planned(tmp_path, options("third", publish=True))
+    assert names(epochs_of(third)) == ["part-00002.jsonl"]
+    assert epochs_of(third).snapshot == ran.snapshot
+    assert sentences(third)[1] == f"restore snapshot {ran.snapshot}, on executor local: asked for"
+    assert sentences(third)[-1] == "let readers see what the audit of branch main finds good"
+    assert third == planned(tmp_path, options("third", publish=True)), "a plan is a value"
 
 
 def test_a_plan_of_a_replay_has_its_own_files(tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     process(CLICKS, tmp_path.as_uri(), options("first"))
-    found = planned(tmp_path, options("again", mode=Mode.REPLAY, branch="again"))
-    assert (found.snapshot, found.has_epochs, found.files) == (None, True, None)
+    found = epochs_of(planned(tmp_path, options("again", mode=Mode.REPLAY, branch="again")))
+    assert (found.snapshot, found.files) == (None, None)
     assert found.replay is not None
     assert found.replay.files_left(None) == 2
 
@@ -70,8 +96,10 @@ def test_a_broken_head_is_left_to_the_restoring(tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
     ran = process(CLICKS, tmp_path.as_uri(), options("first"))
     (tmp_path / "clicks" / "manifests" / f"{ran.snapshot}.json").write_bytes(b"{")
-    found = planned(tmp_path, options("second"))
-    assert (found.snapshot, found.has_epochs, found.files) == (ran.snapshot, True, None)
+    stages = planned(tmp_path, options("second"))
+    found = epochs_of(stages)
+    assert (found.snapshot, found.files) == (ran.snapshot, None)
+    assert sentences(stages)[2] == "compute epochs of what is new after the newest whole snapshot"
 
 
 def before_the_first(kind: str, below: str, do: Callable[[], object]) -> Callable[[Operation], None]:

@@ -4,12 +4,19 @@ import os
 import re
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import headrace as hr
 from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.context import RunContext
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions, parse_clock
+from headrace.runs.plan import LandRecords, RunStage, TakeBranch, looked_at, plan_run
+from headrace.runs.reporting.listener import watched
 from headrace.runs.restore import InputGoneError
 from headrace.sources.connector import SplitGoneError
 from headrace.sources.landing import Landing
@@ -17,6 +24,7 @@ from headrace.sources.landing_places import PlaceError
 from headrace.testing.connectors.source_reading import records
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
+from headrace_snapshots.testing import FaultyStore, Operation
 from tests.sources.test_conformance import OutboxWorld, counting, daily, outbox
 
 __all__ = ["daily", "outbox"]
@@ -67,6 +75,41 @@ def test_what_was_landed_is_read_again_when_the_source_has_lost_it(outbox: Outbo
     handle.backfill(promote=True, branch="all")
     assert counts(handle) == before
     assert sum(before.values()) == 24
+
+
+def planned(source: OutboxWorld, store: ObjectStore, **options: Any) -> tuple[RunStage, ...]:
+    """The plan of a run, looked at, while nothing can be written."""
+
+    def refuse(operation: Operation) -> None:
+        assert operation.kind not in {"write", "create", "delete"}, f"a plan writes {operation.path}"
+
+    pipeline = counting(source.source, executor="local", when=hr.on_update())
+    given = RunOptions("planned", executor="local", **options)
+    context = RunContext.of(pipeline, given, FaultyStore(store, refuse), watched(None), lambda: datetime.now(UTC))
+    return looked_at(context, plan_run(context))
+
+
+def test_a_plan_says_what_would_land_and_lands_nothing(
+    outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore
+) -> None:
+    outbox.append(records(0, 8))
+    (stage,) = planned(outbox, store)
+    assert isinstance(stage, LandRecords)
+    assert str(stage) == "land 0-8 of source, in portions as large as epochs; what follows reads it"
+    assert landed(store) == []
+    handle.run()
+    outbox.append(records(8, 16))
+    stage, *_ = planned(
+        outbox, store, mode=Mode.REPLAY, branch="beside", clock=parse_clock("2026-05-01T00:00:00Z", "1h")
+    )
+    assert str(stage) == "land 8-24 of source; what follows reads it"
+    (stage,) = planned(outbox, store)
+    assert str(stage) == "land 8-24 of source, in portions as large as epochs; what follows reads it"
+    handle.run()
+    (stage,) = planned(outbox, store)
+    assert str(stage) == "land nothing: all that source has was landed"
+    stage, *_ = planned(outbox, store, mode=Mode.REPLAY, branch="again", from_branch="main")
+    assert isinstance(stage, TakeBranch), "a replay of what was recorded lands nothing"
 
 
 def test_what_was_landed_expires_with_the_snapshots_that_would_read_it(

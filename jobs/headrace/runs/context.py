@@ -16,7 +16,6 @@ from headrace.runs.executors.choice import WorkEstimate, check_installed, choose
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import Watched
 from headrace.sources.connector import Offsets
-from headrace.sources.landed.portions import LandedPortions
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.landing_places import PlaceError
 from headrace.sources.progress import PipelineProgress
@@ -81,20 +80,7 @@ class RunContext:
         """How far ``manifest`` has come; None: nowhere. Raises BrokenObjectError."""
         return PipelineProgress() if manifest is None else progress_of(self.catalog, manifest)
 
-    def land_first(self, progress: PipelineProgress) -> LandedPortions:
-        """Land what makes an epoch of what sources have that cannot give it again, and that was not read when the
-        branch was at ``progress``; what is left lands when it is asked for. Of other sources it does nothing. Raises
-        what the source raises; PlaceError if what was landed is of another.
-        """
-        self._check_landed()
-        return self.landing.land_first(progress.offsets, self.options.files_per_epoch, self.options.bytes_per_epoch)
-
-    def land(self, progress: PipelineProgress) -> None:
-        """Land all of it, for what takes all of it at once. Raises what ``land_first`` raises."""
-        self._check_landed()
-        self.landing.land(progress.offsets)
-
-    def _check_landed(self) -> None:
+    def check_landed(self) -> None:
         """Raise PlaceError if main's records of an input were landed from another source: numbers of one are not those
         of the other, and records of both would be one input.
         """

@@ -1,10 +1,10 @@
 """Process: drain what has landed, epoch by epoch, commit each as a global snapshot, then audit and (if asked) publish.
 
-The composition root of the main job. A run plans (``run_plan``), which moves nothing; claims the branch and restores
-it; computes and commits the planned epochs (``epochs``). A run with nothing to do starts no JVM.
+The composition root of the main job. A run plans its stages (``plan``), which moves nothing, and performs them here,
+one after the other. A run with nothing to do starts no JVM.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -46,6 +46,20 @@ from headrace.runs.parking.catching_up import (
     check_none_parked,
     standing_at,
 )
+from headrace.runs.plan import (
+    AuditBranch,
+    CatchUpOutputs,
+    ComputeEpochs,
+    LandRecords,
+    PublishAudited,
+    RestoreState,
+    RunStage,
+    TakeBranch,
+    plan_run,
+    planned_epochs,
+    stages_after_landing,
+    stages_after_restoring,
+)
 from headrace.runs.publishing.audits import Auditor, BranchAudits
 from headrace.runs.publishing.planned_publish import PlannedPublish
 from headrace.runs.publishing.publish import output_results, reference
@@ -54,9 +68,10 @@ from headrace.runs.reporting.listener import Listener, watched
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.tally import Tally
-from headrace.runs.restore import restore
-from headrace.runs.run_plan import RunPlan, plan_run, planned_epochs, restored_plan
+from headrace.runs.restore import RestoredRun, restore
+from headrace.sources.landed.portions import LandedPortions
 from headrace.sources.progress import PipelineProgress
+from headrace_snapshots.catalog import Claim
 from headrace_snapshots.datafiles import check as check_file
 from headrace_snapshots.errors import PublishConflictError, RefusedError
 from headrace_snapshots.format.files import DataFile, InputFile
@@ -98,7 +113,7 @@ def audit(
     """
     context = RunContext.of(pipeline, options, open_store(root), watched(listener), _wall_clock)
     with _Run(context, spark) as run:
-        return replace(run.result(run.audited()), action="audit")
+        return replace(run.perform_all((AuditBranch(options.branch),)), action="audit")
 
 
 def _wall_clock() -> datetime:
@@ -106,7 +121,7 @@ def _wall_clock() -> datetime:
 
 
 class _Run:
-    """One run: plans it, performs the plan on an executor that it holds meanwhile, audits what the branch has then."""
+    """One run: performs its stages on an executor that it holds meanwhile."""
 
     def __init__(self, context: RunContext, spark: Any) -> None:
         self.context, self.spark = context, spark
@@ -116,7 +131,14 @@ class _Run:
         self.tally = Tally()
         self.executor: ExecutorDecision | None = None
         self._side: ExecutorSide | None = None
-        self._connected = ExitStack()
+        self._connected, self._checking = ExitStack(), ExitStack()
+        self._portions: LandedPortions | None = None
+        self._allowed: Callable[[], None] = lambda: None
+        self._claim: Claim | None = None
+        self._counted: Mapping[str, int] = {}
+        self._restored: RestoredRun | None = None
+        self._caught_up = NOTHING
+        self._audits = BranchAudits({}, {})
 
     def __enter__(self) -> Self:
         self._connected.enter_context(self.context.landing.connected())
@@ -127,6 +149,7 @@ class _Run:
     ) -> None:
         """Let go of what the run holds. An error that ends the run is kept with what its executor said."""
         try:
+            self._checking.close()
             self.catalog.settle()
             if self._side is not None:
                 self._side.close(error)
@@ -135,15 +158,46 @@ class _Run:
 
     def execute(self) -> RunResult:
         with ways_out(self.catalog, self.options.branch):
-            plan = plan_run(self.context)
-            self.executor = plan.executor
-            if plan.has_epochs:
-                with expectations_checked(self.pipeline) as allowed:
-                    self._perform(plan, allowed)
-        audits = self.audited()
-        if self.options.publish:
-            self._publish(audits)
-        return self.result(audits)
+            stages = plan_run(self.context)
+        return self.perform_all(stages)
+
+    def perform_all(self, stages: tuple[RunStage, ...]) -> RunResult:
+        """Perform ``stages``, and what is planned from their results. What they came to."""
+        with ways_out(self.catalog, self.options.branch):
+            while stages:
+                stage, *then = stages
+                stages = self.perform(stage, tuple(then))
+        return self._result()
+
+    def perform(self, stage: RunStage, then: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
+        """Do what ``stage`` says. What comes next: the stages ``then``, unless only its result can tell."""
+        match stage:
+            case LandRecords():
+                return stages_after_landing(self.context, stage, self._land(stage))
+            case TakeBranch():
+                self._take(stage)
+            case RestoreState():
+                return self._restore(stage, then)
+            case CatchUpOutputs():
+                self._caught_up = self._catch_up()
+            case ComputeEpochs():
+                self._compute(stage)
+            case AuditBranch():
+                self._audits = self._audited(stage)
+            case PublishAudited():
+                self._publish(self._audits)
+        return then
+
+    def _land(self, stage: LandRecords) -> Mapping[str, int]:
+        """Land records. About how many bytes of inputs are left, which land while epochs are computed. Raises what
+        sources raise.
+        """
+        landing, options = self.context.landing, self.options
+        if stage.all_at_once:
+            landing.land(stage.offsets)
+            return {}
+        self._portions = landing.land_first(stage.offsets, options.files_per_epoch, options.bytes_per_epoch)
+        return dict(self._portions.left)
 
     def _publish(self, audits: BranchAudits) -> None:
         """Let readers see of each output what its audit found good. Raises what holds others back, unless who comes
@@ -171,23 +225,37 @@ class _Run:
         if not is_deferred:
             planned.check()
 
-    def _perform(self, plan: RunPlan, allowed: Callable[[], None]) -> None:
-        """Claim and restore the branch, then compute and commit what the plan comes to from there. ``allowed`` raises
-        if nothing may be committed.
-        """
-        claim = self.catalog.claim(self.options.branch, owner=self.options.run_id)
-        if plan.replay is not None:  # who wrote the branch until now may have gone on meanwhile
-            replay_head(self.catalog, self.pipeline, self.options.branch, claim.snapshot_id, plan.replay)
+    def _take(self, stage: TakeBranch) -> None:
+        """Claim the branch, and look meanwhile whether the audit could be made."""
+        self._allowed = self._checking.enter_context(expectations_checked(self.pipeline))
+        self._claim = self.catalog.claim(stage.branch, owner=self.options.run_id)
+        if stage.replay is not None:  # who wrote the branch until now may have gone on meanwhile
+            replay_head(self.catalog, self.pipeline, stage.branch, self._claim.snapshot_id, stage.replay)
+
+    def _restore(self, stage: RestoreState, then: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
+        """Restore what was claimed; what comes next from there."""
+        claim = self._claim
+        assert claim is not None, "a branch is taken before it is restored"
+        self.executor = stage.executor
         self.side.begin()
-        counted = self.store.requests.snapshot()
-        restored = restore(self.catalog, claim, self.context.checked, self._verify, self._gone)
-        if restored.warning is not None:
-            self.warn(restored.warning)
-        plan = restored_plan(self.context, plan, claim.snapshot_id, restored)
-        hold(self.context, plan.reads)
-        caught_up = NOTHING
-        if restored.head is not None and self.options.mode is Mode.MICRO_BATCH:
-            caught_up = catch_up(self.context, self.side, restored.head)
+        self._counted = self.store.requests.snapshot()
+        self._restored = restore(self.catalog, claim, self.context.checked, self._verify, self._gone)
+        if self._restored.warning is not None:
+            self.warn(self._restored.warning)
+        then = stages_after_restoring(self.context, then, claim.snapshot_id, self._restored)
+        for epochs in (stage for stage in then if isinstance(stage, ComputeEpochs)):
+            hold(self.context, epochs.reads)
+        return then
+
+    def _catch_up(self) -> CaughtUp:
+        assert self._restored is not None, "outputs stand at a snapshot"
+        assert self._restored.head is not None, "outputs stand at a snapshot"
+        return catch_up(self.context, self.side, self._restored.head)
+
+    def _compute(self, stage: ComputeEpochs) -> None:
+        """Compute and commit the epochs of ``stage``."""
+        restored, caught_up = self._restored, self._caught_up
+        assert restored is not None, "a branch is restored before its epochs are computed"
         progress = standing_at(self.context, restored.head, caught_up)
         engine = self.side.engine(attempts_of(self.catalog))
         committer = Committer(
@@ -197,8 +265,8 @@ class _Run:
             restored.head,
             self._committed,
             request=self.options.request,
-            counted=counted,
-            allowed=allowed,
+            counted=self._counted,
+            allowed=self._allowed,
             missed=caught_up.epochs,
             stood_at=caught_up.since,
             standing={*progress.parked},
@@ -206,14 +274,16 @@ class _Run:
         )
         try:
             self._restore_engine(engine, restored.head, progress, caught_up)
-            epochs = planned_epochs(self.context, plan, engine, restored.head, is_due=bool(caught_up.since))
+            is_due = bool(caught_up.since)
+            epochs = planned_epochs(self.context, stage, engine, restored.head, portions=self._portions, is_due=is_due)
             accept = partial(check_counted, self.context)
             with self.listener.following(engine.find_level):
                 commit_epochs(committer, epochs, isolates=self.options.parks, check=self._check_parked, accept=accept)
-            hold(self.context, plan.reads)  # an expiry may have trimmed it meanwhile
+            hold(self.context, stage.reads)  # an expiry may have trimmed it meanwhile
         finally:
             committer.close()
             engine.close()
+        self._checking.close()
 
     def _committed(self, manifest: Manifest) -> None:
         self.tally.add(manifest)
@@ -271,18 +341,19 @@ class _Run:
         assert self.executor is not None, "the plan or the audit has decided"
         return EXECUTORS[self.executor.name].side(self.context, self.spark)
 
-    def audited(self) -> BranchAudits:
+    def _audited(self, stage: AuditBranch) -> BranchAudits:
         """The audits of what the branch has and readers have not; made now where they are not stored."""
-        with ways_out(self.catalog, self.options.branch):
-            return Auditor(self.context, self._side_for).audits()
+        self.executor = self.executor if stage.executor is None else stage.executor
+        return Auditor(self.context, self._side_for).audits()
 
     def _side_for(self, work: Callable[[], WorkEstimate]) -> ExecutorSide:
         if self.executor is None:
             self.executor = self.context.decide(work)
         return self.side
 
-    def result(self, audits: BranchAudits) -> RunResult:
+    def _result(self) -> RunResult:
         """What the run did, and where the branch and ``published`` are now."""
+        audits = self._audits
         refs = self.catalog.head().refs
         head = refs.get(self.options.branch)
         manifest = None if head is None else self.catalog.manifest(head)

@@ -1,0 +1,380 @@
+"""The plan of a run: its stages, one after the other, as values. Each says in a sentence what it will do.
+
+Planning reads and reports. It claims no branch, starts nothing, lands nothing, and writes nothing. What only an effect
+can tell ends a plan, and what follows is planned from the result: which records have landed (``stages_after_landing``),
+and from which snapshot the claimed branch goes on (``stages_after_restoring``). ``process`` performs the stages.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+
+from headrace.model.time import instant
+from headrace.pipeline.executors import ExecutorDecision
+from headrace.read.roots import check_root
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.runs.backfill.backfill_plan import MainsReading, reread
+from headrace.runs.backfill.replay import Replay, next_number, open_replay, replay_head
+from headrace.runs.context import RunContext
+from headrace.runs.epochs import PlannedEpoch, batch, micro_batches
+from headrace.runs.executors.choice import WorkEstimate, input_bytes, work_of_run
+from headrace.runs.executors.interface import Engine
+from headrace.runs.following.circles import check_circles
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.parking.left_out import left_out
+from headrace.runs.reporting.listener import number_of
+from headrace.runs.restore import RestoredRun
+from headrace.sources.connector import Offsets, SourceSplit
+from headrace.sources.landed.portions import LandedPortions
+from headrace.sources.landing import ByInput, counted
+from headrace.sources.landing_places import check_places
+from headrace.sources.progress import PipelineProgress, WatermarkHold
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import outputs_of
+from headrace_snapshots.refs import MAIN
+
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class FoundBranch:
+    """Where a run finds its branch: at ``snapshot`` (None: it is empty), with that one's ``manifest`` and ``progress``;
+    of one that ``is_broken`` there is neither, and restoring says what is. ``history``: what was read before and is to
+    be read again as it was.
+    """
+
+    snapshot: str | None
+    manifest: Manifest | None = None
+    progress: PipelineProgress = field(default_factory=PipelineProgress)
+    history: MainsReading | None = None
+    is_broken: bool = False
+
+
+@dataclass(frozen=True)
+class LandRecords:
+    """Land what the sources of ``inputs`` have behind ``offsets`` and cannot give again: ``all_at_once``, or what makes
+    an epoch, and the rest while epochs are computed. It ends a plan. ``waiting``: what that is, where somebody has
+    looked.
+    """
+
+    inputs: tuple[str, ...]
+    offsets: Mapping[str, Offsets]
+    all_at_once: bool
+    begin: FoundBranch = field(repr=False)
+    waiting: ByInput | None = None
+
+    def __str__(self) -> str:
+        if self.waiting is None:
+            return f"land what is new of {', '.join(self.inputs)}; what follows is planned from that"
+        if not self.waiting:
+            return f"land nothing: all that {', '.join(self.inputs)} has was landed"
+        what = "; ".join(f"{_named(splits)} of {name}" for name, splits in self.waiting.items())
+        return f"land {what}{'' if self.all_at_once else ', in portions as large as epochs'}; what follows reads it"
+
+
+@dataclass(frozen=True)
+class TakeBranch:
+    """Claim ``branch``, which is at ``snapshot``. ``replay``: what fills it must be what has filled it so far."""
+
+    branch: str
+    snapshot: str | None
+    replay: Replay | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        at = "which is empty" if self.snapshot is None else f"at snapshot {self.snapshot}"
+        return f"claim branch {self.branch}, {at}: nobody else writes it then"
+
+
+@dataclass(frozen=True)
+class RestoreState:
+    """Hold ``snapshot`` against what was written, fall back where it is broken, and start ``executor``. It ends a
+    plan.
+    """
+
+    snapshot: str | None
+    executor: ExecutorDecision
+
+    def __str__(self) -> str:
+        what = "begin with nothing" if self.snapshot is None else f"restore snapshot {self.snapshot}"
+        return f"{what}, on executor {self.executor.name}: {self.executor.reason}"
+
+
+@dataclass(frozen=True)
+class CatchUpOutputs:
+    """Compute for ``outputs``, which are parked or new, what they have missed."""
+
+    outputs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"compute again for {', '.join(self.outputs)} what was missed"
+
+
+@dataclass(frozen=True)
+class ComputeEpochs:
+    """Compute and commit epochs after ``snapshot``: of ``files`` that are new; None for a ``replay``, which has its
+    own, and where the snapshot is broken. ``history``: what is read again as it was. ``left``: about how many bytes of
+    inputs land meanwhile. ``sweeps``: it looked everywhere for files.
+    """
+
+    snapshot: str | None
+    files: ByInput | None = None
+    replay: Replay | None = None
+    history: MainsReading | None = None
+    left: Mapping[str, int] = field(default_factory=dict)
+    sweeps: bool = False
+
+    def __str__(self) -> str:
+        if self.files is None and self.replay is None:
+            return "compute epochs of what is new after the newest whole snapshot"
+        again = " again what was read before, and" if self.history is not None else ""
+        what = "; ".join(f"{_named(splits)} of {name}" for name, splits in self.reads.items() if splits)
+        more = f"; more of {', '.join(self.left)} lands meanwhile" if self.left else ""
+        return f"compute epochs:{again} {what or 'what is due'}{more}"
+
+    @property
+    def reads(self) -> ByInput:
+        """All that they may read."""
+        if self.replay is None:
+            return self.files or {}
+        reads: dict[str, list[SourceSplit]] = {}
+        for epoch in self.replay.epochs:
+            for name, files in epoch.files.items():
+                reads.setdefault(name, []).extend(files)
+        return reads
+
+
+@dataclass(frozen=True)
+class AuditBranch:
+    """Audit what ``branch`` has and readers have not. ``executor``: None where it is chosen by what there is to
+    audit.
+    """
+
+    branch: str
+    executor: ExecutorDecision | None = None
+
+    def __str__(self) -> str:
+        return f"audit what branch {self.branch} has and readers have not seen"
+
+
+@dataclass(frozen=True)
+class PublishAudited:
+    """Let readers see what audits of ``branch`` found good."""
+
+    branch: str
+
+    def __str__(self) -> str:
+        return f"let readers see what the audit of branch {self.branch} finds good"
+
+
+RunStage = LandRecords | TakeBranch | RestoreState | CatchUpOutputs | ComputeEpochs | AuditBranch | PublishAudited
+
+
+def plan_run(run: RunContext) -> tuple[RunStage, ...]:
+    """The stages of ``run``, as far as can be told before anything is done: all of them, or up to what it lands.
+    Raises what stands against it, as far as that can be seen now.
+    """
+    head = run.catalog.head()
+    check_places(run.pipeline, run.store, is_first=head.entry < 0)
+    begin = _found(run, head.refs.get(run.options.branch))
+    if not begin.is_broken and (inputs := _inputs_to_land(run)):
+        run.check_landed()
+        all_at_once = run.options.mode is not Mode.MICRO_BATCH
+        return (LandRecords(inputs, begin.progress.offsets, all_at_once, begin),)
+    return _stages(run, begin, {})
+
+
+def stages_after_landing(run: RunContext, landed: LandRecords, left: Mapping[str, int]) -> tuple[RunStage, ...]:
+    """The stages of ``run`` once records have ``landed``, of which about so many bytes are ``left``, by input."""
+    return _stages(run, landed.begin, left)
+
+
+def looked_at(run: RunContext, stages: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
+    """``stages``, where one that lands says what: sources are asked, and nothing lands."""
+    return tuple(
+        replace(stage, waiting=run.landing.to_land(stage.offsets)) if isinstance(stage, LandRecords) else stage
+        for stage in stages
+    )
+
+
+def _found(run: RunContext, snapshot: str | None) -> FoundBranch:
+    if run.options.mode is Mode.REPLAY:
+        return FoundBranch(snapshot)
+    history = _history(run, run.options.as_read_by)
+    try:
+        manifest = None if snapshot is None else run.checked(run.catalog.manifest(snapshot))
+        progress = run.progress(manifest)
+    except (BrokenObjectError, MissingSnapshotError):  # restoring names what is broken, and falls back
+        return FoundBranch(snapshot, history=history, is_broken=True)
+    check_circles(run, manifest)
+    return FoundBranch(snapshot, manifest, progress, history)
+
+
+def _inputs_to_land(run: RunContext) -> tuple[str, ...]:
+    """The inputs that are landed first; a replay of what was recorded lands none."""
+    is_recorded = run.options.mode is Mode.REPLAY and run.options.clock is None
+    return () if is_recorded else tuple(run.landing.landers)
+
+
+def _stages(run: RunContext, begin: FoundBranch, left: Mapping[str, int]) -> tuple[RunStage, ...]:
+    options = run.options
+    executor, epochs = (_replay if options.mode is Mode.REPLAY else _new_input)(run, begin, left)
+    compute: tuple[RunStage, ...] = ()
+    if epochs is not None:
+        taken = TakeBranch(options.branch, begin.snapshot, epochs.replay)
+        waiting = _waiting_outputs(run, begin.manifest)
+        compute = (taken, RestoreState(begin.snapshot, executor), *waiting, epochs)
+    publish = (PublishAudited(options.branch),) if options.publish else ()
+    return (*compute, AuditBranch(options.branch, executor), *publish)
+
+
+def _replay(
+    run: RunContext, begin: FoundBranch, left: Mapping[str, int]
+) -> tuple[ExecutorDecision, ComputeEpochs | None]:
+    replay = open_replay(run.catalog, run.options, run.landing)
+    if run.options.clock is not None and replay.epochs:
+        run.warn_of_expired(replay.epochs[0].files, PipelineProgress())
+    head = replay_head(run.catalog, run.pipeline, run.options.branch, begin.snapshot, replay)
+    executor = run.decide(lambda: WorkEstimate.after(head, replay.bytes_left(head)))
+    has_epochs = replay.epoch(next_number(head), run.progress(head)) is not None
+    return executor, ComputeEpochs(begin.snapshot, replay=replay, left=left) if has_epochs else None
+
+
+def _new_input(
+    run: RunContext, begin: FoundBranch, left: Mapping[str, int]
+) -> tuple[ExecutorDecision, ComputeEpochs | None]:
+    if begin.is_broken:
+        executor = run.decide(lambda: work_of_run(run.catalog, run.landing, begin.snapshot, full_sweep=True))
+        return executor, ComputeEpochs(begin.snapshot, history=begin.history)
+    manifest, progress, history = begin.manifest, begin.progress, begin.history
+    sweeps = run.options.full_sweep or run.sweep_is_due(manifest)
+    files = run.new_files(manifest, full_sweep=sweeps)
+    executor = run.decide(lambda: WorkEstimate.after(manifest, input_bytes(files) + sum(left.values())))
+    _warn_of_empty_inputs(run, files, progress)
+    has_news = bool(files or run.new_signals(manifest) or _waiting_outputs(run, manifest))
+    if not has_news and not progress.is_due(instant(run.now()), _hold(run.options, history)):
+        return executor, None
+    if run.options.mode is Mode.BATCH:
+        _check_batch(run.options, manifest)
+    return executor, ComputeEpochs(begin.snapshot, files, history=history, left=left, sweeps=sweeps)
+
+
+def _waiting_outputs(run: RunContext, head: Manifest | None) -> tuple[CatchUpOutputs, ...]:
+    """The stage in which outputs catch up that are parked or new at ``head``, if there are any."""
+    if head is None or run.options.mode is not Mode.MICRO_BATCH:
+        return ()
+    new = {*run.pipeline.outputs} - {*outputs_of(head)}
+    behind = {*StoredProgress.of(head).parked, *new} - left_out(run)
+    return (CatchUpOutputs(tuple(sorted(behind))),) if behind else ()
+
+
+def stages_after_restoring(
+    run: RunContext, then: tuple[RunStage, ...], claimed: str | None, restored: RestoredRun
+) -> tuple[RunStage, ...]:
+    """The stages ``then`` once the branch, claimed at snapshot ``claimed``, is restored: files are listed again unless
+    it continues from where it was planned. After a fall-back, input is read again as ``claimed`` had read it.
+    """
+    (epochs,) = (stage for stage in then if isinstance(stage, ComputeEpochs))
+    behind = then[then.index(epochs) + 1 :]
+    if epochs.replay is not None:
+        return (epochs, *behind)
+    has_fallen = restored.warning is not None
+    # what such sweeps had found is below the mark of older snapshots
+    full_sweep = run.options.full_sweep or epochs.sweeps or has_fallen
+    history = epochs.history
+    if has_fallen and history is None and run.options.mode is Mode.MICRO_BATCH:
+        history = _history(run, claimed)
+    snapshot = None if restored.head is None else restored.head.snapshot_id
+    files = epochs.files
+    if files is None or (snapshot, full_sweep) != (epochs.snapshot, epochs.sweeps):
+        files = run.new_files(restored.head, full_sweep=full_sweep)
+    epochs = replace(epochs, snapshot=snapshot, files=files, history=history)
+    return (*_waiting_outputs(run, restored.head), epochs, *behind)
+
+
+def planned_epochs(
+    run: RunContext,
+    plan: ComputeEpochs,
+    engine: Engine,
+    head: Manifest | None,
+    *,
+    portions: LandedPortions | None = None,
+    is_due: bool = False,
+) -> Iterable[PlannedEpoch]:
+    """The epochs of ``plan`` after ``head``, which ``engine`` has restored. Tells how many files they will read.
+    What is left of ``portions`` lands meanwhile. ``is_due``: there is one even if nothing is new.
+    """
+    options = run.options
+    if plan.replay is not None:
+        run.listener.planned(plan.replay.files_left(head))
+        return plan.replay.planned(engine, options.max_epochs)
+    files, history = plan.files or {}, plan.history
+    if options.mode is Mode.BATCH:
+        _check_batch(options, head)  # somebody may have been here since it was planned
+        return batch(engine, files, run.now, options.signals)
+    run.listener.planned(counted(files))
+    behind = partial(
+        micro_batches,
+        engine,
+        options=options,
+        now=run.now,
+        signals=run.new_signals(head if history is None else history.head),
+        hold=_hold(options, history),
+        portions=portions,
+        planned=run.listener.planned,
+    )
+    if history is None:
+        return behind(files, is_due=is_due)
+    again = reread(
+        run.pipeline,
+        history.since(head),
+        files,
+        history.begun(head),
+        max_files=options.files_per_epoch,
+        max_bytes=options.bytes_per_epoch,
+        counts_again=run.landing.counting_again,
+        repeats=run.landing.repeats,
+    )
+    first = again.planned(run.landing.taken, options.max_epochs)
+    count = len(again.epochs)
+    return chain(first, behind(again.rest, before=count, is_due=is_due and not count))
+
+
+def _history(run: RunContext, snapshot: str | None) -> MainsReading | None:
+    """What ``snapshot`` and those before it have read; None if there is nothing, or nothing of it can be read."""
+    return None if snapshot is None else MainsReading.of(run.catalog, run.pipeline, snapshot)
+
+
+def _hold(options: RunOptions, history: MainsReading | None) -> WatermarkHold | None:
+    """What input is held to that was never read: where main is, if main goes on beside this branch."""
+    is_beside = options.as_read_by is not None and options.branch != MAIN
+    return history.hold if is_beside and history is not None else None
+
+
+def _warn_of_empty_inputs(run: RunContext, files: ByInput, progress: PipelineProgress) -> None:
+    """Name inputs that never had a file. Raises MissingRootError if there is neither input nor a root."""
+    if not files and not run.options.create:
+        check_root(run.store)
+    for name, enumerator in run.landing.enumerators.items():
+        if name not in files and not progress.offsets.get(name, Offsets()).files:
+            run.warn(f"input {name}: {enumerator.explain()}")
+
+
+def _check_batch(options: RunOptions, head: Manifest | None) -> None:
+    """Raise RunOptionsError unless the branch is empty."""
+    if head is not None:
+        raise RunOptionsError(
+            f"mode batch takes all input at once, and branch {options.branch} is at snapshot {head.snapshot_id} "
+            "already: name a new branch, or an empty root"
+        )
+
+
+def _named(splits: Sequence[SourceSplit]) -> str:
+    """Some of ``splits`` by name; of more than a few, the first and the last."""
+    names = [split.path for split in splits]
+    if len(names) > _NAMED:
+        return f"{number_of(len(names), 'split')} from {names[0]} to {names[-1]}"
+    return ", ".join(names)
