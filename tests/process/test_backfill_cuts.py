@@ -24,7 +24,7 @@ from headrace.model.time import instant, to_datetime
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, parse_span
-from headrace.runs.patching.plan import REFUSALS
+from headrace.runs.patching.plan import OpenWindowsError, UnpublishedError
 from headrace.runs.process import process
 from headrace.runs.publishing.promotion import PatchedSinceError, cut_over
 from headrace.runs.recover import recover
@@ -186,7 +186,7 @@ class Main:
         branch = f"w{self._runs}"
         process(self.pipeline, self.root, self._options(branch=branch, mode=Mode.BATCH), now=lambda: self.clock)
         if self.catalog.head().refs.get(branch) is not None:
-            with suppress(*REFUSALS):
+            with suppress(OpenWindowsError, UnpublishedError):
                 self.is_patched |= bool(self.history.promote(branch, patch=True).epochs)
             self.history.drop(branch)
 

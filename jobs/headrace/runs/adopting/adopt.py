@@ -30,11 +30,9 @@ from headrace.model.time import render
 from headrace.pipeline.identity.fingerprint import fingerprint_of
 from headrace.read.snapshots.progress import StoredProgress, without_reading
 from headrace.runs.adopting.dead_letters import adopted_letters
-from headrace.runs.adopting.errors import NotAdoptableError
 from headrace.runs.adopting.plan import PlannedAdoption
-from headrace.runs.publishing.delivered import DeliveredError
-from headrace.runs.publishing.promotion import REFUSALS
 from headrace.runs.publishing.publish import output_results
+from headrace.runs.publishing.refusals import find_refusals, refuse
 from headrace.runs.publishing.rehearsal import Rehearsal, differences
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
@@ -92,8 +90,7 @@ def adopt(
 def _checked(catalog: Catalog, now: Head, branch: str, output: str, give_up: bool) -> PlannedAdoption:
     """The adoption as it is planned at ``now``, if nothing is against it."""
     planned = PlannedAdoption.of(catalog, now, branch, output)
-    for check in planned.checks(give_up_delivered=give_up):
-        check()
+    refuse(planned.checks(give_up_delivered=give_up))
     return planned
 
 
@@ -106,14 +103,8 @@ def rehearse_adoption(
     Raises UnknownBranchError, UnknownOutputError, and what a reader of ``current`` does.
     """
     planned = PlannedAdoption.of(catalog, catalog.head(), branch, output)
-    refusals = []
-    for check in planned.checks(give_up_delivered=give_up_delivered):
-        try:
-            check()
-        except (*REFUSALS, DeliveredError, NotAdoptableError) as error:
-            refusals.append(error)
-            break  # what comes after it relies on what it found
-    return Rehearsal(branch, differences(planned.planned, planned.scope.adopted, limit), tuple(refusals))
+    refusals = find_refusals(planned.checks(give_up_delivered=give_up_delivered)).errors
+    return Rehearsal(branch, differences(planned.facts, planned.scope.adopted, limit), refusals)
 
 
 def _adopted_before(catalog: Catalog, branch: str) -> Entry | None:
@@ -156,7 +147,7 @@ def _committed(planned: PlannedAdoption, claim: Claim, message: str) -> Manifest
         requests={},
     )
     manifest = Manifest.next_of(main, continuing=continuing, epoch=of_epoch)
-    of = f"adopted {', '.join(adopted)} of branch {planned.planned.branch}"
+    of = f"adopted {', '.join(adopted)} of branch {planned.facts.branch}"
     catalog.commit(claim, manifest, f"{of}: {message}" if message else of)
     return manifest
 
@@ -166,7 +157,7 @@ def _stands(planned: PlannedAdoption, own: Mapping[str, Any]) -> dict[str, Any]:
     at, main = planned.stands_at, planned.main
     if at.snapshot_id == main.snapshot_id:
         return {**own}
-    reason = f"it was computed in branch {planned.planned.branch} up to epoch {at.epoch}, and goes on with the next run"
+    reason = f"it was computed in branch {planned.facts.branch} up to epoch {at.epoch}, and goes on with the next run"
     return {**own, **Parked(at.epoch, at.snapshot_id, "adopted", reason, main.epoch + 1).to_json()}
 
 

@@ -14,7 +14,8 @@ from headrace.runs.adopting.dead_letters import taken_by_none
 from headrace.runs.adopting.errors import NotAdoptableError
 from headrace.runs.adopting.scope import AdoptedOutputs
 from headrace.runs.publishing.delivered import DeliveredError, handed_over
-from headrace.runs.publishing.promotion import Planned
+from headrace.runs.publishing.promotion import BranchFacts
+from headrace.runs.publishing.refusals import RefusalCheck
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.manifest import OUTPUTS, Manifest
 from headrace_snapshots.format.output_view import as_called_in, outputs_of, parked_in, seen_by, upstream_of
@@ -35,52 +36,57 @@ def check_before(pipeline: Pipeline, main: Manifest, scope: AdoptedOutputs, head
 
 @dataclass(frozen=True)
 class PlannedAdoption:
-    """The adoption of the outputs of ``scope`` from what is ``planned`` to become main's, by ``main``."""
+    """The adoption of the outputs of ``scope`` by ``main``, from the branch that the ``facts`` are of."""
 
-    planned: Planned
+    facts: BranchFacts
     main: Manifest
     scope: AdoptedOutputs
-    now: Head
 
     @classmethod
     def of(cls, catalog: Catalog, now: Head, branch: str, output: str) -> "PlannedAdoption":
         """Raises UnknownBranchError, UnknownOutputError, NotAdoptableError where main has nothing."""
-        planned = Planned.of(catalog, now, branch)
-        scope = AdoptedOutputs.of(catalog.pipeline, upstream_of(planned.head), output)
-        if planned.main is None:
+        facts = BranchFacts.of(catalog, now, branch)
+        scope = AdoptedOutputs.of(catalog.pipeline, upstream_of(facts.head), output)
+        if facts.main is None:
             raise NotAdoptableError(f"main of {catalog.pipeline} has no snapshot: promote the whole branch {branch}")
-        return cls(planned, catalog.manifest(planned.main), scope, now)
+        return cls(facts, catalog.manifest(facts.main), scope)
 
     @property
     def catalog(self) -> Catalog:
         """The pipeline's catalog."""
-        return self.planned.catalog
+        return self.facts.catalog
 
     @property
     def branch(self) -> Manifest:
         """The newest snapshot of the branch."""
-        return self.planned.head
+        return self.facts.head
 
-    def checks(self, *, give_up_delivered: bool = False) -> Iterator[Callable[[], None]]:
-        """What each may raise, the first that is to be said first; those that read rows come last.
-        ``give_up_delivered``: what sinks have got that cannot take back is not against it.
+    def checks(self, *, give_up_delivered: bool = False) -> Iterator[RefusalCheck]:
+        """What may stand against it, the first that is to be said first; those that read rows come last. Each relies on
+        those before. ``give_up_delivered``: what sinks have got that cannot take back is not against it.
         """
         if not give_up_delivered:
-            former = {self.planned.called[output] for output in self.scope.adopted}
-            yield lambda: _check_delivered(self.now, self.catalog.pipeline, self.scope, {*self.scope.adopted, *former})
-        yield self._check_computed
-        yield self._check_audits
-        yield lambda: _check_definition(self.branch.definition, self.main, self.scope)
-        yield self._check_reading
-        yield self._check_records
-        yield self._check_what_they_read
+            yield RefusalCheck(self._check_delivered, (DeliveredError,), is_relied_on=True)
+        yield self._own(self._check_computed)
+        yield self.facts.audit_check(self.scope.adopted, is_relied_on=True)
+        yield self._own(lambda: _check_definition(self.branch.definition, self.main, self.scope))
+        yield self._own(self._check_reading)
+        yield self._own(self._check_records)
+        yield self._own(self._check_what_they_read)
+
+    def _own(self, look: Callable[[], None]) -> RefusalCheck:
+        return RefusalCheck(look, (NotAdoptableError,), is_relied_on=True)
+
+    def _check_delivered(self) -> None:
+        former = {self.facts.called[output] for output in self.scope.adopted}
+        _check_delivered(self.facts.now, self.catalog.pipeline, self.scope, {*self.scope.adopted, *former})
 
     @cached_property
     def stands_at(self) -> Manifest:
         """The snapshot of main of the branch's last epoch. Raises NotAdoptableError if main has recorded other epochs
         than those of the branch.
         """
-        catalog, name = self.catalog, self.planned.branch
+        catalog, name = self.catalog, self.facts.branch
         ours = epochs_since(catalog, self.branch.snapshot_id, None)
         theirs = epochs_since(catalog, self.main.snapshot_id, None)[: len(ours)]
         for (own, epoch), (of_main, recorded) in zip(ours, theirs, strict=False):
@@ -109,12 +115,9 @@ class PlannedAdoption:
         missing = sorted({*self.scope.adopted, *self.scope.read} & parked_in(self.branch).keys())
         if missing:
             raise NotAdoptableError(
-                f"branch {self.planned.branch} of {self.catalog.pipeline} has not computed {', '.join(missing)}: "
+                f"branch {self.facts.branch} of {self.catalog.pipeline} has not computed {', '.join(missing)}: "
                 f"`headrace backfill {self.catalog.pipeline}.{self.scope.output}` does, in a branch of its own"
             )
-
-    def _check_audits(self) -> None:
-        self.planned.check_audit(self.scope.adopted)
 
     def _check_reading(self) -> None:
         _ = self.stands_at
@@ -123,7 +126,7 @@ class PlannedAdoption:
         """Raise NotAdoptableError if some output takes records now that none took before, or the other way round."""
         if taken_by_none(self.catalog, self.branch) != taken_by_none(self.catalog, self.main, self.branch.epoch):
             raise NotAdoptableError(
-                f"branch {self.planned.branch} of {self.catalog.pipeline} takes other records than main: some that no "
+                f"branch {self.facts.branch} of {self.catalog.pipeline} takes other records than main: some that no "
                 f"output took before, or none takes now. {self._all_again}"
             )
 
@@ -142,7 +145,7 @@ class PlannedAdoption:
             difference = diff(catalog, before, after, limit=0)
             if remembers and difference.ids.differing:
                 raise NotAdoptableError(
-                    f"branch {self.planned.branch} of {self.catalog.pipeline} remembers other ids than main "
+                    f"branch {self.facts.branch} of {self.catalog.pipeline} remembers other ids than main "
                     f"({difference.ids.differing} differ): outputs take other records now. {self._all_again}"
                 )
             rows = difference.output.rows.differing + sum(stage.state.differing for stage in difference.stages)

@@ -27,9 +27,7 @@ of the pipeline publishes it, and so does the same patch done again.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.audit.range import audited_files
@@ -40,8 +38,9 @@ from headrace.errors import HeadraceError
 from headrace.extras import require
 from headrace.read.snapshots.progress import without_reading
 from headrace.read.views.columns import ViewColumns
-from headrace.runs.patching.plan import REFUSALS, PlannedPatch, check_unsettled
+from headrace.runs.patching.plan import PlannedPatch
 from headrace.runs.publishing.publish import output_results, publish_range, published_result
+from headrace.runs.publishing.refusals import find_refusals, refuse
 from headrace.runs.reporting.results import RunError, RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary_renewal import renew_summary
@@ -91,15 +90,14 @@ def patch(catalog: Catalog, branch: str, *, run_id: str, output: str = "", messa
     if (left := patching.left_unpublished()) is not None:
         _publish(catalog, left, run_id)
         return _result(catalog, patching.whole, left, run_id, started_at)
-    for check in patching.checks():
-        check()
+    refuse(patching.checks())
     if patching.expected:
         require("quality", f"the audit of a patch of {catalog.pipeline}")
     begun = time.monotonic()
     with patching.differing() as rows:
         if rows is None or not (numbers := rows.counts()).differing:
             return _result(catalog, patching.whole, None, run_id, started_at)
-        check_unsettled(patching, rows)
+        refuse([patching.row_check(rows)])
         try:
             manifest, outcome = _Commit(patching, rows, numbers, run_id, begun, message).done()
             _publish(catalog, outcome, run_id)
@@ -133,32 +131,16 @@ def rehearse_patch(catalog: Catalog, branch: str, *, output: str = "", limit: in
     from headrace.read.pipeline_reader import PipelineReader
 
     patching = PlannedPatch.of(catalog, catalog.head(), branch, output)
-    refusals: list[HeadraceError] = []
-
-    def nothing() -> PatchRehearsal:
-        whole = PipelineReader(catalog)
-        rows = (whole[output] if output else whole).current(at=patching.main.snapshot_id).count()
-        return PatchRehearsal(branch, OutputDiff(RowCounts(rows, rows)), {}, tuple(refusals))
-
-    def refused(check: Callable[[], None]) -> bool:
-        try:
-            check()
-        except REFUSALS as error:
-            refusals.append(error)
-            return True
-        return False
-
-    if refused(patching.check_definition):
-        return nothing()
-    for check in patching.checks():
-        refused(check)
-    if refused(patching.check_patches):  # nobody can tell which rows would stay
-        return nothing()
-    with patching.differing() as rows:
-        if rows is None:
-            return nothing()
-        refused(partial(check_unsettled, patching, rows))
-        return PatchRehearsal(branch, OutputDiff(rows.counts(), tuple(rows.first(limit))), rows.left(), tuple(refusals))
+    refusals = find_refusals(patching.checks())
+    if not refusals.is_over:
+        with patching.differing() as rows:
+            if rows is not None:
+                errors = refusals.and_of([patching.row_check(rows)]).errors
+                changed = OutputDiff(rows.counts(), tuple(rows.first(limit)))
+                return PatchRehearsal(branch, changed, rows.left(), errors)
+    whole = PipelineReader(catalog)
+    count = (whole[output] if output else whole).current(at=patching.main.snapshot_id).count()
+    return PatchRehearsal(branch, OutputDiff(RowCounts(count, count)), {}, refusals.errors)
 
 
 @dataclass(frozen=True)
@@ -178,7 +160,7 @@ class _Commit:
         """
         from headrace.state.datafiles.files import put_rows  # with Arrow
 
-        catalog, main = self.patching.planned.catalog, self.patching.whole
+        catalog, main = self.patching.facts.catalog, self.patching.whole
         names = OutputTables(self.patching.output)
         computed, counted = time.monotonic(), catalog.store.requests.snapshot()
         claim = catalog.claim(MAIN, owner=self.run_id)
@@ -239,7 +221,7 @@ class _Commit:
             failures = "; ".join(finding.describe() for finding in outcome.failed)
             raise AuditFailedError(
                 f"pipeline {catalog.pipeline}: {len(outcome.failed)} of {len(outcome.findings)} expectations failed on "
-                f"what a patch by branch {self.patching.planned.branch} would write, and nothing was patched: "
+                f"what a patch by branch {self.patching.facts.branch} would write, and nothing was patched: "
                 f"{failures}. Data docs: {outcome.path}/docs"
             )
         return outcome

@@ -1,6 +1,6 @@
 """The plan of a patch: its rows, and every reason against it (``patch`` has the theory)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,8 +15,8 @@ from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.last_stage import LastStage
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.runs.publishing.promotion import REFUSALS as OF_PROMOTIONS
-from headrace.runs.publishing.promotion import PatchedSinceError, Planned, check_caught_up
+from headrace.runs.publishing.promotion import BranchFacts, PatchedSinceError
+from headrace.runs.publishing.refusals import RefusalCheck
 from headrace_snapshots.catalog import Catalog, Head, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.manifest import Manifest, Patch
@@ -53,17 +53,13 @@ class OpenWindowsError(RetryError):
     code = "retry.open_windows"
 
 
-REFUSALS = (*OF_PROMOTIONS, UnpatchableError, OtherDefinitionError, UnpublishedError, OpenWindowsError)
-"""The reasons against a patch, as opposed to errors of the check itself."""
-
-
 @dataclass(frozen=True)
 class PlannedPatch:
-    """A patch of an ``output`` ("": the one without a name) by the branch that is ``planned`` to be promoted. ``whole``
-    is main's newest snapshot, ``main`` what the output sees of it.
+    """A patch of an ``output`` ("": the one without a name) by the branch that the ``facts`` are of. ``whole`` is the
+    newest snapshot of main, ``main`` what the output sees of it.
     """
 
-    planned: Planned
+    facts: BranchFacts
     whole: Manifest
     output: str = ""
 
@@ -72,16 +68,16 @@ class PlannedPatch:
         """Raises UnknownBranchError, UnpublishedError where main has nothing, UnknownOutputError; UnpatchableError
         where outputs have names and none is named, or the output is read by others or parked.
         """
-        planned = Planned.of(catalog, now, branch)
-        whole = _main(catalog, planned.main)
-        for side in (whole, planned.head):
+        facts = BranchFacts.of(catalog, now, branch)
+        whole = _main(catalog, facts.main)
+        for side in (whole, facts.head):
             _check_output(side, output, f"promote {{}} {branch}")
-        return cls(planned, whole, output)
+        return cls(facts, whole, output)
 
     @property
     def catalog(self) -> Catalog:
         """The pipeline's catalog, as the output sees it."""
-        return seen_catalog(self.planned.catalog, self.output)
+        return seen_catalog(self.facts.catalog, self.output)
 
     @cached_property
     def main(self) -> Manifest:
@@ -91,17 +87,17 @@ class PlannedPatch:
     @cached_property
     def branch(self) -> Manifest:
         """The newest snapshot of the branch, as the output sees it."""
-        return seen_by(self.planned.head, self.output)
+        return seen_by(self.facts.head, self.output)
 
     @property
     def published(self) -> str | None:
         """What readers of the output see."""
-        return self.planned.seen.get(self.output)
+        return self.facts.seen.get(self.output)
 
     @property
     def patch(self) -> Patch:
         """What the manifest says of it."""
-        return Patch(self.main.epoch + 1, self.planned.branch, self.branch.snapshot_id, self.output)
+        return Patch(self.main.epoch + 1, self.facts.branch, self.branch.snapshot_id, self.output)
 
     @cached_property
     def base(self) -> Link | None:
@@ -112,24 +108,34 @@ class PlannedPatch:
     def stage(self) -> LastStage:
         """What both definitions say of the last aggregation."""
         last = LastStage.of(self.main)
-        assert last is not None  # as check_definition has seen
+        assert last is not None  # as _check_definition has seen
         return last
 
     @property
     def expected(self) -> list[Expectation]:
         """What was expected of the branch."""
-        audit = self.planned.audits[self.output]
+        audit = self.facts.audits[self.output]
         return [] if audit is None else [finding.expectation for finding in audit.findings]
 
-    def checks(self) -> Iterator[Callable[[], None]]:
-        """What each may raise, the first that is to be said first."""
-        yield self.check_definition
-        yield self._check_published
-        yield partial(self.planned.check_audit, [self.output])
-        yield self.planned.check_fork
-        yield partial(
-            check_caught_up, self.planned.catalog, self.planned.head, self.main.snapshot_id, self.planned.branch
-        )
+    def checks(self) -> Iterator[RefusalCheck]:
+        """What may stand against it whatever its rows are, the first that is to be said first."""
+        of_definition = (OtherDefinitionError, UnpatchableError)
+        yield RefusalCheck(self._check_definition, of_definition, is_relied_on=True)
+        yield RefusalCheck(self._check_published, (UnpublishedError,))
+        yield self.facts.audit_check([self.output])
+        yield self.facts.fork_check()
+        yield self.facts.behind_check(self.main.snapshot_id)
+        if not self.has_nothing_new:  # nobody can tell which rows would stay
+            yield RefusalCheck(self._check_patches, (PatchedSinceError,), is_relied_on=True)
+
+    def row_check(self, rows: "PatchRows") -> RefusalCheck:
+        """Whether the ``rows`` are closed."""
+        return RefusalCheck(partial(_check_unsettled, self, rows), (OpenWindowsError,))
+
+    @property
+    def has_nothing_new(self) -> bool:
+        """Whether the branch has nothing that main has not seen."""
+        return self.base is not None and self.base.snapshot_id == self.branch.snapshot_id
 
     def left_unpublished(self) -> AuditOutcome | None:
         """The good audit of this very patch, if it was committed and its writer ended before it could publish it."""
@@ -143,7 +149,7 @@ class PlannedPatch:
         """The rows that differ, None if the branch has nothing that main has not seen."""
         from headrace.read.patch.rows import Compared, Expiry, differing  # with DuckDB
 
-        if self.base is not None and self.base.snapshot_id == self.branch.snapshot_id:
+        if self.has_nothing_new:
             yield None
             return
         compared = Compared(
@@ -178,14 +184,14 @@ class PlannedPatch:
             before = None if at is None else self._kept(at)
             if before is None:
                 raise PatchedSinceError(
-                    f"branch {self.planned.branch} of {self.catalog.pipeline} was forked before main was patched, and "
+                    f"branch {self.facts.branch} of {self.catalog.pipeline} was forked before main was patched, and "
                     f"what came before the patch in epoch {newest.patch.epoch} has expired: it cannot be told any more "
                     "which rows were patched since the fork. Backfill from the beginning, with a new branch"
                 )
             newest = before
         if patches and self.stage.merging is not None:
             raise PatchedSinceError(
-                f"branch {self.planned.branch} of {self.catalog.pipeline} was forked before main was patched in epoch "
+                f"branch {self.facts.branch} of {self.catalog.pipeline} was forked before main was patched in epoch "
                 f"{patches[0]}, and its windows merge: it may have parts of what was replaced. Backfill from the "
                 "beginning, with a new branch"
             )
@@ -198,16 +204,16 @@ class PlannedPatch:
         except MissingSnapshotError:
             return None
 
-    def check_patches(self) -> None:
+    def _check_patches(self) -> None:
         """Raise PatchedSinceError if main was patched since the fork, and nobody can tell which rows to leave."""
         _ = self._patches
 
-    def check_definition(self) -> None:
+    def _check_definition(self) -> None:
         """Raise OtherDefinitionError or UnpatchableError, by what the manifests say of the definition."""
         name = self.catalog.pipeline
         if self.main.fingerprint != self.branch.fingerprint:
             raise OtherDefinitionError(
-                f"branch {self.planned.branch} of {name} was made by another definition than main: its rows mean "
+                f"branch {self.facts.branch} of {name} was made by another definition than main: its rows mean "
                 "something else. Promote it without --patch, or run main with the current definition and backfill "
                 "again"
             )
@@ -224,7 +230,7 @@ class PlannedPatch:
 
 def check_before(catalog: Catalog, pipeline: Pipeline, output: str) -> None:
     """Raise what stands against a patch of an ``output`` by whatever branch ``pipeline`` computes as it is written, as
-    ``PlannedPatch.of`` and ``check_definition`` do.
+    ``PlannedPatch.of`` and its check of the definition do.
     """
     whole, name = _main(catalog, catalog.head().refs.get(MAIN)), catalog.pipeline
     _check_output(whole, output, "backfill {}")
@@ -291,12 +297,12 @@ def _check_last_stage(main: Manifest) -> None:
         )
 
 
-def check_unsettled(patching: PlannedPatch, rows: "PatchRows") -> None:
+def _check_unsettled(patching: PlannedPatch, rows: "PatchRows") -> None:
     """Raise OpenWindowsError if some of the ``rows`` may become part of windows that are still open."""
     number, first = rows.unsettled()
     if first is not None:
         raise OpenWindowsError(
-            f"{number} rows that a patch by branch {patching.planned.branch} of {patching.catalog.pipeline} would "
+            f"{number} rows that a patch by branch {patching.facts.branch} of {patching.catalog.pipeline} would "
             "change overlap windows of their keys that are still open, and may become part of them, such as "
             f"{_said(first)}. Try again once those have expired"
         )

@@ -10,7 +10,7 @@ What main had is known by ids of snapshots (``Head.past``), not by names of bran
 of a branch may become main: all that it continues from, down to main's line, comes with it.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,6 +36,7 @@ from headrace.runs.publishing.delivered import DeliveredError, check_begins_with
 from headrace.runs.publishing.planned_publish import AuditMissingError
 from headrace.runs.publishing.publish import output_results, published_result
 from headrace.runs.publishing.read_files import files_main_read, files_read, lacking
+from headrace.runs.publishing.refusals import RefusalCheck, refuse
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary_renewal import renew_summary
@@ -89,20 +90,8 @@ class PatchedSinceError(FixConfigError):
     code = "config.patched_since"
 
 
-REFUSALS = (
-    PartialBranchError,
-    AuditMissingError,
-    AuditFailedError,
-    AuditDamagedError,
-    AuditFormatError,
-    ClockAheadError,
-    InputEndedError,
-    ForkGivenUpError,
-    PatchedSinceError,
-    BranchBehindError,
-    DeliveredError,
-)
-"""The reasons against a promotion, as opposed to errors of the check itself."""
+BY_AUDIT = (AuditMissingError, AuditFailedError, AuditDamagedError, AuditFormatError)
+"""Refusals of a branch without a good audit of what would become visible."""
 
 
 def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over", message: str = "") -> RunResult:
@@ -127,25 +116,24 @@ def promote(
     now = catalog.head()
     done = None if branch in now.generations else _promoted_before(catalog, now, branch)
     if done is None:
-        planned = Planned.of(catalog, now, branch)
-        for check in planned.checks(now, give_up_delivered=give_up_delivered):
-            check()
+        facts = BranchFacts.of(catalog, now, branch)
+        refuse(facts.checks(give_up_delivered=give_up_delivered))
     else:
         seen = published_of(done.refs_before)
-        planned = Planned(catalog, branch, catalog.manifest(done.refs[MAIN]), None, seen, now.past)
-    visible = list(catalog.ancestry(planned.head.snapshot_id, until=planned.base))
-    audits = planned.audits
+        facts = BranchFacts(catalog, branch, catalog.manifest(done.refs[MAIN]), None, seen, now)
+    visible = list(catalog.ancestry(facts.head.snapshot_id, until=facts.base))
+    audits = facts.audits
     if done is None:
         catalog.promote(
             branch,
-            expected_main=planned.main,
-            expected=planned.head.snapshot_id,
+            expected_main=facts.main,
+            expected=facts.head.snapshot_id,
             message=message,
             give_up_delivered=give_up_delivered,
         )
         renew_summary(catalog)
     return published_result(
-        planned.head,
+        facts.head,
         visible,
         audits.get(""),
         action="cut_over",
@@ -165,17 +153,14 @@ def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
         begin = catalog.manifest(now.refs[branch]) if branch in now.refs else None
     check_begins_with(catalog, now, branch, begin)
     if begin is not None:
-        planned = Planned(catalog, branch, begin, now.refs.get(MAIN), published_of(now.refs), now.past)
-        for check in planned.stays(is_there=branch in now.generations):
-            check()
+        facts = BranchFacts(catalog, branch, begin, now.refs.get(MAIN), published_of(now.refs), now)
+        refuse(facts.checks_that_stay(is_there=branch in now.generations))
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A promotion of ``branch``, whose newest snapshot is ``head``, over what ``main`` is, and what readers see of each
-    output (``seen``).
-
-    ``past``: what main had and has not any more.
+class BranchFacts:
+    """What is known of ``branch``, whose newest snapshot is ``head`` and which is to become main's, in part or as a
+    whole, as the log stands at ``now``: what ``main`` is, and what readers see of each output (``seen``).
     """
 
     catalog: Catalog
@@ -183,10 +168,10 @@ class Planned:
     head: Manifest
     main: str | None
     seen: Mapping[str, str]
-    past: Past
+    now: Head
 
     @classmethod
-    def of(cls, catalog: Catalog, now: Head, branch: str) -> "Planned":
+    def of(cls, catalog: Catalog, now: Head, branch: str) -> "BranchFacts":
         """Raises UnknownBranchError unless there is such a branch beside main, with a snapshot."""
         if branch not in now.refs or branch not in now.generations or branch == MAIN:
             others = sorted(name for name in now.refs if name in now.generations and name != MAIN)
@@ -195,7 +180,12 @@ class Planned:
                 f"branches: {', '.join(others) or 'none'}"
             )
         head = catalog.manifest(now.refs[branch])
-        return cls(catalog, branch, head, now.refs.get(MAIN), published_of(now.refs), now.past)
+        return cls(catalog, branch, head, now.refs.get(MAIN), published_of(now.refs), now)
+
+    @property
+    def past(self) -> Past:
+        """What main had and has not any more."""
+        return self.now.past
 
     @property
     def published(self) -> str | None:
@@ -245,25 +235,39 @@ class Planned:
         """The audit of the output without a name."""
         return self.audits.get("")
 
-    def checks(self, now: Head, *, give_up_delivered: bool) -> Iterator[Callable[[], None]]:
-        """What each may raise one of REFUSALS, the first that is to be said first. ``give_up_delivered``: what sinks
-        have got at ``now`` that cannot take back is not against it.
+    def checks(self, *, give_up_delivered: bool) -> Iterator[RefusalCheck]:
+        """What may stand against a promotion, the first that is to be said first. ``give_up_delivered``: what sinks
+        have got that cannot take back is not against it.
         """
-        yield self._check_whole
-        yield self.check_audit
-        yield from self.stays()
+        yield RefusalCheck(self._check_whole, (PartialBranchError,))
+        yield self.audit_check()
+        yield from self.checks_that_stay()
         if self.main is not None:
-            yield partial(check_caught_up, self.catalog, self.head, self.main, self.branch)
+            yield self.behind_check(self.main)
         if not give_up_delivered:
-            yield partial(check_has, self.catalog, now, self.branch, self.head)
+            yield RefusalCheck(partial(check_has, self.catalog, self.now, self.branch, self.head), (DeliveredError,))
 
-    def stays(self, *, is_there: bool = True) -> Iterator[Callable[[], None]]:
+    def checks_that_stay(self, *, is_there: bool = True) -> Iterator[RefusalCheck]:
         """Checks whose outcome stays, whatever the branch still computes. ``is_there``: the branch has begun."""
-        yield self._check_clock
-        yield self._check_goes_on
-        yield self.check_fork
+        yield RefusalCheck(self._check_clock, (ClockAheadError,))
+        yield RefusalCheck(self._check_goes_on, (InputEndedError,))
+        yield self.fork_check()
         if self.main is not None:
-            yield partial(_check_patched, self.catalog, self.head, self.main, self.branch, is_there=is_there)
+            patched = partial(_check_patched, self.catalog, self.head, self.main, self.branch, is_there=is_there)
+            yield RefusalCheck(patched, (PatchedSinceError,))
+
+    def audit_check(self, outputs: Collection[str] | None = None, *, is_relied_on: bool = False) -> RefusalCheck:
+        """Whether all that becomes visible has a good audit; of ``outputs``, if only these do."""
+        return RefusalCheck(partial(self._check_audit, outputs), BY_AUDIT, is_relied_on)
+
+    def fork_check(self) -> RefusalCheck:
+        """Whether the branch would bring back snapshots that main had and has left."""
+        return RefusalCheck(self._check_fork, (ForkGivenUpError,))
+
+    def behind_check(self, main: str) -> RefusalCheck:
+        """Whether the branch has read what ``main`` has."""
+        caught_up = partial(_check_caught_up, self.catalog, self.head, main, self.branch)
+        return RefusalCheck(caught_up, (BranchBehindError,))
 
     def _check_whole(self) -> None:
         if standing := sorted(parked_in(self.head)):
@@ -273,7 +277,7 @@ class Planned:
                 f"all outputs would see it. `headrace promote {name}.OUTPUT {self.branch}` lets main adopt one output"
             )
 
-    def check_audit(self, outputs: Collection[str] | None = None) -> None:
+    def _check_audit(self, outputs: Collection[str] | None) -> None:
         """Raise AuditMissingError or AuditFailedError unless all that becomes visible has a good audit; of ``outputs``,
         if only these do.
         """
@@ -317,7 +321,7 @@ class Planned:
         main = next(self.catalog.readable(self.main), None)
         return main is not None and StoredProgress.of(main).watermark == MAX_INSTANT
 
-    def check_fork(self) -> None:
+    def _check_fork(self) -> None:
         """Raise ForkGivenUpError if the branch would bring back snapshots that main had and has left."""
         catalog, head = self.catalog, self.head.snapshot_id
         common = None if self.main is None else catalog.common_ancestor(head, self.main)
@@ -399,7 +403,7 @@ def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: 
     )
 
 
-def check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
+def _check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
     """Raise BranchBehindError if main has read files that ``branch``, which is at ``manifest``, has not, by name.
 
     Inputs that the branch does not have any more do not count, nor those of a source that does not give the same again:

@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
-from headrace.runs.publishing.promotion import REFUSALS, Planned
+from headrace.runs.publishing.promotion import BranchFacts
+from headrace.runs.publishing.refusals import find_refusals
 from headrace.runs.reporting.results import RunError
-from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, output_names, seen_by
 from headrace_snapshots.output_catalog import seen_catalog
@@ -71,48 +72,36 @@ def rehearse(catalog: Catalog, branch: str, *, limit: int = 20, give_up_delivere
 
     Raises UnknownBranchError, and what a reader of ``current`` does.
     """
-    head = catalog.head()
-    planned = Planned.of(catalog, head, branch)
-    refusals = _refusals(planned, head, give_up_delivered=give_up_delivered)
-    return Rehearsal(branch, differences(planned, output_names(planned.head), limit), refusals, planned.gone)
+    facts = BranchFacts.of(catalog, catalog.head(), branch)
+    refusals = find_refusals(facts.checks(give_up_delivered=give_up_delivered)).errors
+    return Rehearsal(branch, differences(facts, output_names(facts.head), limit), refusals, facts.gone)
 
 
 def rehearse_for_readers(catalog: Catalog, branch: str, *, limit: int = 20) -> ReadersRehearsal:
     """``rehearse``, as far as readers see it."""
     from headrace.read.diff.comparison import diff_for_readers
 
-    head = catalog.head()
-    planned = Planned.of(catalog, head, branch)
-    refusals = _refusals(planned, head, give_up_delivered=False)
-    sides = _sides(planned, output_names(planned.head))
+    facts = BranchFacts.of(catalog, catalog.head(), branch)
+    refusals = find_refusals(facts.checks(give_up_delivered=False)).errors
+    sides = _sides(facts, output_names(facts.head))
     return ReadersRehearsal({name: diff_for_readers(*side, limit=limit).output for name, side in sides}, refusals)
 
 
-def differences(planned: Planned, outputs: Iterable[str], limit: int) -> "dict[str, SnapshotDiff]":
+def differences(facts: BranchFacts, outputs: Iterable[str], limit: int) -> "dict[str, SnapshotDiff]":
     """What readers of ``outputs`` see now beside what the branch has."""
     from headrace.read.diff.comparison import diff  # with DuckDB, which a cut-over does not need
 
-    return {output: diff(*sides, limit=limit) for output, sides in _sides(planned, outputs)}
-
-
-def _refusals(planned: Planned, now: Head, *, give_up_delivered: bool) -> tuple[HeadraceError, ...]:
-    refusals = []
-    for check in planned.checks(now, give_up_delivered=give_up_delivered):
-        try:
-            check()
-        except REFUSALS as error:
-            refusals.append(error)
-    return tuple(refusals)
+    return {output: diff(*sides, limit=limit) for output, sides in _sides(facts, outputs)}
 
 
 def _sides(
-    planned: Planned, outputs: Iterable[str]
+    facts: BranchFacts, outputs: Iterable[str]
 ) -> Iterator[tuple[str, tuple[Catalog, Manifest | None, Manifest | None]]]:
     """Each of ``outputs``, with its catalog, what readers see of it now by main's name of it, and what the branch
     has.
     """
     for output in outputs:
-        own, then = seen_catalog(planned.catalog, output), planned.called[output]
-        shown = None if then is None else planned.seen.get(then)
-        before = None if then is None or shown is None else seen_catalog(planned.catalog, then).manifest(shown)
-        yield output, (own, before, seen_by(planned.head, output))
+        own, then = seen_catalog(facts.catalog, output), facts.called[output]
+        shown = None if then is None else facts.seen.get(then)
+        before = None if then is None or shown is None else seen_catalog(facts.catalog, then).manifest(shown)
+        yield output, (own, before, seen_by(facts.head, output))
