@@ -24,9 +24,9 @@ from headrace.model.time import instant, to_datetime
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, parse_span
-from headrace.runs.patching.plan import OpenWindowsError, UnpublishedError
+from headrace.runs.patching.plan import OpenWindowsError, OtherDefinitionError, UnpatchableError, UnpublishedError
 from headrace.runs.process import process
-from headrace.runs.publishing.promotion import PatchedSinceError, cut_over
+from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, PatchedSinceError, cut_over
 from headrace.runs.recover import recover
 from headrace_lab.reference.windows import assign
 from headrace_snapshots.catalog import Catalog
@@ -43,6 +43,18 @@ SCHEMA = {"user": str, "at": datetime, "price": int, "id": str, "split": str, "n
 
 def at(minutes: float) -> datetime:
     return START + timedelta(minutes=minutes)
+
+
+OF_PATCHES = (
+    UnpublishedError,
+    OpenWindowsError,
+    UnpatchableError,
+    OtherDefinitionError,
+    BranchBehindError,
+    ForkGivenUpError,
+    PatchedSinceError,
+)
+"""Why a patch may be refused here."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +198,7 @@ class Main:
         branch = f"w{self._runs}"
         process(self.pipeline, self.root, self._options(branch=branch, mode=Mode.BATCH), now=lambda: self.clock)
         if self.catalog.head().refs.get(branch) is not None:
-            with suppress(OpenWindowsError, UnpublishedError):
+            with suppress(*OF_PATCHES):
                 self.is_patched |= bool(self.history.promote(branch, patch=True).epochs)
             self.history.drop(branch)
 
