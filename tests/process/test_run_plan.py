@@ -1,5 +1,6 @@
 """The plan of a run: what it finds to do without moving anything, and what is left of it once the branch is claimed."""
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from headrace.runs.context import RunContext
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import AuditBranch, ComputeEpochs, RestoreState, RunStage, TakeBranch, plan_run
-from headrace.runs.process import process
+from headrace.runs.process import plan, process
 from headrace.runs.reporting.listener import watched
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
@@ -83,6 +84,17 @@ def test_a_plan_names_what_is_new_and_writes_nothing(tmp_path: Path) -> None:
     assert third == planned(tmp_path, options("third", publish=True)), "a plan is a value"
 
 
+def test_a_run_performs_the_stages_of_its_plan(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    land(tmp_path, 0, 2)
+    root, given = tmp_path.as_uri(), options("first", publish=True)
+    stages = plan(CLICKS, root, given)
+    assert stages == planned(tmp_path, given)
+    with caplog.at_level(logging.INFO, logger=processing.__name__):
+        process(CLICKS, root, given)
+    assert caplog.messages == sentences(stages)
+    assert len(stages) == 5
+
+
 def test_a_plan_of_a_replay_has_its_own_files(tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     process(CLICKS, tmp_path.as_uri(), options("first"))
@@ -119,8 +131,8 @@ def test_what_another_run_read_after_the_plan_is_not_read_again(
     """It takes the branch and drains all input just before this run claims what it has planned from."""
     land(tmp_path, 0, 2)
     root = tmp_path.as_uri()
-    plan = before_the_first("create", "clicks/log/", lambda: process(CLICKS, root, options("other")))
-    opened = [FaultyStore(open_store(root), plan), open_store(root)]
+    faults = before_the_first("create", "clicks/log/", lambda: process(CLICKS, root, options("other")))
+    opened = [FaultyStore(open_store(root), faults), open_store(root)]
     monkeypatch.setattr(processing, "open_store", lambda uri: opened.pop(0))
     ran = process(CLICKS, root, options("this"))
     assert not opened, "the other run came between"

@@ -4,6 +4,7 @@ The composition root of the main job. A run plans its stages (``plan``), which m
 one after the other. A run with nothing to do starts no JVM.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -55,6 +56,7 @@ from headrace.runs.plan import (
     RestoreState,
     RunStage,
     TakeBranch,
+    looked_at,
     plan_run,
     planned_epochs,
     stages_after_landing,
@@ -78,6 +80,8 @@ from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import output_names, seen_by
 from headrace_snapshots.store import open_store
+
+_logger = logging.getLogger(__name__)
 
 
 def process(
@@ -114,6 +118,17 @@ def audit(
     context = RunContext.of(pipeline, options, open_store(root), watched(listener), _wall_clock)
     with _Run(context, spark) as run:
         return replace(run.perform_all((AuditBranch(options.branch),)), action="audit")
+
+
+def plan(
+    pipeline: Pipeline, root: str, options: RunOptions, *, now: Callable[[], datetime] | None = None
+) -> tuple[RunStage, ...]:
+    """The stages that ``process`` would perform, up to the first whose result the others are planned from; what would
+    land is named. Nothing moves, starts or lands. Raises what stands against the run, as far as that can be seen.
+    """
+    context = RunContext.of(pipeline, options, open_store(root), watched(None), now or _wall_clock)
+    with context.landing.connected(), ways_out(context.catalog, options.branch):
+        return looked_at(context, plan_run(context))
 
 
 def _wall_clock() -> datetime:
@@ -171,6 +186,7 @@ class _Run:
 
     def perform(self, stage: RunStage, then: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
         """Do what ``stage`` says. What comes next: the stages ``then``, unless only its result can tell."""
+        _logger.info("%s", stage)
         match stage:
             case LandRecords():
                 return stages_after_landing(self.context, stage, self._land(stage))
