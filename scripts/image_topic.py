@@ -8,6 +8,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from headrace.connections import PREFIX
 from scripts.image_container import CheckFailedError, Container, give, new_folder
 from scripts.kafka import Kafka
 
@@ -42,7 +43,7 @@ def check(spark: Container, **variables: str) -> None:
         asyncio.run(_send(broker.address))
         where = {
             "HEADRACE_ROOT": f"file:///data/{folder.name}",
-            "HEADRACE_CONN_EVENTS": f"kafka://{broker.address}",
+            f"{PREFIX}_EVENTS": f"kafka://{broker.address}",
             **variables,
         }
         pipeline = f"/data/{folder.name}/clicks.py"

@@ -111,12 +111,12 @@ class Airflow:
         return types.SimpleNamespace(conf=self.FORMS[message.run_id])
 task_runner.SUPERVISOR_COMMS = Airflow()
 done["nights"] = execute("backfill", "replay", "nightly", due=tonight)
-del task_runner.SUPERVISOR_COMMS
 done["nights' branches"] = sorted(earlier.head().generations)
 done["by hand"] = {
     str(reason): execute("backfill", "replay", "nightly", run_id=f"hand{reason}", branch="hand", reason=reason)
     for reason in (None, "a mistake")
 }
+del task_runner.SUPERVISOR_COMMS
 done["night before anything landed"] = execute("backfill", "replay", "early", due=tonight)
 
 land("a.jsonl", 1, "exact", "no JSON")

@@ -18,7 +18,7 @@ from selenium.webdriver.support.select import Select
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 import headrace as hr
-from headrace.distribute.level_progress import LevelProgress
+from headrace.pipeline.executors import LevelProgress
 from headrace.pipeline.loading.registry import in_file
 from headrace.runs.reporting.listener import Silent
 from headrace.runs.reporting.progress_notes import ProgressNotes

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace import Aggregation, Deduplicate, FixedWindows, col, count
-from headrace.distribute.level_progress import FindLevel, LevelProgress
 from headrace.distribute.local.engine import LocalEngine
 from headrace.errors import HeadraceError, RetryError
 from headrace.model.time import Instant
+from headrace.pipeline.executors import FindLevel, LevelProgress
 from headrace.runs.commits import attempts_of
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import Silent

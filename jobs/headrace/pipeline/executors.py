@@ -1,9 +1,6 @@
-"""Where the epochs of a pipeline are computed: a matter of means, which changes no result.
+"""Where the epochs of a pipeline are computed, which changes no result; and how far one under way is."""
 
-Executors have names: Headrace's own, and those of other distributions. Their code (``headrace.runs.executors``) is
-imported when a run takes one.
-"""
-
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +9,7 @@ from headrace.entry_points import EntryPointGroup
 if TYPE_CHECKING:
     from headrace.model.arguments import Arguments
     from headrace.runs.executors.executor import Executor
+
 
 SPARK: Final = "spark"
 LOCAL: Final = "local"
@@ -37,3 +35,21 @@ class ExecutorDecision:
 def executor_name(given: "Arguments", value: object) -> str:
     """The argument ``executor``: the name of one, or AUTO. Raises the error of ``given``."""
     return given.registered("executor", value, EXECUTORS, also=(AUTO,))
+
+
+@dataclass(frozen=True)
+class LevelProgress:
+    """Where ``epoch`` is: its ``level`` of all ``levels``, counted from 1, what that ``does`` in words, and how many of
+    its ``tasks`` are ``done`` (0 of 0: none has begun).
+    """
+
+    epoch: int
+    level: int
+    levels: int
+    does: str
+    done: int = 0
+    tasks: int = 0
+
+
+FindLevel = Callable[[], LevelProgress | None]
+"""Says where the epoch under way is, None between epochs; it may be called from any thread."""

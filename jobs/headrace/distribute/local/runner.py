@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
-from headrace.distribute.level_progress import LevelProgress
 from headrace.distribute.tasks.background.compaction import FoldPlan, fold_task
 from headrace.distribute.tasks.background.merge import MergePlan, merge_task
 from headrace.distribute.tasks.background.thread import Stop
@@ -19,6 +18,7 @@ from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.distribute.tasks.task_results import Message
+from headrace.pipeline.executors import LevelProgress
 
 TASK_BYTES = 2**22
 """Work on fewer bytes is not shared."""

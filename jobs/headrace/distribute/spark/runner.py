@@ -10,7 +10,6 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from headrace.distribute.level_progress import LevelProgress
 from headrace.distribute.spark.application import in_background_pool, interrupted
 from headrace.distribute.spark.epoch_job import EpochJob
 from headrace.distribute.spark.failures import spark_errors
@@ -41,6 +40,7 @@ from headrace.distribute.tasks.shuffle.level_functions import (
 from headrace.distribute.tasks.shuffle.row_locations import PLACE
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.model.expressions.data_types import DataType
+from headrace.pipeline.executors import LevelProgress
 from headrace.pipeline.sources import Input
 
 _ROW = from_arrow_schema(SCHEMA)

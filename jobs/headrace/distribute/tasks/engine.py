@@ -14,7 +14,6 @@ from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
 from headrace.distribute.file_times import count_behind
 from headrace.distribute.input_clocks import inputs_after, source_clocks
 from headrace.distribute.jobs import with_downstream, with_upstream
-from headrace.distribute.level_progress import LevelProgress
 from headrace.distribute.stage_clocks import StageClocks
 from headrace.distribute.tasks.background.compaction import FoldPlan
 from headrace.distribute.tasks.background.merges import Merger, Merges
@@ -34,6 +33,7 @@ from headrace.distribute.watermark_inputs import check
 from headrace.kernel.renamed_columns import Names
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
+from headrace.pipeline.executors import LevelProgress
 from headrace.pipeline.identity.renaming import Formerly
 from headrace.sources.chain_clocks import ChainClocks, Parked
 from headrace.sources.file_planning import ChangedFileError

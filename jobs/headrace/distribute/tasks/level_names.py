@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.distribute.jobs import LOOP, Job
-from headrace.distribute.level_progress import LevelProgress
 from headrace.distribute.tasks.parts import job_of
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.pipeline.executors import LevelProgress
 
 _NAMED: Final = 3
 """So many outputs that have a stage at the same level are named."""

@@ -8,11 +8,11 @@ from headrace.audit.frames import Frame
 from headrace.audit.range import AuditedFiles
 from headrace.audit.releases import ReleasedPanes
 from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
-from headrace.distribute.level_progress import LevelProgress
 from headrace.distribute.tasks.background.thread import Stop
 from headrace.kernel.renamed_columns import Names
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
+from headrace.pipeline.executors import LevelProgress
 from headrace.pipeline.expectations import ExpectationView
 from headrace.pipeline.identity.renaming import Formerly
 from headrace.pipeline.pipeline import Pipeline

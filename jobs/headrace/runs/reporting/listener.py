@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
-from headrace.distribute.level_progress import FindLevel
 from headrace.model.time import render
+from headrace.pipeline.executors import FindLevel
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.reporting.results import RunResult, redacted
 from headrace_snapshots.format.manifest import Manifest

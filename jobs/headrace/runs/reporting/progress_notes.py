@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from headrace.distribute.level_progress import FindLevel, LevelProgress
 from headrace.errors import HeadraceError
+from headrace.pipeline.executors import FindLevel, LevelProgress
 from headrace.runs.reporting.listener import Listener
 from headrace.runs.reporting.results import now, redacted
 from headrace.runs.reporting.summary import PipelineState, PipelineSummary, UnderWay, read_summary, write_summary

@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from headrace.audit.limits import LimitFinding
-from headrace.distribute.level_progress import LevelProgress
 from headrace.model.time import Instant, parse, render
 from headrace.observe.history import totals
+from headrace.pipeline.executors import LevelProgress
 from headrace.pipeline.quality.limits import Severity
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.reporting.audit_lines import AuditLine, OutputLine
