@@ -146,7 +146,9 @@ check: $(READY) ## Lint, format, types, dependency contracts
 	$(BIN)/python -m scripts.house
 	$(BIN)/python -m scripts.house_figures
 
-fmt: $(READY) ## Format, and fix what can be fixed
+fmt: $(READY) ## Draw the tree of errors, write stubs, format, and fix what can be fixed
+	$(BIN)/python -m scripts.errors --write
+	$(BIN)/python -m scripts.stubs --write
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

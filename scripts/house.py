@@ -6,6 +6,7 @@
 * A local or a parameter is called for what it holds: ``EMPTY_NAMES`` say nothing of it.
 * Sentences of documents, docstrings and messages are short, and without the habits that ``sentences`` lists.
 * Errors are drawn in ``headrace.errors`` and stay as they were released (``scripts.errors``).
+* Stubs say what is there (``scripts.stubs``).
 """
 
 import ast
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from scripts.errors import stale_errors
 from scripts.sentences import bad_sentences
+from scripts.stubs import stale_stubs
 
 ROOMS = ("jobs/headrace", "lab/headrace_lab", "snapshots/headrace_snapshots", "plugins/headrace_airflow")
 MOST_FILES = 25
@@ -97,6 +99,6 @@ def broken_rules(root: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    broken = [*broken_rules(Path(__file__).parent.parent), *stale_errors()]
+    broken = [*broken_rules(Path(__file__).parent.parent), *stale_errors(), *stale_stubs()]
     print("\n".join(broken) if broken else "The house is in order.")
     sys.exit(bool(broken))

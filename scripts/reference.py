@@ -169,7 +169,7 @@ SECTIONS = {
     "How: accumulation": ("headrace.model.accumulation",),
     "Expectations and limits": ("headrace.pipeline.expectations", "headrace.pipeline.quality"),
     "Sinks": ("headrace.pipeline.sinks", "headrace.sinks.open_sink", "headrace.read.diff.changes"),
-    "Reading": ("headrace.read", "headrace.runs.client"),
+    "Reading": ("headrace.read", "headrace.runs", "headrace.observe", "headrace_snapshots"),
     "Testing": ("headrace.testing",),
 }
 """Where in the reference a name stands, by the module that has it, or one that the module is in."""
@@ -178,24 +178,11 @@ SECTIONS = {
 REACHED = (
     "headrace.read.deployment.Deployment",
     "headrace.read.pipeline_reader.PipelineReader",
-    "headrace.runs.client.handle.PipelineHandle",
     "headrace.runs.client.history.PipelineHistory",
     "headrace.runs.client.storage.PipelineStorage",
-    "headrace.runs.reporting.results.RunResult",
-    "headrace.runs.publishing.rehearsal.Rehearsal",
-    "headrace.runs.patching.patch.PatchRehearsal",
-    "headrace.runs.reprocessing.late.LandedLate",
-    "headrace.runs.reprocessing.rejected.LandedRejected",
-    "headrace.read.log_entries.LogEntries",
-    "headrace.read.pipeline_list.PipelineList",
     "headrace.read.pipeline_list.ListedPipeline",
     "headrace.read.pipeline_list.PipelinePosition",
-    "headrace.read.views.lazy_view.LazyView",
-    "headrace.read.views.rows_shown.RowsShown",
-    "headrace.observe.plot.LatenessPlot",
-    "headrace.describe.check.CheckReport",
     "headrace.describe.check.CheckedPipeline",
-    "headrace.read.diff.differences.SnapshotDiff",
     "headrace.read.diff.differences.InputDiff",
     "headrace.read.diff.differences.StageDiff",
     "headrace.read.diff.differences.LogDiff",
@@ -211,20 +198,15 @@ REACHED = (
     "headrace.sinks.open_sink.Applied",
     "headrace.read.diff.changes.Changes",
     "headrace.testing.connectors.sink_world.SinkWorld",
-    "headrace.read.snapshots.graph.SnapshotGraph",
     "headrace.read.snapshots.graph.GraphRow",
-    "headrace.read.definition_plan.Plan",
     "headrace.read.definition_plan.StagePlan",
     "headrace.read.definition_changes.Change",
-    "headrace.read.explain.explanation.Explanation",
     "headrace.read.explain.explanation.WindowExplained",
     "headrace.read.explain.explanation.Holding",
-    "headrace_snapshots.gc.expiry.Expired",
     "headrace_snapshots.gc.expiry.Total",
     "headrace_snapshots.gc.expiry.Amount",
-    "headrace_snapshots.fsck.FsckReport",
 )
-"""Classes that users get and never name."""
+"""Classes that users reach through those of ``hr.types``, and never name."""
 
 WHOLE = frozenset({"headrace.Expr"})
 """What is shown with all that it inherits: its methods stand in several modules."""
@@ -255,10 +237,13 @@ def _public(module: ModuleType) -> Iterator[tuple[str, object]]:
 def _section(name: str, value: object) -> str:
     """Where the module stands that defines ``name``; an alias of a type does not know its own."""
     own = f"{getattr(value, '__module__', '')}."
-    for section, modules in SECTIONS.items():
-        for module in modules:
-            if own.startswith(f"{module}.") or getattr(sys.modules.get(module), name, None) is value:
-                return section
+    homes = [(section, module) for section, modules in SECTIONS.items() for module in modules]
+    for section, module in homes:
+        if own.startswith(f"{module}."):
+            return section
+    for section, module in homes:
+        if getattr(sys.modules.get(module), name, None) is value:
+            return section
     raise ValueError(f"the reference has no section for {name}, which is in {own[:-1]}; give it one in SECTIONS")
 
 

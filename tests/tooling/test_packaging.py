@@ -99,6 +99,7 @@ def test_the_wheel_holds_the_three_packages_and_nothing_of_the_repository(dist: 
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert sources == {name for name in names if ".dist-info" not in name}
+    assert {"headrace/py.typed", "headrace/__init__.pyi", "headrace/errors.pyi"} <= sources
 
 
 def test_the_sdist_holds_what_the_wheel_is_built_from(dist: Path) -> None:

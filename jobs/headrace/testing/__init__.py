@@ -11,64 +11,29 @@
 pipelines, these and those written in YAML.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from headrace.public_names import imported_when_used
 
-if TYPE_CHECKING:
-    from headrace.testing.comparison import assert_current, assert_late, assert_panes, assert_rejected
-    from headrace.testing.deployment import TemporaryDeployment
-    from headrace.testing.errors import UnitTestError
-    from headrace.testing.pipeline_run import run
-    from headrace.testing.results import PaneRow, Panes, Result, StepResults
-    from headrace.testing.steps import Step, end, processing_time, rows, signal, together, watermark
-    from headrace.testing.times import at
-    from headrace.testing.yaml.loading import load
-
-_MODULES = {
-    "comparison": ("assert_current", "assert_late", "assert_panes", "assert_rejected"),
-    "deployment": ("TemporaryDeployment",),
-    "errors": ("UnitTestError",),
-    "yaml.loading": ("load",),
-    "results": ("StepResults", "PaneRow", "Panes", "Result"),
-    "pipeline_run": ("run",),
-    "steps": ("Step", "end", "processing_time", "rows", "signal", "together", "watermark"),
-    "times": ("at",),
+_HOMES = {
+    "PaneRow": "headrace.testing.results",
+    "Panes": "headrace.testing.results",
+    "Result": "headrace.testing.results",
+    "Step": "headrace.testing.steps",
+    "StepResults": "headrace.testing.results",
+    "TemporaryDeployment": "headrace.testing.deployment",
+    "UnitTestError": "headrace.testing.errors",
+    "assert_current": "headrace.testing.comparison",
+    "assert_late": "headrace.testing.comparison",
+    "assert_panes": "headrace.testing.comparison",
+    "assert_rejected": "headrace.testing.comparison",
+    "at": "headrace.testing.times",
+    "end": "headrace.testing.steps",
+    "load": "headrace.testing.yaml.loading",
+    "processing_time": "headrace.testing.steps",
+    "rows": "headrace.testing.steps",
+    "run": "headrace.testing.pipeline_run",
+    "signal": "headrace.testing.steps",
+    "together": "headrace.testing.steps",
+    "watermark": "headrace.testing.steps",
 }
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = [
-    "PaneRow",
-    "Panes",
-    "Result",
-    "Step",
-    "StepResults",
-    "TemporaryDeployment",
-    "UnitTestError",
-    "assert_current",
-    "assert_late",
-    "assert_panes",
-    "assert_rejected",
-    "at",
-    "end",
-    "load",
-    "processing_time",
-    "rows",
-    "run",
-    "signal",
-    "together",
-    "watermark",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        from headrace.model.suggestions import no_such_name
-
-        raise no_such_name("headrace.testing", name, __all__)
-    value = getattr(import_module(f"headrace.testing.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__all__, __getattr__, __dir__ = imported_when_used(__name__, _HOMES)

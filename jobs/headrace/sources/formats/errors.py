@@ -14,6 +14,9 @@ class UnreadableFileError(FixDataError):
         "Land a corrected file under a new name and remove this one, or set on_unreadable=DEAD_LETTER on the source"
     )
 
+    path: str
+    reason: str
+
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"file {path} cannot be read: {reason}. {self.what_to_do}")
         self.path, self.reason = path, reason
