@@ -20,6 +20,8 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Final
 
+from scripts.public_api import unlisted
+
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PYTHONS: Final = ("3.11", "3.12", "3.13")
 _NOT_YET: Final = "not released yet"
@@ -243,6 +245,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         heading = heading_of((REPOSITORY / "CHANGELOG.md").read_text(), version)
         check_ready(REPOSITORY, version, heading, rehearses=given.rehearse)
+        if names := unlisted():
+            raise ReleaseError(f"{names[0]} and others are new: python -m scripts.public_api --write, and commit that")
         _steps(version, given.python, given.site.resolve(), heading.notes)
         if not given.rehearse:
             _git(REPOSITORY, "tag", "--annotate", f"v{version}", "--message", f"Headrace {version}\n\n{heading.notes}")
