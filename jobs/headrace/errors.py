@@ -15,7 +15,6 @@ config.missing_root
 """
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import ClassVar, Final
@@ -329,5 +328,7 @@ def _modules() -> dict[str, str]:
 
 
 def _meant(name: str) -> str:
+    from difflib import get_close_matches  # who asks for a name that is there does not wait for it
+
     near = [] if name.startswith("_") else get_close_matches(name, _modules(), 1)
     return f"; did you mean {near[0]!r}?" if near else ""
