@@ -1,8 +1,8 @@
 """What a version promises by name (docs/versions.md), and what earlier ones have promised: tests/golden/public_api.csv.
 
-These are public names and their arguments, methods that users call, commands and their options, exit codes, variables
-of the environment. ``python -m scripts.public_api`` says which of the released ones are gone, and fails then; with
-``--write`` it lists those that are new. Nothing is taken off the list: docs/versions.md says how a name goes.
+These are public names and their arguments, methods that users call, commands and their options, columns of views, exit
+codes, variables of the environment. ``python -m scripts.public_api`` says which of the released ones are gone; then it
+fails. With ``--write`` it lists those that are new. Nothing is taken off it: docs/versions.md says how a name goes.
 """
 
 import csv
@@ -41,10 +41,19 @@ def public_api() -> Iterator[str]:
     for name, command in all_commands().items():
         yield f"headrace {name}"
         yield from (f"headrace {name} {_written(one)}" for one in chain.from_iterable(map(_words, command.params)))
+    yield from _columns()
     from headrace.cli.exit_codes import listed
 
     yield from (f"exit code {code}" for code, _ in listed())
     yield from _VARIABLE.findall((ROOT / "docs" / "settings.md").read_text(encoding="utf-8"))
+
+
+def _columns() -> Iterator[str]:
+    """Columns that views have beside a pipeline's own."""
+    from headrace.read.views.columns import View, ViewColumns
+
+    columns = ViewColumns({}, {}, {}, output="any")
+    yield from (f"column {view}.{name}" for view in View for name in columns.types(view))
 
 
 def _words(parameter: click.Parameter) -> list[str]:

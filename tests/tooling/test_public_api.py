@@ -26,6 +26,7 @@ def test_nothing_that_was_released_is_gone() -> None:
         "hr.DataType.DECIMAL",
         "headrace run PIPELINE",
         "headrace run --executor",
+        "column current.window_start",
         "exit code 30",
         "HEADRACE_ROOT",
     ],
