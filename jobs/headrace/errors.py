@@ -135,7 +135,7 @@ TREE: Final = """
     - config.connection                MissingConnectionError       headrace.connections
     - config.delivered                 DeliveredError               headrace.runs.publishing.delivered
     - config.deploy_mode               DeployModeError              headrace_airflow.operators
-    - config.encryption                EncryptionRefusedError       headrace_snapshots.store.s3_errors
+    - config.encryption                EncryptionRefusedError       headrace_snapshots.store.port
     - config.entry_point               BrokenEntryPointError        headrace.entry_points
     - config.environment               DeploymentError              headrace_airflow.roots.root
     - config.expectation_not_evaluated ExpectationNotEvaluatedError headrace.audit.gx_library
@@ -192,7 +192,7 @@ TREE: Final = """
     - config.result_format             ResultFormatError            headrace.runs.reporting.results
     - config.roots                     RootsFileError               headrace_airflow.roots.declared
     - config.run_options               RunOptionsError              headrace.runs.options
-    - config.s3_keys                   S3KeysError                  headrace_snapshots.store.s3_errors
+    - config.s3_keys                   S3KeysError                  headrace_snapshots.store.port
     - config.schema_registry           RegistryRefusedError         headrace.sources.kafka.errors
     - config.simulation                SimulationOptionError        headrace_lab.commands.simulate
     - config.sink_failed               SinkFailedError              headrace.sinks.open_sink

@@ -15,6 +15,18 @@ KINDS = ("get", "put", "create", "list", "stat", "delete")
 """Kinds of requests that a store counts; a listing counts one per page."""
 
 
+class EncryptionRefusedError(FixConfigError):
+    """The S3 service cannot or may not encrypt as it is asked to, or demands that it is asked."""
+
+    code = "config.encryption"
+
+
+class S3KeysError(FixConfigError):
+    """There are no keys for S3, or what should give them refuses."""
+
+    code = "config.s3_keys"
+
+
 class ObjectPathError(FixConfigError):
     """A path that could leave the root, or that some store could not hold."""
 

@@ -25,6 +25,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from headrace.errors import FixConfigError
 from headrace_snapshots.store.port import (
+    EncryptionRefusedError,
     ObjectChangedError,
     ObjectExistsError,
     ObjectInfo,
@@ -34,7 +35,6 @@ from headrace_snapshots.store.port import (
     UnknownOutcomeError,
     check_path,
 )
-from headrace_snapshots.store.s3_errors import EncryptionRefusedError
 from headrace_snapshots.store.s3_keys import ca_certificates, keys_of, profile_of
 from headrace_snapshots.store.scheme import store_variables
 
