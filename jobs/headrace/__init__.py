@@ -1,10 +1,12 @@
 """Headrace: one pipeline, in the terms of the Dataflow Model, as micro-batches, batch, backfill and replay.
 
 ``import headrace as hr``: everything that a pipeline's file, its tests and the readers of its results need is here.
-Each name is imported when it is first used; type checkers read ``__init__.pyi``.
+Each name is imported when it is first used; type checkers read ``__init__.pyi``, which ``make fmt`` writes.
 """
 
-from headrace.public_names import imported_when_used
+import sys
+from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
 
 __version__ = "0.3.0"
 
@@ -109,6 +111,39 @@ _HOMES = {
 """Where each public name is defined. This is the only place that has it."""
 
 _MODULES = ("errors", "testing", "types")
+
+
+def imported_when_used(
+    package: str,
+    homes: Mapping[str, str],
+    modules: Collection[str] = (),
+    hint: Callable[[str], str] = lambda name: "",
+) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """``__all__``, ``__getattr__`` and ``__dir__`` of ``package``.
+
+    ``homes``: the module in headrace that defines each name. ``modules``: modules of the package that are names, too.
+    ``hint``: what to write instead of a name that is not there; empty where nothing is known.
+    """
+
+    names = sorted([*homes, *modules])
+
+    def value_of(name: str) -> object:
+        if name in modules:
+            return import_module(f"{package}.{name}")
+        if name not in homes:
+            raise _unknown(name)
+        value = getattr(import_module(homes[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def _unknown(name: str) -> AttributeError:
+        if name.startswith("_"):  # which Python itself asks for
+            return AttributeError(f"{package} has no {name!r}")
+        from headrace.model.suggestions import no_such_name
+
+        return no_such_name(package, name, names, hint(name))
+
+    return names, value_of, names.copy
 
 
 def _as_method(name: str) -> str:

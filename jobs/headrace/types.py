@@ -7,7 +7,7 @@
 ...     return {row["shop"] for row in view.to_json()}
 """
 
-from headrace.public_names import imported_when_used
+from headrace import imported_when_used
 
 _HOMES = {
     "CheckReport": "headrace.describe.check",

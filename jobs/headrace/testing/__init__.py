@@ -11,7 +11,7 @@
 pipelines, these and those written in YAML.
 """
 
-from headrace.public_names import imported_when_used
+from headrace import imported_when_used
 
 _HOMES = {
     "PaneRow": "headrace.testing.results",
