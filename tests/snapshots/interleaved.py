@@ -38,6 +38,9 @@ _UNSETTLED = (StoreUnavailableError, UnknownOutcomeError)
 
 Say = Callable[[Hashable], None]
 
+CLAIMED, EXPIRED = "claimed", "expired"
+"""What programs say of what is no entry of theirs that others could deny."""
+
 
 @dataclass(frozen=True)
 class Said:
@@ -118,6 +121,7 @@ def committer(
             claim = catalog.claim("main", writer)
         except _UNSETTLED:
             return
+        say(CLAIMED)
         parent, published = claim.snapshot_id, catalog.head().refs.get("published") if publishes else None
         for number in range(epochs):
             manifest = manifest_for(catalog, claim, parent, snapshot(f"{writer}-{number}"), outputs)
@@ -170,9 +174,6 @@ def expirer(name: str, times: int = 2) -> Program:
             return
 
     return program
-
-
-EXPIRED = "expired"
 
 
 def rolls_back(to: str) -> Program:
@@ -454,6 +455,6 @@ def check(explorer: Explorer) -> int:
 
 
 def _has_ended_well(asked: Asked) -> bool:
-    """Whether a program has ended, and what it said last is that it was done."""
+    """Whether a program has ended, and what it said last is that it did it."""
     last = asked.said[-1] if asked.said and asked.next is None else None
-    return last == EXPIRED or (isinstance(last, Said) and last.outcome == "done")
+    return last in (CLAIMED, EXPIRED) or (isinstance(last, Said) and last.outcome == "done")

@@ -148,13 +148,13 @@ LARGER: dict[str, Case] = {
         (BOTH, BACK_1, promoter),
         published_outputs(4),
         0,
-        4_000,
+        120_000,
     ),
     "a publish of two outputs, a rollback and an expiry": (
         (BOTH, BACK_1, expirer("e", 1)),
         published_outputs(4),
         0,
-        30_000,
+        900_000,
     ),
     "two publishes, each of an output, and a rollback, a fault": (
         (ONE, OTHER, BACK_1),
