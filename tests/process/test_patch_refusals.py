@@ -214,3 +214,18 @@ def test_a_rehearsal_says_that_sessions_were_patched_since(tmp_path: Path) -> No
     assert isinstance(refusal, PatchedSinceError)
     with pytest.raises(PatchedSinceError, match="and its windows merge"):
         live.patch("range")
+
+
+def test_a_branch_with_nothing_new_is_refused_neither_by_a_patch_nor_by_its_rehearsal(tmp_path: Path) -> None:
+    live = Live(tmp_path, SESSIONS)
+    for clicks in ([("ann", 0.1, 1)], [("ann", 5.1, 1)], [("ann", 15.1, 1)]):
+        live.land(*clicks)
+    live.process()
+    live.catalog.fork("idle", live.refs()["main"])
+    live.write(2, ("ann", 5.1, 50))
+    live.backfill("range", since=5)
+    live.patch("range")
+    before = live.catalog.head()
+    assert live.rehearse("idle").refusals == ()
+    assert live.patch("idle").epochs == ()
+    assert live.catalog.head() == before
