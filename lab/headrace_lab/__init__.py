@@ -1,3 +1,3 @@
-"""What proves Headrace and does not run pipelines: conformance cases of the Dataflow Model, a simulator of the barrier
-protocol, and the figures of the papers. Users' installations do without it.
+"""What proves Headrace and does not run pipelines: the reference interpreter, conformance cases of the Dataflow Model,
+a simulator of the barrier protocol, and the figures of the papers. Users' installations do without it.
 """
