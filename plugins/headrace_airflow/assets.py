@@ -1,6 +1,6 @@
 """The assets of a pipeline: what its readers see, and where a watcher looks, what has landed for it."""
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, AssetWatcher, Context
@@ -72,8 +72,7 @@ class Published:
 
 def landed(rooted: RootedPipeline, poll_interval: Duration) -> Asset:
     """What has landed for a pipeline: a watcher gives it an event when a run would find something to do."""
-    from headrace.read.pending_records import watched_topics  # not for pipelines without a watcher
-    from headrace.read.pending_splits import watched_sources
+    from headrace.read.pending_splits import watched_sources  # not for pipelines without a watcher
     from headrace.read.pending_work import watched_inputs
     from headrace_airflow.watching.trigger import PendingWorkTrigger, landed_name
 
@@ -84,7 +83,6 @@ def landed(rooted: RootedPipeline, poll_interval: Duration) -> Asset:
             name: [one.path, [*one.suffixes], *([True] if one.is_ordered else [])]
             for name, one in watched_inputs(rooted.pipeline).items()
         },
-        topics={name: astuple(one) for name, one in watched_topics(rooted.pipeline).items()},
         sources={
             name: [one.source_type, dict(one.arguments), [*one.connections]]
             for name, one in watched_sources(rooted.pipeline).items()

@@ -93,6 +93,23 @@ class Watched:
         return asyncio.run(asyncio.wait_for(look(), SECONDS))
 
 
+CLASS = "headrace.pipeline.systems.kafka:KafkaSource"
+KEPT = {"connection": "events", "on_lost": "fail"}
+
+
+def test_triggers_that_older_versions_have_stored_watch_the_same() -> None:
+    from headrace_airflow.watching import trigger
+
+    kept: dict[str, Any] = {"root": "", "pipeline": "orders", "inputs": {}, "poll_seconds": 1.0}
+    older = trigger.PendingWorkTrigger(**kept, topics={"source": ["sales", "events", "never", "skip"], "b": ["b", "c"]})
+    assert older.sources == {
+        "source": [CLASS, {"topic": "sales", "connection": "events", "land": "never", "on_lost": "skip"}, ["events"]],
+        "b": [CLASS, {"topic": "b", "connection": "c"}, ["c"]],
+    }
+    name, arguments = older.serialize()
+    assert trigger.PendingWorkTrigger(**arguments).serialize() == (name, arguments)
+
+
 @pytest.fixture
 def of_airflow(broker: Kafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     """The fields of Airflow's connection ``events``, which has a password."""
@@ -120,7 +137,9 @@ def test_records_of_a_topic_start_a_run_once(
         airflow.delenv("HEADRACE_CONN_EVENTS")
         airflow.setenv("AIRFLOW_CONN_EVENTS", json.dumps(of_airflow))
         watched = Watched(pipeline, monkeypatch)
-        assert json.loads(watched.kept)["topics"] == {"source": [topic, "events", land, "fail"]}
+        assert json.loads(watched.kept)["sources"] == {
+            "source": [CLASS, {**KEPT, "topic": topic, "land": land}, ["events"]]
+        }
         assert watched.finds() == {}
         for partition in range(2):
             topics.send_json(topic, [record("a"), record("b")], partition)

@@ -1,5 +1,5 @@
-"""Whether a source beside files has splits that no run has read, seen from outside: what landers have claimed says how
-far they have come, and the source what there is behind that.
+"""Whether a source beside files has something that no run has read, seen from outside: what landers have claimed says
+how far they have come, and the source what there is behind that.
 
 A watcher loads no pipeline. It makes the source again from what is written of it: its class and its own fields.
 """
@@ -8,22 +8,17 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 from headrace.connections import Connection, knowing
 from headrace.errors import FixConfigError
 from headrace.model.expressions.data_types import DataType
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import SOURCES, FileSource, Source
-from headrace.pipeline.systems.kafka import KafkaSource
 from headrace.sources.connector import Offsets, OpenSource
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.sources.landing import landed_first
 from headrace_snapshots.store import ObjectStore
-
-ENOUGH: Final = 1_000
-"""So many splits are looked at: where that many are unread, more of them say nothing new."""
 
 
 class UnwatchedSourceError(FixConfigError):
@@ -65,18 +60,26 @@ class WatchedSource:
 
 
 def watched_sources(pipeline: Pipeline) -> dict[str, WatchedSource]:
-    """The inputs of ``pipeline`` that are watched, and neither files nor topics, by name."""
+    """The inputs of ``pipeline`` that are watched and no files, by name."""
     sources = {one.name: one.source for one in pipeline.inputs}
     return {
         name: WatchedSource.of(source)
         for name, source in sources.items()
-        if source.is_watched and not isinstance(source, FileSource | KafkaSource)
+        if source.is_watched and not isinstance(source, FileSource)
     }
 
 
+@dataclass(frozen=True)
+class Unread:
+    """How much of a source was not read: so many ``splits``, or ``records`` where it counts these."""
+
+    splits: int = 0
+    records: int = 0
+
+
 class SplitWatch:
-    """Looks how many splits of the source that input ``name`` of ``pipeline`` reads were not read; ``reached`` gives
-    the connections that it names. A look opens the source and asks it for splits.
+    """Looks how much of the source that input ``name`` of ``pipeline`` reads was not read; ``reached`` gives the
+    connections that it names. A look opens the source and asks it.
     """
 
     def __init__(
@@ -87,26 +90,21 @@ class SplitWatch:
         self._watched = watched
         self._reached = reached
 
-    def unread(self, position: Offsets) -> int:
-        """How many splits a run would read that continues from ``position``, at most ``ENOUGH``; where a lander was
-        killed at least 1. Raises what the source raises, MissingConnectionError, UnwatchedSourceError.
+    def unread(self, position: Offsets) -> Unread:
+        """How much a run would read that continues from ``position``; where a lander was killed at least 1. Raises what
+        the source raises, MissingConnectionError, UnwatchedSourceError.
         """
-        with knowing(self._reached(name) for name in self._watched.connections):
-            source = self._watched.source()
+        source = self._watched.source()
+        with knowing(self._reached(name) for name in source.connections):  # no others: a registry is for runs
             opened = SOURCES[source.kind].open_for(self._place.pipeline, source, self._store)
-
-            def count(after: Offsets) -> int:
-                return sum(1 for _ in islice(opened.enumerator.unread(after), ENOUGH))
-
-            return count_unread(source, opened, self._place, position, count)
+            return Unread(**{opened.enumerator.counts: _count_unread(source, opened, self._place, position)})
 
 
-def count_unread(
-    source: Source, opened: OpenSource, place: LandingPlace, position: Offsets, count: Callable[[Offsets], int]
-) -> int:
-    """How much of a ``source`` a run would read that continues from ``position``, where ``count`` says how much the
-    source has behind a position of its own; at least 1 if landers have claimed at ``place`` what no run has read.
+def _count_unread(source: Source, opened: OpenSource, place: LandingPlace, position: Offsets) -> int:
+    """How much of a ``source`` a run would read that continues from ``position``; at least 1 if landers have claimed at
+    ``place`` what no run has read.
     """
+    count = opened.enumerator.count_unread
     lander, landed = landed_first(source, opened, place)
     if lander is None:
         return count(position)

@@ -16,12 +16,8 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileSource, NameOrder
 from headrace.read.snapshots.logged_names import ReadNames
 from headrace.read.snapshots.progress import progress_of, without_copies
-from headrace.sources.connector import Offsets, SourceSplit
-from headrace.sources.file_planning import (
-    open_source,
-    unread,
-    unread_names,
-)
+from headrace.sources.connector import ENOUGH, Offsets, SourceSplit
+from headrace.sources.file_planning import open_source, unread, unread_names
 from headrace.sources.known_names import KnownNames
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
@@ -30,11 +26,7 @@ from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:  # which pipelines over files alone do without
-    from headrace.read.pending_records import TopicWatch
     from headrace.read.pending_splits import SplitWatch
-
-ENOUGH: Final = 1_000
-"""So many files of an input are looked at at once: where that many are unread, more of them say nothing new."""
 
 _BRIEF: Final = 1.0
 _PAUSE: Final = 9
@@ -65,9 +57,9 @@ class UnreadFiles:
 class PendingWork:
     """What a run that continues from ``snapshot`` (None: there is none) would find to do.
 
-    ``records``: of topics about how many offsets were not read, by input; ``splits``: of sources of one's own how many
-    splits. ``problem``: what stands against a run, and
-    what it would say where people look for it. Two that are equal are about the same work.
+    ``records``: of topics about how many offsets were not read, by input; ``splits``: of other sources how many splits.
+    ``problem``: what stands against a run, and what it would say where people look for it. Two that are equal are about
+    the same work.
     """
 
     snapshot: str | None
@@ -105,8 +97,7 @@ class WorkFinder:
     """Looks what there is to do for ``pipeline``, whose snapshots are in ``store``. For one thread.
 
     A look costs a listing of the log, and one of each input; where its names are said to ascend, from where main has
-    read on. It costs a manifest only where main has moved. ``topics`` are the inputs that are topics, ``others`` those
-    of sources of one's own, by name.
+    read on. It costs a manifest only where main has moved. ``others`` are the inputs that are no files, by name.
     """
 
     def __init__(
@@ -114,10 +105,8 @@ class WorkFinder:
         store: ObjectStore,
         pipeline: str,
         inputs: Mapping[str, WatchedInput],
-        topics: "Mapping[str, TopicWatch] | None" = None,
         others: "Mapping[str, SplitWatch] | None" = None,
     ) -> None:
-        self._topics = topics or {}
         self._others = others or {}
         self._catalog = Catalog(store, pipeline)
         self._places = {name: _WatchedPlace(*open_source(store, one.path), one) for name, one in inputs.items()}
@@ -132,8 +121,9 @@ class WorkFinder:
             manifest, progress = self._at(snapshot)
             files = {name: new for name in self._places if (new := self._unread(name, manifest, progress))}
             at = progress.offsets
-            records = _unread_of(self._topics, at)
-            splits = _unread_of(self._others, at)
+            others = {name: watch.unread(at.get(name, Offsets())) for name, watch in self._others.items()}
+            records = {name: unread.records for name, unread in others.items() if unread.records}
+            splits = {name: unread.splits for name, unread in others.items() if unread.splits}
         except (FixDataError, RestoreError) as error:
             return PendingWork(snapshot, problem=f"{error.code}: {error}")
         is_due = snapshot is not None and progress.is_due(now)
@@ -189,11 +179,6 @@ class _WatchedPlace:
         ended = monotonic()
         self._next = ended + (_PAUSE * (ended - begun) if ended - begun > _BRIEF else 0)
         self.snapshot, self.last = snapshot, last
-
-
-def _unread_of(watches: "Mapping[str, TopicWatch | SplitWatch]", offsets: Mapping[str, Offsets]) -> dict[str, int]:
-    counts = {name: watch.unread(offsets.get(name, Offsets())) for name, watch in watches.items()}
-    return {name: count for name, count in counts.items() if count}
 
 
 def _in_pages(files: Iterator[SourceSplit]) -> Iterator[list[SourceSplit]]:

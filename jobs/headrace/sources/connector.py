@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from headrace.errors import FixConfigError, FixDataError
 from headrace.model.time import Instant
@@ -125,8 +126,15 @@ def _as_text(at: Any) -> str:
     return json.dumps(at, sort_keys=True, separators=(",", ":"))
 
 
+ENOUGH: Final = 1_000
+"""So many unread splits are looked at: where that many are unread, more of them say nothing new."""
+
+
 class SplitEnumerator(ABC):
     """Finds what there is to read of one input. For the driver, one thread at a time."""
+
+    counts: ClassVar[Literal["splits", "records"]] = "splits"
+    """What ``count_unread`` counts."""
 
     @abstractmethod
     def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
@@ -152,6 +160,12 @@ class SplitEnumerator(ABC):
     def taken_again(self, splits: Sequence[SourceSplit]) -> list[SourceSplit]:
         """``splits`` as they are now, if one had changed before it was read for the first time."""
         return list(splits)
+
+    def count_unread(self, position: Offsets) -> int:
+        """How much comes after ``position``, for a watcher that asks again and again: splits, at most ``ENOUGH``.
+        Override it where a cheaper answer is at hand. Raises what ``unread`` raises.
+        """
+        return sum(1 for _ in islice(self.unread(position), ENOUGH))
 
     @abstractmethod
     def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:

@@ -25,13 +25,13 @@ from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.store.scheme import reached_by
 
 if TYPE_CHECKING:  # which watchers of files do without
-    from headrace.read.pending_records import TopicWatch
     from headrace.read.pending_splits import SplitWatch
 
 STATE_KEY: Final = "headrace_watcher"
 """Under which Airflow's state store of the asset says how the watcher is."""
 
 _UNDER_WAY: Final = ["queued", "running"]
+_KAFKA: Final = "headrace.pipeline.systems.kafka:KafkaSource"
 
 
 def landed_name(root: Root, pipeline: str) -> str:
@@ -41,10 +41,10 @@ def landed_name(root: Root, pipeline: str) -> str:
 
 class PendingWorkTrigger(BaseEventTrigger):
     """Fires when a run of ``pipeline`` would find something to do and none is queued or running. ``root`` is the name
-    of its root, ``inputs`` are its inputs by name: a path and suffixes
-    each, and whether names ascend; ``topics`` those that are topics of Kafka:
-    a topic and the name of its connection each, and how it is read; ``sources`` those of sources of one's own: a class,
-    its arguments and the names of its connections each.
+    of its root, ``inputs`` are its inputs of files by name: a path and suffixes each, and whether names ascend;
+    ``sources`` are all others: a class, its arguments and the names of its connections each.
+
+    ``topics`` is what 0.2.0 and older have stored of topics of Kafka: a topic, its connection, and how it is read.
     """
 
     def __init__(
@@ -61,15 +61,14 @@ class PendingWorkTrigger(BaseEventTrigger):
         self.root = root
         self.pipeline = pipeline
         self.inputs = dict(inputs)
-        self.topics = {name: [*watched] for name, watched in (topics or {}).items()}
-        self.sources = {name: [*watched] for name, watched in (sources or {}).items()}
+        self.sources = {name: [*watched] for name, watched in (sources or {}).items()} | _from_topics(topics or {})
         self.poll_seconds = poll_seconds
         self._reached: tuple[Root, KeptVariables] | None = None
         self._finder: tuple[Root, StoreVariables, WorkFinder] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments, from which the triggerer makes it again."""
-        arguments = ("root", "pipeline", "inputs", "topics", "sources", "poll_seconds")
+        arguments = ("root", "pipeline", "inputs", "sources", "poll_seconds")
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in arguments}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -97,16 +96,9 @@ class PendingWorkTrigger(BaseEventTrigger):
             }
             with reached_by(variables.over(os.environ)):
                 store = open_store(root.uri)
-            topics = {} if not self.topics else self._watched_topics(store)
             others = {} if not self.sources else self._watched_sources(store)
-            self._finder = root, variables, WorkFinder(store, self.pipeline, watched, topics, others)
+            self._finder = root, variables, WorkFinder(store, self.pipeline, watched, others)
         return self._finder[2].find(instant(datetime.now(UTC)))
-
-    def _watched_topics(self, store: ObjectStore) -> "dict[str, TopicWatch]":
-        from headrace.read.pending_records import TopicWatch, WatchedTopic
-
-        watched = {name: WatchedTopic(*parts) for name, parts in self.topics.items()}
-        return {name: TopicWatch(store, self.pipeline, name, one, reached) for name, one in watched.items()}
 
     def _watched_sources(self, store: ObjectStore) -> "dict[str, SplitWatch]":
         from headrace.read.pending_splits import SplitWatch, WatchedSource
@@ -146,3 +138,9 @@ class PendingWorkTrigger(BaseEventTrigger):
             await AssetStateStoreAccessor(name=asset).aset(STATE_KEY, note)
         except Exception:
             self.log.exception("the state of the watcher of pipeline %s could not be stored", self._qualified)
+
+
+def _from_topics(topics: Mapping[str, Sequence[str]]) -> dict[str, list[Any]]:
+    """Topics as 0.2.0 and older have stored them with a trigger, as sources."""
+    names = ("topic", "connection", "land", "on_lost")
+    return {name: [_KAFKA, dict(zip(names, watched, strict=False)), [watched[1]]] for name, watched in topics.items()}

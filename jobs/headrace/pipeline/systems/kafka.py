@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Final, TypedDict, Unpack
+from typing import Any, ClassVar, Final, TypedDict, Unpack
 
 from headrace.model.arguments import Arguments
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
@@ -134,6 +134,10 @@ class KafkaSource(Source):
     def is_watched(self) -> bool:
         """A watcher asks where partitions end."""
         return True
+
+    def watched_fields(self) -> dict[str, Any]:
+        """What tells where partitions end: values, and what they mean, are for runs."""
+        return {"topic": self.topic, "connection": self.connection, "land": self.land, "on_lost": self.on_lost}
 
     @property
     def skips_lost(self) -> bool:

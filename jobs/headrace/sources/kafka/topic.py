@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import mean
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeVar
 
-from headrace.connections import Connection, connection
+from headrace.connections import connection
 from headrace.errors import FixDataError
 from headrace.extras import require
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
@@ -57,12 +57,10 @@ _APART: Final = 1_000
 
 
 @contextmanager
-def connected(source: KafkaSource, reached: Connection | None = None) -> "Iterator[KafkaClient]":
-    """A client of the cluster, ``reached`` as the environment says if nobody else does. Raises MissingConnectionError,
-    KafkaRefusedError, KafkaUnreachableError.
-    """
+def connected(source: KafkaSource) -> "Iterator[KafkaClient]":
+    """A client of the cluster. Raises MissingConnectionError, KafkaRefusedError, KafkaUnreachableError."""
     require("kafka", str(source))
-    given = connection(source.connection, kind="kafka") if reached is None else reached
+    given = connection(source.connection, kind="kafka")
     if given.scheme != "kafka":
         raise KafkaRefusedError(f"{given}: a source of Kafka needs kafka://host:port")
     with CLIENTS.client(given) as client:
@@ -71,12 +69,11 @@ def connected(source: KafkaSource, reached: Connection | None = None) -> "Iterat
 
 @dataclass(frozen=True)
 class TopicEnumerator(SplitEnumerator):
-    """Finds the ranges of offsets of a topic that were not read. ``reached``: the connection, if the environment does
-    not say it.
-    """
+    """Finds the ranges of offsets of a topic that were not read."""
+
+    counts: ClassVar[Literal["splits", "records"]] = "records"
 
     source: KafkaSource
-    reached: Connection | None = None
 
     def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         """Ranges after the position, up to what each partition has now; of one that is new from its beginning on. Where
@@ -84,7 +81,7 @@ class TopicEnumerator(SplitEnumerator):
 
         Raises TopicReplacedError, RecordsLostError unless the source goes on without what is lost.
         """
-        with connected(self.source, self.reached) as client:
+        with connected(self.source) as client:
             topic = client.topic(self.source.topic)
             known = self._known(topic, position)
             partitions = client.partitions(topic)
@@ -100,9 +97,9 @@ class TopicEnumerator(SplitEnumerator):
         for one in in_turns(unread, max(1, min(MOST_OFFSETS, MOST_BYTES // about))):
             yield SourceSplit(one.path(topic.name), about * (one.end - one.begin), topic.id)
 
-    def count(self, position: Offsets) -> int:
+    def count_unread(self, position: Offsets) -> int:
         """How many offsets are after the position. Raises what ``unread`` raises."""
-        with connected(self.source, self.reached) as client:
+        with connected(self.source) as client:
             topic = client.topic(self.source.topic)
             known = self._known(topic, position)
             return sum(one.end - one.begin for one in self._behind(known, client.partitions(topic)))
