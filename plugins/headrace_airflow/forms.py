@@ -12,7 +12,8 @@ from headrace.errors import FixConfigError
 from headrace.model.suggestions import did_you_mean
 from headrace.pipeline.deployment.regular_runs import NEVER
 from headrace.pipeline.pipeline import Pipeline
-from headrace.runs.options import RunOptions, parse_signal, parse_span
+from headrace.runs.option_values import parse_signal, parse_span
+from headrace.runs.options import RunOptions
 from headrace_snapshots.refs import MAIN
 
 END: Final = r"$(?!\n)"

@@ -10,7 +10,8 @@ from typing import Any
 import headrace as hr
 from headrace import col
 from headrace.runs.backfill.backfill import backfill
-from headrace.runs.options import RunOptions, parse_span
+from headrace.runs.option_values import parse_span
+from headrace.runs.options import RunOptions
 from headrace.runs.patching.patch import PatchRehearsal
 from headrace.runs.process import process
 from headrace.runs.reporting.results import RunResult

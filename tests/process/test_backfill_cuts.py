@@ -23,7 +23,8 @@ from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import instant, to_datetime
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions, parse_span
+from headrace.runs.option_values import parse_span
+from headrace.runs.options import RunOptions
 from headrace.runs.patching.plan import OpenWindowsError, OtherDefinitionError, UnpatchableError, UnpublishedError
 from headrace.runs.process import process
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, PatchedSinceError, cut_over

@@ -9,7 +9,8 @@ from headrace import Default, accumulating
 from headrace.model.triggers import Signal
 from headrace.model.triggers.composites import OrFinally, Repeatedly
 from headrace.model.triggers.leaves import AfterSignal
-from headrace.runs.options import RunOptions, RunOptionsError, parse_signal
+from headrace.runs.option_values import parse_signal
+from headrace.runs.options import RunOptions, RunOptionsError
 from tests.process.clicks import CLICKS, USERS, land
 from tests.process.executors import Executed, on_both
 

@@ -12,8 +12,8 @@ from headrace.pipeline.executors import EXECUTORS, LOCAL, SPARK
 from headrace.pipeline.loading.registry import resolve
 from headrace.read.roots import MissingRootError
 from headrace.runs.actions import ACTIONS
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions, parse_clock, parse_signal, parse_span
+from headrace.runs.option_values import fields_of_texts
+from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, watched
 from headrace.runs.reporting.progress_notes import ProgressNotes
 from headrace.runs.reporting.results import RunError, RunResult, now, write
@@ -82,35 +82,7 @@ def _report(error: Exception, listener: Listener) -> int:
 
 
 def _options(given: argparse.Namespace) -> RunOptions:
-    return RunOptions(
-        run_id=given.run_id,
-        request=given.request,
-        max_epochs=given.max_epochs,
-        files_per_epoch=given.files_per_epoch,
-        bytes_per_epoch=given.bytes_per_epoch,
-        branch=given.branch,
-        snapshot=given.snapshot,
-        span=parse_span(given.start, given.end),
-        full_sweep=given.full_sweep,
-        mode=Mode(given.mode),
-        signals=tuple(map(parse_signal, given.signal)),
-        from_branch=given.from_branch,
-        clock=parse_clock(given.clock, given.clock_step),
-        strict=given.strict,
-        allow_new_aggregates=given.allow_new_aggregates,
-        without=tuple(given.without),
-        executor=given.executor,
-        reason=given.reason,
-        message=given.message,
-        give_up_delivered=given.give_up_delivered,
-        with_readers=given.with_readers,
-        create=given.create,
-        output=given.output,
-        promotes=given.promotes,
-        patches=given.patches,
-        publish=given.publish,
-        defer_verdict=True,
-    )
+    return RunOptions(given.run_id, **fields_of_texts(vars(given)), defer_verdict=True)
 
 
 def _name(reference: str) -> str:

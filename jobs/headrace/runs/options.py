@@ -1,117 +1,48 @@
-"""What a run is asked to do: one frozen value that the command line, Airflow and tests fill alike."""
+"""What a run is asked to do: one frozen value that the command line, Airflow and tests fill alike.
 
-import json
+Each option is declared here, once: the methods of ``PipelineHandle``, the options of commands, the arguments of the
+process that a task of Airflow runs, and the fields of forms are made of it. ``COMMANDS`` and ``FORMS`` say where people
+may give it, in which order; others are for Headrace alone. To add one, declare its field, name it there, and run
+``python -m scripts.handle_options``.
+"""
+
 import re
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import FixConfigError
-from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant, instant, parse_duration
-from headrace.model.triggers import Signal
-from headrace.model.windows import Window
 from headrace.runs.modes import Mode
+from headrace.runs.option_kinds import (
+    BranchOption,
+    ChoiceOption,
+    ExecutorNameOption,
+    FlagOption,
+    Made,
+    MomentOption,
+    RunOption,
+    SignalsOption,
+    TextOption,
+    TextsOption,
+    TimeOption,
+    WholeOption,
+    option,
+)
 from headrace_snapshots.layout import RUN_ID
 from headrace_snapshots.refs import MAIN, PUBLISHED, why_not
 
+if TYPE_CHECKING:
+    from headrace.model.triggers import Signal
+    from headrace.model.windows import Window
+    from headrace.runs.option_values import ReplayClock
+
 _RUN_ID = re.compile(RUN_ID)
-_LAST = instant(datetime.max.replace(tzinfo=UTC))
 
 
 class RunOptionsError(FixConfigError):
     """An option of a run that makes no sense."""
 
     code = "config.run_options"
-
-
-def parse_signal(text: str) -> Signal:
-    """A signal as the command line writes it: its name, and for one key only ``=`` with the key as a JSON list.
-
-    Raises RunOptionsError.
-    """
-    name, equals, written = text.partition("=")
-    try:
-        key = json.loads(written) if equals else None
-    except ValueError:
-        key = ""
-    if not name or not (key is None or isinstance(key, list)):
-        raise RunOptionsError(f'signal {text!r}: write a name, or a name and a key like go=["u1"]')
-    return Signal(name, None if key is None else tuple(key))
-
-
-@dataclass(frozen=True)
-class ReplayClock:
-    """A processing-time clock that ticks once an epoch: it shows ``start``, then ``step`` more each time.
-
-    Raises RunOptionsError.
-    """
-
-    start: Instant
-    step: Duration
-
-    def __post_init__(self) -> None:
-        if self.step <= 0:
-            raise RunOptionsError("the step of a replay's clock must be longer than zero")
-
-    def at(self, tick: int) -> Instant:
-        """What it shows at tick number ``tick``, counted from 0. Raises RunOptionsError after the year 9999."""
-        moment = Instant(self.start + tick * self.step)
-        if moment > _LAST:
-            raise RunOptionsError(f"the clock of the replay passes the year 9999 at tick {tick}: take a smaller step")
-        return moment
-
-    def ticks_at(self, moment: Instant) -> bool:
-        """Whether it ever shows ``moment``."""
-        return moment >= self.start and (moment - self.start) % self.step == 0
-
-    def tick(self, due: Instant) -> int:
-        """The first tick at or after ``due``."""
-        return max(0, -((self.start - due) // self.step))
-
-
-def parse_clock(start: str | None, step: str | None) -> ReplayClock | None:
-    """A clock as the command line writes it: a time with its zone in ISO 8601, and a step like 30s, 5m, 1h or 1d.
-
-    Raises RunOptionsError.
-    """
-    if start is None and step is None:
-        return None
-    if start is None or step is None:
-        raise RunOptionsError("a clock of a replay needs both where it starts and its step: --clock and --clock-step")
-    try:
-        begin = instant(datetime.fromisoformat(start))
-    except ValueError as error:
-        raise RunOptionsError(f"clock {start!r}: write a time with its zone like 2026-01-01T00:00:00Z") from error
-    try:
-        return ReplayClock(begin, parse_duration(step))
-    except ValueError as error:
-        raise RunOptionsError(f"step {step!r} of a clock: {error}; write a length of time such as 5m") from None
-
-
-def parse_span(start: str | None, end: str | None) -> Window | None:
-    """A range of event time as people write it: from ``start`` up to, but without, ``end``, days or times with their
-    zone in ISO 8601; a day begins at midnight UTC. None on either side: there is no bound; on both: no range.
-
-    Raises RunOptionsError.
-    """
-    if start is None and end is None:
-        return None
-    first = MIN_INSTANT if start is None else _moment(start)
-    last = GLOBAL_WINDOW_END if end is None else _moment(end)
-    if first >= last:
-        raise RunOptionsError(f"the range from {start} to {end} is empty: its end must be later than its start")
-    return Window(first, last)
-
-
-def _moment(text: str) -> Instant:
-    with suppress(ValueError):
-        return instant(datetime.combine(date.fromisoformat(text), time(), UTC))
-    try:
-        return instant(datetime.fromisoformat(text))
-    except ValueError as error:
-        raise RunOptionsError(
-            f"{text!r} in a range: write a day like 2026-01-01, or a time with its zone like 2026-01-01T06:00:00Z"
-        ) from error
 
 
 @dataclass(frozen=True)
@@ -143,35 +74,242 @@ class RunOptions:
     """
 
     run_id: str
-    max_epochs: int | None = None
-    files_per_epoch: int | None = None
-    bytes_per_epoch: int | None = None
-    branch: str = MAIN
-    publish: bool = False
+    request: str | None = option(
+        None, RunOption(TextOption(), "names the purpose of the run; the same in every attempt")
+    )
+    snapshot: str | None = option(None, RunOption(TextOption(), "recover: the snapshot to which main moves back"))
+    message: str = option("", RunOption(TextOption(), "recover: who decided it and why, for the log of the pipeline"))
     defer_verdict: bool = False
-    snapshot: str | None = None
-    span: Window | None = None
     as_read_by: str | None = None
-    full_sweep: bool = False
-    mode: Mode = Mode.MICRO_BATCH
-    signals: tuple[Signal, ...] = ()
-    from_branch: str | None = None
-    clock: ReplayClock | None = None
-    request: str | None = None
-    strict: bool = False
-    allow_new_aggregates: bool = False
-    without: tuple[str, ...] = ()
-    output: str | None = None
-    create: bool = False
-    promotes: bool = False
-    patches: bool = False
-    give_up_delivered: bool = False
-    with_readers: bool = False
-    left_readers: tuple[str, ...] = ()
-    reader_roots: tuple[str, ...] = ()
-    executor: str | None = None
-    reason: str = ""
-    message: str = ""
+    max_epochs: int | None = option(
+        None,
+        RunOption(
+            WholeOption(),
+            "Stop after this many epochs.",
+            title="Epochs at most",
+            about="Empty: until nothing is left.",
+        ),
+    )
+    files_per_epoch: int | None = option(
+        None,
+        RunOption(
+            WholeOption(),
+            "Files in one epoch, at most.",
+            title="Files per epoch at most",
+            about="Empty: as the pipeline says.",
+        ),
+    )
+    bytes_per_epoch: int | None = option(
+        None,
+        RunOption(
+            WholeOption(),
+            "Bytes in one epoch, at most.",
+            title="Bytes per epoch at most",
+            about="Empty: as the pipeline says.",
+        ),
+    )
+    executor: str | None = option(
+        None,
+        RunOption(
+            ExecutorNameOption(),
+            "Where epochs are computed: as Spark jobs, in this process without a JVM, or wherever they fit; by default "
+            "as the pipeline says.",
+            title="Executor",
+            about="Where epochs are computed.",
+        ),
+    )
+    reason: str = option("", RunOption(TextOption(), "why this executor was chosen, for the result object"))
+    mode: Mode = option(
+        Mode.MICRO_BATCH,
+        RunOption(
+            ChoiceOption(Mode),
+            "batch: all input in one epoch, to the end. replay: recorded epochs again, or landed files under --clock.",
+        ),
+    )
+    branch: str = option(
+        MAIN,
+        RunOption(
+            BranchOption("trial"),
+            "The branch to run on; a replay fills an empty one, or continues its own.",
+            title="Branch",
+            about="Here only main is audited and published.",
+            doors={
+                "backfill": {
+                    "default": None,
+                    "help": "The branch to fill, by default a new one; a backfill that was stopped continues its "
+                    "branch.",
+                    "about": "Empty: a new branch for this run. A backfill that was stopped continues in its branch.",
+                }
+            },
+        ),
+    )
+    from_branch: str | None = option(
+        None,
+        RunOption(
+            BranchOption(MAIN),
+            "replay: the branch or tag whose epochs run again; main unless --clock is given.",
+        ),
+    )
+    clock: "ReplayClock | None" = option(
+        None,
+        RunOption(
+            MomentOption("2026-01-01T00:00:00Z"), "replay: when the first epoch runs, like 2026-01-01T00:00:00Z."
+        ),
+        RunOption(TextOption("5m"), "replay: time from epoch to epoch, like 5m.", name="clock_step"),
+        made=Made.CLOCK,
+    )
+    signals: "tuple[Signal, ...]" = option(
+        (),
+        RunOption(
+            SignalsOption("go"),
+            'Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.',
+            flag="--signal",
+            title="Signals",
+            about='Given to this run\'s first epoch, one a line: {signals}; for one key only, as NAME=["key"].',
+            needs="signals",
+        ),
+    )
+    publish: bool = option(
+        False,
+        RunOption(
+            FlagOption(),
+            "Publish when the audit succeeds.",
+            flag="--publish/--no-publish",
+            doors={
+                "run": {"default": None, "help": "Publish when the audit succeeds; by default on main."},
+                "recover": {"default": True},
+            },
+        ),
+    )
+    create: bool = option(
+        False,
+        RunOption(
+            FlagOption(),
+            "Make a root that does not exist, even if there is no input.",
+            title="Create",
+            in_python=False,  # hr.open takes it
+        ),
+    )
+    full_sweep: bool = option(
+        False,
+        RunOption(
+            FlagOption(),
+            "List the whole landing prefix, to find stragglers that sort before the newest files.",
+            title="Full sweep",
+        ),
+    )
+    strict: bool = option(
+        False,
+        RunOption(
+            FlagOption(),
+            "Refuse to run if code of your own has changed since the last snapshot.",
+            title="Strict",
+        ),
+    )
+    allow_new_aggregates: bool = option(
+        False,
+        RunOption(
+            FlagOption(),
+            "Let aggregates that the last snapshot lacks start empty: they count only new data.",
+            title="Added aggregates start empty",
+            about="Run although the last snapshot lacks some aggregates: these count only new data.",
+        ),
+    )
+    without: tuple[str, ...] = option(
+        (),
+        RunOption(
+            TextsOption("daily"),
+            "Go on without an output, which stays as it is until a later run. Repeatable.",
+            title="Without",
+            about="Outputs, one a line, that stay as they are until a later run: the others go on without them.",
+            needs="has_names",
+        ),
+    )
+    give_up_delivered: bool = option(
+        False,
+        RunOption(
+            FlagOption(),
+            "Go also without rows that were handed over to a sink which cannot take them back.",
+            title="Give up what was delivered",
+            about="Also below what was handed over to a sink that cannot take back.",
+        ),
+    )
+    with_readers: bool = option(
+        False,
+        RunOption(
+            FlagOption(),
+            "Take all pipelines back first that have read what is given up: to one consistent cut.",
+            title="With readers",
+        ),
+    )
+    left_readers: tuple[str, ...] = option(
+        (),
+        RunOption(
+            TextsOption("daily"), "A pipeline that stays where it is. Repeatable.", name="leave", metavar="READER"
+        ),
+    )
+    reader_roots: tuple[str, ...] = option(
+        (),
+        RunOption(
+            TextsOption("s3://bucket/analytics"),
+            "Another root to look for readers in, as HEADRACE_READER_ROOTS names some. Repeatable.",
+            flag="--reader-root",
+            metavar="URI",
+        ),
+    )
+    output: str | None = option(
+        None,
+        RunOption(
+            TextOption("daily"),
+            on_command_line=False,  # PIPELINE names it
+            title="Output",
+            about="One output alone, with what is computed of it, in the epochs of main: leave out the range then. "
+            "Main adopts it, and the next run of process publishes it. A patch is always of one output.",
+            needs="has_names",
+        ),
+    )
+    span: "Window | None" = option(
+        None,
+        RunOption(
+            TimeOption("2026-01-05"),
+            "Compute windows again from here on: a day in UTC, or a time with its zone. By default all.",
+            name="start",
+            flag="--from",
+            in_form="from",
+            title="From",
+            about="Compute windows again from this event time on. Empty: all input is read again{last}.",
+        ),
+        RunOption(
+            TimeOption("2026-01-07"),
+            "Compute windows before this one only; a day or a time, as for --from.",
+            name="end",
+            flag="--to",
+            in_form="to",
+            title="To",
+            about="Compute only windows before this event time. Empty: up to the newest.",
+        ),
+        made=Made.SPAN,
+    )
+    promotes: bool = option(
+        False,
+        RunOption(
+            FlagOption(),
+            "Make the branch main and published when its audit succeeds.",
+            name="promote",
+            argument="--promotes",
+        ),
+    )
+    patches: bool = option(
+        False,
+        RunOption(
+            FlagOption(),
+            "Let its rows replace those whose windows have expired on both; main goes on, the branch stays.",
+            name="patch",
+            argument="--patches",
+            title="Patch",
+            about="Replace only rows of windows that have expired on both; main goes on as it is.",
+        ),
+    )
 
     @property
     def parks(self) -> bool:
@@ -220,3 +358,32 @@ class RunOptions:
             raise RunOptionsError(
                 "a replay cuts input as it was recorded; other limits of an epoch need a clock of its own (--clock)"
             )
+
+
+COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "run": (
+        *("max_epochs", "files_per_epoch", "bytes_per_epoch", "executor", "mode", "branch", "from_branch", "clock"),
+        *("clock_step", "signals", "publish", "create", "full_sweep", "strict", "allow_new_aggregates", "without"),
+    ),
+    "backfill": (
+        *("output", "start", "end", "branch", "promote", "patch"),
+        *("files_per_epoch", "bytes_per_epoch", "executor"),
+    ),
+    "recover": ("executor", "publish", "give_up_delivered", "with_readers", "leave", "reader_roots"),
+    "recovery_cut": ("leave", "reader_roots", "give_up_delivered"),
+    "rollback": ("give_up_delivered",),
+    "promote": ("give_up_delivered",),
+}
+"""The options that a command takes, and the method of ``PipelineHandle`` of its name."""
+
+FORMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "process": (
+        *("max_epochs", "files_per_epoch", "bytes_per_epoch", "branch", "full_sweep", "strict"),
+        *("allow_new_aggregates", "create", "executor", "without", "signals"),
+    ),
+    "recover": ("give_up_delivered", "with_readers", "executor"),
+    "backfill": ("output", "start", "end", "patch", "files_per_epoch", "bytes_per_epoch", "branch", "executor"),
+    "rollback": ("give_up_delivered",),
+    "promote": ("give_up_delivered",),
+}
+"""The options that the form of a DAG has: that of a pipeline, or of a decision."""

@@ -69,7 +69,8 @@ class TemporaryDeployment:
         ``headrace run`` reports.
         """
         from headrace.runs.modes import Mode
-        from headrace.runs.options import RunOptions, parse_signal
+        from headrace.runs.option_values import parse_signal
+        from headrace.runs.options import RunOptions
         from headrace.runs.process import process
 
         self._runs += 1

@@ -9,7 +9,7 @@ from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import AirflowSkipException
 
 from headrace.pipeline.deployment.regular_runs import NEVER, WHEN_APPROVED
-from headrace.runs.options import parse_span
+from headrace.runs.option_values import parse_span
 from headrace.runs.reporting.results import RunResult
 from headrace_airflow.assets import Published
 from headrace_airflow.decisions.asking import AskingOperator

@@ -22,7 +22,8 @@ from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.epochs import PlannedEpoch
 from headrace.runs.executors.choice import input_bytes
 from headrace.runs.executors.interface import Engine
-from headrace.runs.options import ReplayClock, RunOptions, RunOptionsError
+from headrace.runs.option_values import ReplayClock
+from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.restore import InputGoneError
 from headrace.sources.landing import Landing, counted
 from headrace.sources.progress import PipelineProgress

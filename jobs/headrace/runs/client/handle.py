@@ -77,36 +77,14 @@ class PipelineHandle(PipelineHistory):
         default on main, unless it replays. ``from_branch``, ``clock`` and ``clock_step`` are for replays; all else is
         as the options of ``headrace run`` are.
         """
-        from headrace.runs.client.arguments import checked, told_to
-        from headrace.runs.client.recording import run_recorded
+        from headrace.runs.client.recording import run_recorded, told_to
         from headrace.runs.modes import Mode
-        from headrace.runs.options import RunOptions, parse_clock
+        from headrace.runs.option_values import checked_fields
+        from headrace.runs.options import RunOptions
 
-        opts = checked(
-            "run",
-            max_epochs=max_epochs,
-            files_per_epoch=files_per_epoch,
-            bytes_per_epoch=bytes_per_epoch,
-            executor=executor,
-            mode=mode,
-            branch=branch,
-            signals=signals,
-            publish=publish,
-            full_sweep=full_sweep,
-            strict=strict,
-        )
-        replayed = checked("run", from_branch=from_branch, clock=clock, clock_step=clock_step)
-        if publish is None:
-            opts["publish"] = opts["branch"] == MAIN and opts["mode"] is not Mode.REPLAY
-        options = RunOptions(
-            self._new_run_id(),
-            **opts,
-            from_branch=replayed["from_branch"],
-            clock=parse_clock(replayed["clock"], replayed["clock_step"]),
-            allow_new_aggregates=Arguments("run").flag("allow_new_aggregates", allow_new_aggregates),
-            without=tuple(without),
-            create=self._create,
-        )
+        asked = checked_fields("run", locals())
+        asked.setdefault("publish", asked["branch"] == MAIN and asked["mode"] is not Mode.REPLAY)
+        options = RunOptions(self._new_run_id(), **asked, create=self._create)
         definition = self._needed_definition(pipeline, "run")
         return run_recorded("process", definition, self.root, options, told_to(listener))
 
@@ -136,21 +114,11 @@ class PipelineHandle(PipelineHistory):
         ``patch``: rows of windows that have expired on main and on the branch replace those of main, of one ``output``
         where there are several, and nothing else changes; the branch stays. Raises what ``promote`` does of a patch.
         """
-        from headrace.runs.client.arguments import checked, told_to
-        from headrace.runs.client.recording import backfill_recorded
-        from headrace.runs.options import RunOptions, parse_span
+        from headrace.runs.client.recording import backfill_recorded, told_to
+        from headrace.runs.option_values import checked_fields
+        from headrace.runs.options import RunOptions
 
-        opts = checked("backfill", files_per_epoch=files_per_epoch, bytes_per_epoch=bytes_per_epoch, executor=executor)
-        range_and_branch = checked("backfill", start=start, end=end, branch=branch, promote=promote, patch=patch)
-        options = RunOptions(
-            self._new_run_id(),
-            branch=range_and_branch["branch"] or MAIN,
-            output=None if output is None else Arguments("backfill").text("output", output, "daily"),
-            span=parse_span(range_and_branch["start"], range_and_branch["end"]),
-            promotes=bool(range_and_branch["promote"]),
-            patches=bool(range_and_branch["patch"]),
-            **opts,
-        )
+        options = RunOptions(self._new_run_id(), **checked_fields("backfill", locals()))
         definition = self._needed_definition(pipeline, "backfill")
         return backfill_recorded(definition, self.root, options, told_to(listener), started_by=self._started_by)
 
@@ -177,23 +145,14 @@ class PipelineHandle(PipelineHistory):
         If what readers see is newer than the snapshot, it moves back too, until the new results are published. Below
         what was handed over to a sink that cannot take back (``hr.final_rows``) only with ``give_up_delivered``.
         """
-        from headrace.runs.client.arguments import checked, told_to
-        from headrace.runs.client.recording import run_recorded
+        from headrace.runs.client.recording import run_recorded, told_to
+        from headrace.runs.option_values import checked_fields
         from headrace.runs.options import RunOptions
 
-        opts = checked("recover", executor=executor, publish=publish)
+        asked = checked_fields("recover", locals())
         to = self._id_of(Arguments("recover").text("snapshot", snapshot, "3f0c9a7be2d14c55"))
         definition = self._needed_definition(pipeline, "recover")
-        give_up = Arguments("recover").flag("give_up_delivered", give_up_delivered)
-        options = RunOptions(
-            self._new_run_id(),
-            snapshot=to,
-            give_up_delivered=give_up,
-            with_readers=Arguments("recover").flag("with_readers", with_readers),
-            left_readers=Arguments("recover").several("leave", leave, str, '"daily"'),
-            reader_roots=Arguments("recover").several("reader_roots", reader_roots, str, '"s3://bucket/analytics"'),
-            **opts,
-        )
+        options = RunOptions(self._new_run_id(), snapshot=to, **asked)
         return run_recorded("recover", definition, self.root, options, told_to(listener))
 
     def recovery_cut(

@@ -1,10 +1,12 @@
 """Runs that somebody starts by hand: each leaves its result object, of a failure too."""
 
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from headrace.errors import HeadraceError
+from headrace.model.arguments import Arguments
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.roots import MissingRootError
 from headrace.runs.actions import ACTIONS
@@ -13,7 +15,7 @@ from headrace.runs.adopting.publishing import published
 from headrace.runs.backfill.backfill import branch_of
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing.promotion import BranchBehindError, cut_over
-from headrace.runs.reporting.listener import Watched
+from headrace.runs.reporting.listener import LineListener, Listener, Watched, watched
 from headrace.runs.reporting.results import Action, RunError, RunResult, now, write
 from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace_snapshots.catalog import Catalog
@@ -24,6 +26,15 @@ from headrace_snapshots.store import open_store
 def new_run_id(started_by: str) -> str:
     """A name for a run that was started by hand: on the command line ("cli"), or in Python."""
     return f"{started_by}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+
+
+def told_to(listener: Listener | Callable[[str], None] | None) -> Watched:
+    """A listener as a run calls it; of a function, one that gives it each thing as a line."""
+    if listener is None or isinstance(listener, Listener):
+        return watched(listener)
+    if not callable(listener):
+        raise Arguments("run").wrong("listener", listener, "give a function that takes a line, such as print")
+    return watched(LineListener(listener))
 
 
 def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOptions, listener: Watched) -> RunResult:

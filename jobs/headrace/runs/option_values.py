@@ -1,0 +1,165 @@
+"""Values of a run's options as people write them: signals, clocks of replays, ranges of event time; and the fields of
+RunOptions that are made of what was given in Python, or to the process of a task.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from typing import Any, Final
+
+from headrace.model.arguments import Arguments
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant, instant, parse_duration
+from headrace.model.triggers import Signal
+from headrace.model.windows import Window
+from headrace.runs.declared_options import option_fields, options_of_method
+from headrace.runs.option_kinds import Made, RunOption, SignalsOption
+from headrace.runs.options import RunOptionsError
+
+_LAST = instant(datetime.max.replace(tzinfo=UTC))
+
+
+def parse_signal(text: str) -> Signal:
+    """A signal as the command line writes it: its name, and for one key only ``=`` with the key as a JSON list.
+
+    Raises RunOptionsError.
+    """
+    name, equals, written = text.partition("=")
+    try:
+        key = json.loads(written) if equals else None
+    except ValueError:
+        key = ""
+    if not name or not (key is None or isinstance(key, list)):
+        raise RunOptionsError(f'signal {text!r}: write a name, or a name and a key like go=["u1"]')
+    return Signal(name, None if key is None else tuple(key))
+
+
+@dataclass(frozen=True)
+class ReplayClock:
+    """A processing-time clock that ticks once an epoch: it shows ``start``, then ``step`` more each time.
+
+    Raises RunOptionsError.
+    """
+
+    start: Instant
+    step: Duration
+
+    def __post_init__(self) -> None:
+        if self.step <= 0:
+            raise RunOptionsError("the step of a replay's clock must be longer than zero")
+
+    def at(self, tick: int) -> Instant:
+        """What it shows at tick number ``tick``, counted from 0. Raises RunOptionsError after the year 9999."""
+        moment = Instant(self.start + tick * self.step)
+        if moment > _LAST:
+            raise RunOptionsError(f"the clock of the replay passes the year 9999 at tick {tick}: take a smaller step")
+        return moment
+
+    def ticks_at(self, moment: Instant) -> bool:
+        """Whether it ever shows ``moment``."""
+        return moment >= self.start and (moment - self.start) % self.step == 0
+
+    def tick(self, due: Instant) -> int:
+        """The first tick at or after ``due``."""
+        return max(0, -((self.start - due) // self.step))
+
+
+def parse_clock(start: str | None, step: str | None) -> ReplayClock | None:
+    """A clock as the command line writes it: a time with its zone in ISO 8601, and a step like 30s, 5m, 1h or 1d.
+
+    Raises RunOptionsError.
+    """
+    if start is None and step is None:
+        return None
+    if start is None or step is None:
+        raise RunOptionsError("a clock of a replay needs both where it starts and its step: --clock and --clock-step")
+    try:
+        begin = instant(datetime.fromisoformat(start))
+    except ValueError as error:
+        raise RunOptionsError(f"clock {start!r}: write a time with its zone like 2026-01-01T00:00:00Z") from error
+    try:
+        return ReplayClock(begin, parse_duration(step))
+    except ValueError as error:
+        raise RunOptionsError(f"step {step!r} of a clock: {error}; write a length of time such as 5m") from None
+
+
+def parse_span(start: str | None, end: str | None) -> Window | None:
+    """A range of event time as people write it: from ``start`` up to, but without, ``end``, days or times with their
+    zone in ISO 8601; a day begins at midnight UTC. None on either side: there is no bound; on both: no range.
+
+    Raises RunOptionsError.
+    """
+    if start is None and end is None:
+        return None
+    first = MIN_INSTANT if start is None else _moment(start)
+    last = GLOBAL_WINDOW_END if end is None else _moment(end)
+    if first >= last:
+        raise RunOptionsError(f"the range from {start} to {end} is empty: its end must be later than its start")
+    return Window(first, last)
+
+
+def _moment(text: str) -> Instant:
+    with suppress(ValueError):
+        return instant(datetime.combine(date.fromisoformat(text), time(), UTC))
+    try:
+        return instant(datetime.fromisoformat(text))
+    except ValueError as error:
+        raise RunOptionsError(
+            f"{text!r} in a range: write a day like 2026-01-01, or a time with its zone like 2026-01-01T06:00:00Z"
+        ) from error
+
+
+_MADE: Final[Mapping[Made, Callable[..., Any]]] = {Made.SPAN: parse_span, Made.CLOCK: parse_clock}
+
+
+def checked_fields(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of RunOptions for what was ``given`` to a method of ``PipelineHandle``; without those that nothing was
+    given for. None is as good as left out, and turns a flag off. Raises PipelineError, RunOptionsError.
+    """
+    arguments = Arguments(method)
+    values = {option.name: _checked(arguments, option, given[option.name]) for option in options_of_method(method)}
+    return _fields(values)
+
+
+def fields_of_texts(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of RunOptions for what the parser of a process has read, by the options' names. Raises
+    RunOptionsError.
+    """
+    options = (option for of_field in option_fields().values() for option in of_field.options)
+    return _fields({option.name: _of_text(option, given[option.name]) for option in options})
+
+
+def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of which all options are among ``values``, and have one."""
+    made = {}
+    for name, of_field in option_fields().items():
+        given = [values.get(option.name) for option in of_field.options]
+        if any(value is not None for value in given):
+            (made[name],) = given if of_field.made is None else (_MADE[of_field.made](*given),)
+    return made
+
+
+def _checked(arguments: Arguments, option: RunOption, value: Any) -> Any:
+    if value is None and (option.default is None or option.kind.empty is not None):
+        return None if option.default is None else option.kind.empty
+    if isinstance(option.kind, SignalsOption):
+        return _signals(arguments, option.name, value)
+    return option.kind.checked(arguments, option.name, value)
+
+
+def _signals(arguments: Arguments, name: str, given: object) -> tuple[Signal, ...]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise arguments.wrong(name, given, 'write a list, such as ["go"]')
+    return tuple(
+        signal if isinstance(signal, Signal) else parse_signal(arguments.text(name, signal, 'go or go=["u1"]'))
+        for signal in given
+    )
+
+
+def _of_text(option: RunOption, value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(option.kind, SignalsOption):
+        return tuple(map(parse_signal, value))
+    return option.kind.of_text(value)
