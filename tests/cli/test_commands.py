@@ -24,6 +24,7 @@ from headrace.errors import HeadraceError
 from tests.cli.deployments import Deployment, pane
 
 HEAVY = "pyarrow pandas numpy duckdb pyspark matplotlib minio great_expectations airflow rich pydantic polars yaml"
+_VALUES = "headrace.runs.option_values"
 ADDED = {name: ADDED_COMMANDS[name] for name in LAB}
 COMMANDS = sorted({*app.commands, *ADDED})
 ROOTLESS = ("check", "conformance", "new", "pipelines", "simulate", "test")
@@ -54,7 +55,7 @@ def modules_after(*arguments: str) -> set[str]:
 def test_help_imports_no_library_that_it_does_not_need(arguments: tuple[str, ...]) -> None:
     found = modules_after(*arguments)
     assert found.isdisjoint(HEAVY.split())
-    assert found.isdisjoint({"headrace.model", "headrace.runs.options", "headrace_snapshots.store"})
+    assert found.isdisjoint({"headrace.model", _VALUES, "headrace_snapshots.store"})
     assert len(found) < 300, "each module takes time to import"
 
 
@@ -105,9 +106,7 @@ def test_what_looks_at_snapshots_imports_only_libraries_that_it_needs(deployment
     modules = [{*line.split()[1:]} for line in done.stderr.splitlines() if line.startswith("modules ")]
     for (libraries, command), found in zip(LIBRARIES, modules, strict=True):
         assert found & {*HEAVY.split()} <= libraries, command
-        assert found.isdisjoint({"headrace.kernel.types", "headrace.distribute.tasks", "headrace.runs.options"}), (
-            command
-        )
+        assert found.isdisjoint({"headrace.kernel.types", "headrace.distribute.tasks", _VALUES}), command
         most = 440 if command.startswith("check") else 400  # it looks for families of DAGs of other packages
         assert libraries or len(found) < most, f"{command}: each module takes time to import"
 

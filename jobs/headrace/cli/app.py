@@ -1,6 +1,6 @@
 """The application ``headrace``, how a function becomes one of its commands, and the arguments that several have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from inspect import cleandoc
 from typing import Annotated, ParamSpec
@@ -19,7 +19,6 @@ from headrace.cli.completion import (
 from headrace.cli.display.output import Format, reported
 from headrace.cli.exit_codes import listed
 from headrace.cli.parameters import Argument, Option, parameters
-from headrace.pipeline.executors import AUTO, EXECUTORS
 
 P = ParamSpec("P")
 
@@ -83,38 +82,19 @@ RefArgument = Annotated[
     str,
     Argument(metavar="NAME", help="A branch or a tag.", complete=complete_droppable),
 ]
-ExecutorOption = Annotated[
-    str | None,
-    Option(
-        words=(*EXECUTORS.built_in, AUTO),
-        group=EXECUTORS,
-        help="Where epochs are computed: as Spark jobs, in this process without a JVM, or wherever they fit; "
-        "by default as the pipeline says.",
-    ),
-]
-FilesPerEpoch = Annotated[int | None, Option(min=1, help="Files in one epoch, at most.")]
-BytesPerEpoch = Annotated[int | None, Option(min=1, help="Bytes in one epoch, at most.")]
-ReaderRoots = Annotated[
-    list[str] | None,
-    Option(
-        metavar="URI",
-        help="Another root to look for readers in, as HEADRACE_READER_ROOTS names some. Repeatable.",
-    ),
-]
-
-GiveUpDelivered = Annotated[
-    bool, Option(help="Go also without rows that were handed over to a sink which cannot take them back.")
-]
 
 
-def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+def command(
+    example: str, *, options: str = "", before: str = "output"
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register the function as the command of its name; errors are reported in its ``output`` format, and its help
-    ends with ``example``.
+    ends with ``example``. ``options``: it takes what ``COMMANDS`` of ``headrace.runs.options`` says of a command of
+    that name, as keywords; help has them ``before`` another of its options.
     """
 
     def register(function: Callable[P, None]) -> Callable[P, None]:
         guarded = _guarded(function)
-        app.add_command(_click_command(function, guarded, example))
+        app.add_command(_DeclaredCommand(function, guarded, example, options, before))
         return guarded
 
     return register
@@ -122,7 +102,7 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
 
 def separate_command(example: str) -> Callable[[Callable[P, None]], click.Command]:
     """Make a command of the function as ``command`` does, for a package that adds it (headrace.cli.command_group)."""
-    return lambda function: _click_command(function, _guarded(function), example)
+    return lambda function: _DeclaredCommand(function, _guarded(function), example)
 
 
 def _guarded(function: Callable[P, None]) -> Callable[P, None]:
@@ -134,13 +114,39 @@ def _guarded(function: Callable[P, None]) -> Callable[P, None]:
     return guarded
 
 
-def _click_command(function: Callable[P, None], callback: Callable[P, None], example: str) -> click.Command:
-    text = cleandoc(function.__doc__ or "")
-    return click.Command(
-        function.__name__.replace("_", "-"),
-        callback=callback,
-        params=[*parameters(function)],
-        help=text,
-        short_help=text.partition(". ")[0].partition("\n")[0].rstrip(".") + ".",
-        epilog=f"\b\nExample:\n  {example}",
-    )
+class _DeclaredCommand(click.Command):
+    """The command of a function, whose parameters are made when somebody asks for them."""
+
+    def __init__(
+        self,
+        function: Callable[..., None],
+        callback: Callable[..., None],
+        example: str,
+        options: str = "",
+        before: str = "",
+    ) -> None:
+        text = cleandoc(function.__doc__ or "")
+        super().__init__(
+            function.__name__.replace("_", "-"),
+            callback=callback,
+            help=text,
+            short_help=text.partition(". ")[0].partition("\n")[0].rstrip(".") + ".",
+            epilog=f"\b\nExample:\n  {example}",
+        )
+        del self.params
+        self._declared = (function, options, before)
+
+    def __getattr__(self, name: str) -> list[click.Parameter]:
+        if name != "params":
+            raise AttributeError(f"{type(self).__name__} has no {name}")
+        function, options, before = self._declared
+        self.params = [*parameters(function, _run_options(options), before=before)]
+        return self.params
+
+
+def _run_options(command: str) -> Iterable[click.Option]:
+    if not command:
+        return ()
+    from headrace.cli.run_options import run_options  # for what runs
+
+    return run_options(command)

@@ -4,7 +4,7 @@
 too, but imports pydantic to convert values, which takes longer than all else that most commands do.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from inspect import Parameter, signature
@@ -49,15 +49,22 @@ class Option:
     group: EntryPointGroup[Any] | None = None
 
 
-def parameters(function: Callable[..., object]) -> Iterator[click.Parameter]:
-    """The parameters of Click's that give ``function`` what it takes."""
+def parameters(
+    function: Callable[..., object], options: Iterable[click.Option] = (), *, before: str = ""
+) -> Iterator[click.Parameter]:
+    """The parameters of Click's that give ``function`` what it takes; ``options``, which it takes as keywords, come
+    ``before`` one of its own.
+    """
     for name, parameter in signature(function).parameters.items():
-        kind, declared = get_args(parameter.annotation)
-        yield (
-            _argument(name, declared, kind, parameter)
-            if isinstance(declared, Argument)
-            else _option(name, declared, kind, parameter)
-        )
+        if name == before:
+            yield from options
+        if parameter.kind is not Parameter.VAR_KEYWORD:
+            kind, declared = get_args(parameter.annotation)
+            yield (
+                _argument(name, declared, kind, parameter)
+                if isinstance(declared, Argument)
+                else click_option(name, declared, kind, parameter.default)
+            )
 
 
 class _Word(click.Choice[str]):
@@ -91,11 +98,12 @@ def _argument(name: str, declared: Argument, kind: Any, parameter: Parameter) ->
         metavar=declared.metavar,
         type=_type(kind),
         shell_complete=declared.complete,
-        **_given(parameter),
+        **_given(parameter.default),
     )
 
 
-def _option(name: str, declared: Option, kind: Any, parameter: Parameter) -> click.Option:
+def click_option(name: str, declared: Option, kind: Any, default: Any) -> click.Option:
+    """The option of Click's that gives a ``kind`` as the argument ``name``."""
     is_list = get_origin(_one(kind)) is list
     return click.Option(
         [name, declared.name or f"--{name.replace('_', '-')}"],
@@ -109,16 +117,15 @@ def _option(name: str, declared: Option, kind: Any, parameter: Parameter) -> cli
         callback=_listed if is_list else None,
         envvar=declared.envvar,
         show_envvar=declared.envvar is not None,
-        show_default=declared.default_text or parameter.default != "",
+        show_default=declared.default_text or default != "",
         shell_complete=declared.complete,
-        **_given(parameter),
+        **_given(default),
     )
 
 
-def _given(parameter: Parameter) -> dict[str, Any]:
-    if parameter.default is Parameter.empty:
+def _given(default: Any) -> dict[str, Any]:
+    if default is Parameter.empty:
         return {"required": True}
-    default = parameter.default
     return {"default": default.value if isinstance(default, StrEnum) else default}
 
 

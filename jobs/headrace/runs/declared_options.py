@@ -1,6 +1,6 @@
 """Which options of a run a command, a form and the process of a task take, as they are declared in ``RunOptions``."""
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache
 
 from headrace.runs.option_kinds import DECLARED, OptionField, RunOption
@@ -45,8 +45,7 @@ def _at_command(command: str) -> list[RunOption]:
 def _named(option: RunOption, field_name: str) -> RunOption:
     name = option.name or field_name
     flag = option.flag or f"--{name.replace('_', '-')}"
-    return replace(
-        option,
+    return option._replace(
         name=name,
         flag=flag,
         argument=option.argument or flag.partition("/")[0],

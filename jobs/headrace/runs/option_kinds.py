@@ -4,10 +4,10 @@ The command line and forms are made of declarations whenever they are looked at,
 """
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from datetime import date
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from headrace.pipeline.executors import executor_name
 
@@ -18,15 +18,17 @@ DECLARED: Final = "option"
 """The key of a declaration among what a field of RunOptions carries."""
 
 
-@dataclass(frozen=True)
 class OptionKind:
-    """The kind of an option's value. ``value_type`` is what one is on the command line; ``annotation`` says what Python
-    takes; ``empty`` is what None stands for there, if not for the default.
+    """The kind of an option's value, such as the ``example``. ``value_type`` is what one is on the command line;
+    ``annotation`` says what Python takes; ``empty`` is what None stands for there, if not for the default.
     """
 
     value_type: ClassVar[Any] = str
     annotation: ClassVar[str] = "str"
     empty: ClassVar[object] = None
+
+    def __init__(self, example: Any = None) -> None:
+        self.example = example
 
     def checked(self, arguments: "Arguments", name: str, value: object) -> Any:
         """The field's value for what was given in Python. Raises the error of ``arguments``."""
@@ -47,16 +49,14 @@ class OptionKind:
         return {"type": ["null", "string"]}
 
 
-@dataclass(frozen=True)
 class WholeOption(OptionKind):
-    """A whole number of at least ``least``."""
+    """A whole number of at least 1."""
 
-    least: int = 1
     value_type = int
     annotation = "int"
 
     def checked(self, arguments: "Arguments", name: str, value: object) -> int:
-        return arguments.whole(name, value, least=self.least)
+        return arguments.whole(name, value, least=1)
 
     @property
     def argument(self) -> Mapping[str, Any]:
@@ -64,10 +64,9 @@ class WholeOption(OptionKind):
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        return {"type": ["null", "integer"], "minimum": self.least}
+        return {"type": ["null", "integer"], "minimum": 1}
 
 
-@dataclass(frozen=True)
 class FlagOption(OptionKind):
     """On or off."""
 
@@ -87,22 +86,17 @@ class FlagOption(OptionKind):
         return {"type": "boolean"}
 
 
-@dataclass(frozen=True)
 class TextOption(OptionKind):
-    """Text that is not empty, such as the ``example``."""
-
-    example: str = ""
+    """Text that is not empty."""
 
     def checked(self, arguments: "Arguments", name: str, value: object) -> str:
         return arguments.text(name, value, self.example)
 
 
-@dataclass(frozen=True)
 class BranchOption(TextOption):
     """The name of a branch: shells complete it, and forms hold it against the grammar of names."""
 
 
-@dataclass(frozen=True)
 class TimeOption(TextOption):
     """A day or a moment, as text; in Python also a date or a datetime."""
 
@@ -116,16 +110,14 @@ class TimeOption(TextOption):
         return {**super().schema, "format": "date-time"}
 
 
-@dataclass(frozen=True)
 class MomentOption(TimeOption):
     """A moment, as text or a datetime."""
 
     annotation = "str | datetime"
 
 
-@dataclass(frozen=True)
 class TextsOption(TextOption):
-    """Any number of texts, such as the ``example``."""
+    """Any number of texts."""
 
     value_type = list[str]
     annotation = "Sequence[str]"
@@ -146,35 +138,30 @@ class TextsOption(TextOption):
         return {"type": "array", "items": {"type": "string"}}  # with examples, people could choose but not write
 
 
-@dataclass(frozen=True)
 class SignalsOption(TextsOption):
     """Signals, each as text or as the model has it, which ``asked_options`` makes of it."""
 
     annotation = '"Sequence[str | Signal]"'
 
 
-@dataclass(frozen=True)
 class ChoiceOption(OptionKind):
-    """One of ``words``."""
-
-    words: type[StrEnum]
+    """A word of the enumeration of which the ``example`` is one."""
 
     @property
     def value_type(self) -> Any:  # each has words of its own
-        return self.words
+        return type(self.example)
 
     def checked(self, arguments: "Arguments", name: str, value: object) -> Any:
-        return arguments.choice(name, value, self.words)
+        return arguments.choice(name, value, self.value_type)
 
     def of_text(self, text: Any) -> Any:
-        return self.words(text)
+        return self.value_type(text)
 
     @property
     def argument(self) -> Mapping[str, Any]:
-        return {"choices": list(self.words)}
+        return {"choices": list(self.value_type)}
 
 
-@dataclass(frozen=True)
 class ExecutorNameOption(OptionKind):
     """The name of an executor, or that a run looks which one fits."""
 
@@ -182,8 +169,7 @@ class ExecutorNameOption(OptionKind):
         return executor_name(arguments, value)
 
 
-@dataclass(frozen=True)
-class RunOption:
+class RunOption(NamedTuple):
     """One option of a run, as people give it.
 
     ``name`` is its parameter in Python, ``flag`` its option on the command line, ``argument`` that of the process which
@@ -206,22 +192,18 @@ class RunOption:
     default: Any = None
     in_python: bool = True
     on_command_line: bool = True
-    doors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    doors: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def at(self, door: str) -> "RunOption":
         """The option as a command or a form has it."""
-        return replace(self, **self.doors.get(door, {}))
+        return self._replace(**self.doors.get(door, {}))
 
 
-class Made(StrEnum):
-    """What is made of several options."""
-
-    SPAN = "span"
-    CLOCK = "clock"
+Made = Literal["span", "clock"]
+"""What is made of several options."""
 
 
-@dataclass(frozen=True)
-class OptionField:
+class OptionField(NamedTuple):
     """A field of RunOptions: the ``options`` by which people say it. What they give is the field's value, or what of
     which it is ``made``.
     """
@@ -232,5 +214,5 @@ class OptionField:
 
 def option(default: Any, *options: RunOption, made: Made | None = None) -> Any:
     """A field of RunOptions with the ``options`` that it is given by; of several it is ``made``."""
-    given = options if made is not None else tuple(replace(one, default=default) for one in options)
+    given = options if made is not None else tuple(one._replace(default=default) for one in options)
     return field(default=default, metadata={DECLARED: OptionField(given, made)})

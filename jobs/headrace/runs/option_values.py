@@ -110,7 +110,7 @@ def _moment(text: str) -> Instant:
         ) from error
 
 
-_MADE: Final[Mapping[Made, Callable[..., Any]]] = {Made.SPAN: parse_span, Made.CLOCK: parse_clock}
+_MADE: Final[Mapping[Made, Callable[..., Any]]] = {"span": parse_span, "clock": parse_clock}
 
 
 def checked_fields(method: str, given: Mapping[str, Any]) -> dict[str, Any]:

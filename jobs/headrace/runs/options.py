@@ -18,7 +18,6 @@ from headrace.runs.option_kinds import (
     ChoiceOption,
     ExecutorNameOption,
     FlagOption,
-    Made,
     MomentOption,
     RunOption,
     SignalsOption,
@@ -28,15 +27,12 @@ from headrace.runs.option_kinds import (
     WholeOption,
     option,
 )
-from headrace_snapshots.layout import RUN_ID
 from headrace_snapshots.refs import MAIN, PUBLISHED, why_not
 
 if TYPE_CHECKING:
     from headrace.model.triggers import Signal
     from headrace.model.windows import Window
     from headrace.runs.option_values import ReplayClock
-
-_RUN_ID = re.compile(RUN_ID)
 
 
 class RunOptionsError(FixConfigError):
@@ -122,7 +118,7 @@ class RunOptions:
     mode: Mode = option(
         Mode.MICRO_BATCH,
         RunOption(
-            ChoiceOption(Mode),
+            ChoiceOption(Mode.BATCH),
             "batch: all input in one epoch, to the end. replay: recorded epochs again, or landed files under --clock.",
         ),
     )
@@ -156,7 +152,7 @@ class RunOptions:
             MomentOption("2026-01-01T00:00:00Z"), "replay: when the first epoch runs, like 2026-01-01T00:00:00Z."
         ),
         RunOption(TextOption("5m"), "replay: time from epoch to epoch, like 5m.", name="clock_step"),
-        made=Made.CLOCK,
+        made="clock",
     )
     signals: "tuple[Signal, ...]" = option(
         (),
@@ -288,7 +284,7 @@ class RunOptions:
             title="To",
             about="Compute only windows before this event time. Empty: up to the newest.",
         ),
-        made=Made.SPAN,
+        made="span",
     )
     promotes: bool = option(
         False,
@@ -317,7 +313,9 @@ class RunOptions:
         return self.mode is Mode.MICRO_BATCH and self.branch == MAIN
 
     def __post_init__(self) -> None:
-        if not _RUN_ID.fullmatch(self.run_id):
+        from headrace_snapshots.layout import RUN_ID  # which takes longer to import than all else here
+
+        if not re.fullmatch(RUN_ID, self.run_id):
             raise RunOptionsError(f"run id {self.run_id!r}: use up to 200 letters, digits, _, . and -")
         if self.branch == PUBLISHED:
             raise RunOptionsError(f"branch {PUBLISHED!r} is what readers see: run on {MAIN}, or a branch of your own")
@@ -370,11 +368,12 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
         *("files_per_epoch", "bytes_per_epoch", "executor"),
     ),
     "recover": ("executor", "publish", "give_up_delivered", "with_readers", "leave", "reader_roots"),
+    "lineage": ("reader_roots",),
     "recovery_cut": ("leave", "reader_roots", "give_up_delivered"),
     "rollback": ("give_up_delivered",),
     "promote": ("give_up_delivered",),
 }
-"""The options that a command takes, and the method of ``PipelineHandle`` of its name."""
+"""The options that a command takes, and the method of its name of ``PipelineHandle``."""
 
 FORMS: Final[Mapping[str, tuple[str, ...]]] = {
     "process": (

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from click import BadParameter
 from click.exceptions import Exit
 
-from headrace.cli.app import GiveUpDelivered, Output, PipelineArgument, Root, command
+from headrace.cli.app import Output, PipelineArgument, Root, command
 from headrace.cli.commands.snapshots import print_entry
 from headrace.cli.completion import complete_branch, complete_snapshot
 from headrace.cli.display.output import Format, notice, print_fields, print_json
@@ -101,7 +101,10 @@ def fork(
     print_entry(handle_of(pipeline, root).fork(snapshot, name), output)
 
 
-@command("headrace rollback delays.py --to 3f0c9a7be2d14c55 --root file:///tmp/hr --message 'a wrong file'")
+@command(
+    "headrace rollback delays.py --to 3f0c9a7be2d14c55 --root file:///tmp/hr --message 'a wrong file'",
+    options="rollback",
+)
 def rollback(
     pipeline: PipelineArgument,
     *,
@@ -119,8 +122,8 @@ def rollback(
     dry_run: Annotated[
         bool, Option(help="Move nothing; print what would move, patches that would be lost, releases that would end.")
     ] = False,
-    give_up_delivered: GiveUpDelivered = False,
     output: Output = Format.TEXT,
+    **options: Any,
 ) -> None:
     """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run continues from there.
 
@@ -132,21 +135,21 @@ def rollback(
     from headrace.read.log_entries import moves
 
     handle = handle_of(pipeline, root)
-    given_up = handle.rollback(to=to, branch=branch, dry_run=True, give_up_delivered=give_up_delivered)
+    given_up = handle.rollback(to=to, branch=branch, dry_run=True, **options)
     if dry_run:
         if output is Format.JSON:
             print_json(given_up.to_json())
         else:
             print_fields({"moves": moves(given_up.moves)})
     else:
-        entry = handle.rollback(to=to, branch=branch, message=message, give_up_delivered=give_up_delivered)
+        entry = handle.rollback(to=to, branch=branch, message=message, **options)
         print_entry(entry, output)
         say_what_is_due(handle, pipeline, root, output)
     for line in given_up.told:
         notice(f"warning: {line}")
 
 
-@command("headrace promote delays.py trial --dry-run --root file:///tmp/hr")
+@command("headrace promote delays.py trial --dry-run --root file:///tmp/hr", options="promote")
 def promote(
     pipeline: PipelineArgument,
     branch: Annotated[str, Argument(metavar="BRANCH", help="A branch.", complete=complete_branch)],
@@ -162,8 +165,8 @@ def promote(
     ] = False,
     limit: Annotated[int, Option(min=0, help="Rows that --dry-run prints; all are counted.")] = 20,
     message: Annotated[str, Option(help="Who decided it, and why; kept in the log.")] = "",
-    give_up_delivered: GiveUpDelivered = False,
     output: Output = Format.TEXT,
+    **options: Any,
 ) -> None:
     """Make a branch main and published, if its whole audit succeeded and it has read all that main has.
 
@@ -174,12 +177,11 @@ def promote(
     """
     from headrace.cli.catalog_names import handle_and_output
     from headrace.cli.display.run import print_ending
+    from headrace.cli.run_options import flags_again
 
     handle, of_output = handle_and_output(pipeline, root)
     if not dry_run:
-        promoted_as = handle.promote(
-            branch, output=of_output, patch=patch, message=message, give_up_delivered=give_up_delivered
-        )
+        promoted_as = handle.promote(branch, output=of_output, patch=patch, message=message, **options)
         print_ending(promoted_as, pipeline, root, output, handle)
         notice(f"In Airflow the next run of the process DAG of {handle.name} announces this to DAGs downstream")
         return
@@ -188,15 +190,13 @@ def promote(
         rehearsal = patched = handle.promote(branch, output=of_output, patch=True, dry_run=True, limit=limit)
         show = partial(_print_patch, patched)
     else:
-        rehearsal = promoted = handle.promote(
-            branch, output=of_output, dry_run=True, limit=limit, give_up_delivered=give_up_delivered
-        )
+        rehearsal = promoted = handle.promote(branch, output=of_output, dry_run=True, limit=limit, **options)
         show = partial(_print_diffs, promoted)
     if output is Format.JSON:
         print_json(rehearsal.to_json())
         return
     show()
-    flags = f"{' --patch' if patch else ''}{' --give-up-delivered' if give_up_delivered else ''}"
+    flags = f"{' --patch' if patch else ''}{flags_again('promote', options)}"
     again = f"headrace promote {pipeline} {branch} --root {root}{flags}"
     for refusal in rehearsal.refusals:
         notice(f"the promotion would be refused: {refusal} ({refusal.code})")

@@ -2,11 +2,11 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from click.exceptions import Exit
 
-from headrace.cli.app import Output, ReaderRoots, Root, command
+from headrace.cli.app import Output, Root, command
 from headrace.cli.completion import complete_pipeline
 from headrace.cli.display.output import Format, notice, print_json, print_lines, print_table
 from headrace.cli.exit_codes import DONE, FAILED_CASES
@@ -50,7 +50,7 @@ def pipelines(
         notice("Only the results of pipelines without a source are known here: give commands that run these their file")
 
 
-@command("headrace lineage --root file:///tmp/hr")
+@command("headrace lineage --root file:///tmp/hr", options="lineage")
 def lineage(
     *,
     root: Root,
@@ -61,8 +61,8 @@ def lineage(
     stuck: Annotated[
         bool, Option(help="Say that nothing is in flight anywhere, or what is, and who waits for whom.")
     ] = False,
-    reader_root: ReaderRoots = None,
     output: Output = Format.TEXT,
+    **options: Any,
 ) -> None:
     """Show which pipelines read which, and how far behind each is, in one consistent cut over all of them.
 
@@ -73,6 +73,7 @@ def lineage(
 
     With --stuck, say of the same cut who waits for whom. It ends with 1 if something is in flight.
     """
+    from headrace.cli.run_options import given_options
     from headrace.pipeline.loading.registry import registered_files
     from headrace.read.deployment import Deployment
     from headrace.read.roots import check_root
@@ -80,9 +81,9 @@ def lineage(
 
     store = open_store(root)
     check_root(store)
-    deployment = Deployment(store)
+    deployment, asked = Deployment(store), given_options(options)
     if of is not None:
-        dependents = deployment.dependents(of, at, reader_roots=reader_root or ())
+        dependents = deployment.dependents(of, at, **asked)
         if output is Format.JSON:
             print_json(dependents.to_json())
         else:
@@ -91,9 +92,9 @@ def lineage(
         return
     known = [one.pipeline for one in registered_files().pipelines.values()]
     if stuck:
-        _print_waits(deployment.waits(known, now=datetime.now(UTC), reader_roots=reader_root or ()), output)
+        _print_waits(deployment.waits(known, now=datetime.now(UTC), **asked), output)
         return
-    shown = deployment.lineage(known, reader_roots=reader_root or ())
+    shown = deployment.lineage(known, **asked)
     if output is Format.JSON:
         print_json(shown.to_json())
         return

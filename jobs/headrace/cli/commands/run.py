@@ -2,30 +2,16 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from click import BadParameter
 from click.exceptions import Exit
 
-from headrace.cli.app import (
-    At,
-    BytesPerEpoch,
-    ExecutorOption,
-    FilesPerEpoch,
-    GiveUpDelivered,
-    Output,
-    PipelineArgument,
-    ReaderRoots,
-    Root,
-    SnapshotArgument,
-    command,
-)
-from headrace.cli.completion import complete_branch
+from headrace.cli.app import At, Output, PipelineArgument, Root, SnapshotArgument, command
 from headrace.cli.display.output import Format, notice, print_fields, print_json, print_table
 from headrace.cli.exit_codes import DONE, FAILED_CASES
 from headrace.cli.parameters import Option
-from headrace.runs.modes import Mode
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.refs import PUBLISHED
 
 if TYPE_CHECKING:
     from headrace.runs.client.handle import PipelineHandle
@@ -33,120 +19,24 @@ if TYPE_CHECKING:
     from headrace.runs.reprocessing.rejected import LandedRejected
 
 
-@command("headrace run delays.py --root file:///tmp/hr --executor local")
-def run(
-    pipeline: PipelineArgument,
-    *,
-    root: Root,
-    max_epochs: Annotated[int | None, Option(min=1, help="Stop after this many epochs.")] = None,
-    files_per_epoch: FilesPerEpoch = None,
-    bytes_per_epoch: BytesPerEpoch = None,
-    executor: ExecutorOption = None,
-    mode: Annotated[
-        Mode,
-        Option(
-            help="batch: all input in one epoch, to the end. replay: recorded epochs again, or landed files under "
-            "--clock."
-        ),
-    ] = Mode.MICRO_BATCH,
-    branch: Annotated[
-        str,
-        Option(
-            help="The branch to run on; a replay fills an empty one, or continues its own.",
-            complete=complete_branch,
-        ),
-    ] = MAIN,
-    from_branch: Annotated[
-        str | None,
-        Option(
-            help="replay: the branch or tag whose epochs run again; main unless --clock is given.",
-            complete=complete_branch,
-        ),
-    ] = None,
-    clock: Annotated[str | None, Option(help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z.")] = None,
-    clock_step: Annotated[str | None, Option(help="replay: time from epoch to epoch, like 5m.")] = None,
-    signal: Annotated[
-        list[str] | None, Option(help='Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.')
-    ] = None,
-    publish: Annotated[
-        bool | None, Option(name="--publish/--no-publish", help="Publish when the audit succeeds; by default on main.")
-    ] = None,
-    create: Annotated[bool, Option(help="Make a root that does not exist, even if there is no input.")] = False,
-    full_sweep: Annotated[
-        bool,
-        Option(help="List the whole landing prefix, to find stragglers that sort before the newest files."),
-    ] = False,
-    strict: Annotated[
-        bool, Option(help="Refuse to run if code of your own has changed since the last snapshot.")
-    ] = False,
-    allow_new_aggregates: Annotated[
-        bool,
-        Option(help="Let aggregates that the last snapshot lacks start empty: they count only new data."),
-    ] = False,
-    without: Annotated[
-        list[str] | None, Option(help="Go on without an output, which stays as it is until a later run. Repeatable.")
-    ] = None,
-    output: Output = Format.TEXT,
-) -> None:
+@command("headrace run delays.py --root file:///tmp/hr --executor local", options="run")
+def run(pipeline: PipelineArgument, *, root: Root, output: Output = Format.TEXT, **options: Any) -> None:
     """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
     from headrace.cli.catalog_names import handle_to_run
     from headrace.cli.display.run import print_ending, watching
+    from headrace.cli.run_options import given_options
 
-    handle = handle_to_run(pipeline, root, create=create)
+    handle = handle_to_run(pipeline, root, create=options.pop("create"))
     with watching() as listener:
-        result = handle.run(
-            max_epochs=max_epochs,
-            files_per_epoch=files_per_epoch,
-            bytes_per_epoch=bytes_per_epoch,
-            executor=executor,
-            mode=mode,
-            branch=branch,
-            from_branch=from_branch,
-            clock=clock,
-            clock_step=clock_step,
-            signals=signal or (),
-            publish=publish,
-            full_sweep=full_sweep,
-            strict=strict,
-            allow_new_aggregates=allow_new_aggregates,
-            without=without or (),
-            listener=listener,
-        )
+        result = handle.run(**given_options(options), listener=listener)
     print_ending(result, pipeline, root, output, handle)
 
 
-@command("headrace backfill delays.py --from 2026-01-05 --to 2026-01-07 --root file:///tmp/hr --executor local")
-def backfill(
-    pipeline: PipelineArgument,
-    *,
-    root: Root,
-    start: Annotated[
-        str | None,
-        Option(
-            name="--from",
-            help="Compute windows again from here on: a day in UTC, or a time with its zone. By default all.",
-        ),
-    ] = None,
-    end: Annotated[
-        str | None, Option(name="--to", help="Compute windows before this one only; a day or a time, as for --from.")
-    ] = None,
-    branch: Annotated[
-        str | None,
-        Option(
-            help="The branch to fill, by default a new one; a backfill that was stopped continues its branch.",
-            complete=complete_branch,
-        ),
-    ] = None,
-    promote: Annotated[bool, Option(help="Make the branch main and published when its audit succeeds.")] = False,
-    patch: Annotated[
-        bool,
-        Option(help="Let its rows replace those whose windows have expired on both; main goes on, the branch stays."),
-    ] = False,
-    files_per_epoch: FilesPerEpoch = None,
-    bytes_per_epoch: BytesPerEpoch = None,
-    executor: ExecutorOption = None,
-    output: Output = Format.TEXT,
-) -> None:
+@command(
+    "headrace backfill delays.py --from 2026-01-05 --to 2026-01-07 --root file:///tmp/hr --executor local",
+    options="backfill",
+)
+def backfill(pipeline: PipelineArgument, *, root: Root, output: Output = Format.TEXT, **options: Any) -> None:
     """Read input again into a branch with the pipeline as it is now, audit it, and with --promote let readers see it.
 
     For a range of event time the branch starts from the newest published snapshot taken before any data of the first
@@ -158,41 +48,24 @@ def backfill(
     """
     from headrace.cli.display.run import run_backfill
 
-    run_backfill(
-        pipeline,
-        root,
-        output,
-        start=start,
-        end=end,
-        branch=branch,
-        promote=promote,
-        patch=patch,
-        files_per_epoch=files_per_epoch,
-        bytes_per_epoch=bytes_per_epoch,
-        executor=executor,
-    )
+    run_backfill(pipeline, root, output, **options)
 
 
-@command("headrace recover delays.py 3f0c9a7be2d14c55 --root file:///tmp/hr --executor local")
+@command(
+    "headrace recover delays.py 3f0c9a7be2d14c55 --root file:///tmp/hr --executor local",
+    options="recover",
+    before="dry_run",
+)
 def recover(
     pipeline: PipelineArgument,
     snapshot: SnapshotArgument,
     *,
     root: Root,
-    executor: ExecutorOption = None,
-    publish: Annotated[bool, Option(name="--publish/--no-publish", help="Publish when the audit succeeds.")] = True,
-    give_up_delivered: GiveUpDelivered = False,
-    with_readers: Annotated[
-        bool, Option(help="Take all pipelines back first that have read what is given up: to one consistent cut.")
-    ] = False,
-    leave: Annotated[
-        list[str] | None, Option(metavar="READER", help="A pipeline that stays where it is. Repeatable.")
-    ] = None,
-    reader_root: ReaderRoots = None,
     dry_run: Annotated[
         bool, Option(help="Move nothing; with --with-readers, print what each gives up, and which cannot and why.")
     ] = False,
     output: Output = Format.TEXT,
+    **options: Any,
 ) -> None:
     """Move main back to a snapshot, read everything after it again, audit it, publish it.
 
@@ -204,14 +77,16 @@ def recover(
     """
     from headrace.cli.catalog_names import handle_of
     from headrace.cli.display.run import print_ending, watching
+    from headrace.cli.run_options import given_options
+    from headrace.runs.declared_options import options_of_method
 
     handle = handle_of(pipeline, root)
-    if (leave or reader_root or dry_run) and not with_readers:
+    asked = given_options(options)
+    if ("leave" in asked or "reader_roots" in asked or dry_run) and not asked["with_readers"]:
         raise BadParameter("--leave, --reader-root and --dry-run are about readers: give --with-readers as well")
     if dry_run:
-        cut = handle.recovery_cut(
-            snapshot, leave=leave or (), reader_roots=reader_root or (), give_up_delivered=give_up_delivered
-        )
+        of_cut = {option.name for option in options_of_method("recovery_cut")}
+        cut = handle.recovery_cut(snapshot, **{name: value for name, value in asked.items() if name in of_cut})
         if output is Format.JSON:
             print_json(cut.to_json())
         else:
@@ -220,16 +95,7 @@ def recover(
                 notice(limit)
         return
     with watching() as listener:
-        result = handle.recover(
-            snapshot,
-            executor=executor,
-            publish=publish,
-            give_up_delivered=give_up_delivered,
-            with_readers=with_readers,
-            leave=leave or (),
-            reader_roots=reader_root or (),
-            listener=listener,
-        )
+        result = handle.recover(snapshot, **asked, listener=listener)
     print_ending(result, pipeline, root, output, handle)
 
 
