@@ -14,10 +14,8 @@ from headrace.pipeline.deployment.regular_runs import NEVER
 from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.option_values import parse_signal, parse_span
 from headrace.runs.options import RunOptions
+from headrace_airflow.option_fields import END
 from headrace_snapshots.refs import MAIN
-
-END: Final = r"$(?!\n)"
-"""The end of a pattern: ``$`` also matches before a last newline, in Python; browsers do not know ``\\Z``."""
 
 LENGTH_PATTERN: Final = f"^([0-9.]+ *[A-Za-z]+ *)*{END}"
 """A length of time, as a form takes it."""

@@ -97,6 +97,10 @@ class BranchOption(TextOption):
     """The name of a branch: shells complete it, and forms hold it against the grammar of names."""
 
 
+class OutputOption(TextOption):
+    """The name of an output: forms offer those of the pipeline."""
+
+
 class TimeOption(TextOption):
     """A day or a moment, as text; in Python also a date or a datetime."""
 

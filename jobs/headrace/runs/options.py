@@ -19,6 +19,7 @@ from headrace.runs.option_kinds import (
     ExecutorNameOption,
     FlagOption,
     MomentOption,
+    OutputOption,
     RunOption,
     SignalsOption,
     TextOption,
@@ -134,7 +135,10 @@ class RunOptions:
                     "default": None,
                     "help": "The branch to fill, by default a new one; a backfill that was stopped continues its "
                     "branch.",
-                    "about": "Empty: a new branch for this run. A backfill that was stopped continues in its branch.",
+                    "about": "Empty: a new branch for this run. If nobody promotes it, a later backfill drops it once it "
+                    "has not changed for 14 days; that of a run of the schedule, once there are 3 newer ones. A branch "
+                    "with a name of yours stays until it is dropped. A backfill that was stopped continues in its "
+                    "branch.",
                 }
             },
         ),
@@ -256,7 +260,7 @@ class RunOptions:
     output: str | None = option(
         None,
         RunOption(
-            TextOption("daily"),
+            OutputOption("daily"),
             on_command_line=False,  # PIPELINE names it
             title="Output",
             about="One output alone, with what is computed of it, in the epochs of main: leave out the range then. "

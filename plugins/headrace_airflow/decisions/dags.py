@@ -7,7 +7,7 @@ from airflow.sdk import DAG, Param, chain
 
 from headrace.pipeline.schedules import MAINTAIN, is_retention, split_id
 from headrace_airflow.decisions.building import new_root_dag
-from headrace_airflow.decisions.kinds import KINDS, Decision, give_up_delivered
+from headrace_airflow.decisions.kinds import KINDS, Decision
 from headrace_airflow.decisions.maintenance_dags import maintain_dag, retention_dag
 from headrace_airflow.decisions.operators import (
     REHEARSE,
@@ -17,6 +17,7 @@ from headrace_airflow.decisions.operators import (
     RehearsalOperator,
 )
 from headrace_airflow.decisions.reasons import APPROVE, REASON, reason_field
+from headrace_airflow.option_fields import option_fields
 from headrace_airflow.roots.root import Root
 
 PROMOTE: Final = "promote"
@@ -83,7 +84,7 @@ def _promote_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
             title="Ask before",
             description="Wait until a person has seen what would change and approves it; else promote at once.",
         ),
-        **give_up_delivered(),
+        **option_fields(PROMOTE),
         REASON: reason_field(),
     }
     with new_root_dag(root, PROMOTE, about, params, command="`headrace promote`") as dag:

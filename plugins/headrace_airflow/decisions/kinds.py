@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Param
 
+from headrace_airflow.option_fields import asked_in_form, option_fields
 from headrace_snapshots.refs import BEGINNING, MAIN, output_of, published_of
 
 if TYPE_CHECKING:
@@ -46,18 +47,6 @@ def _switch(title: str, description: str, *, on: bool = False) -> Param:
 
 _SNAPSHOT: Final = "A snapshot's id, a branch, a tag"
 _DRY_RUN: Final = ("Dry run", "Only say in the log what would happen.")
-_GIVE_UP_DELIVERED: Final = "give_up_delivered"
-
-
-def give_up_delivered() -> dict[str, Param]:
-    """The switch of a form for what was delivered to sinks that cannot take back."""
-    about = "Also below what was handed over to a sink that cannot take back."
-    return {_GIVE_UP_DELIVERED: _switch("Give up what was delivered", about)}
-
-
-def gives_up_delivered(form: Form) -> bool:
-    """Whether a form says that what was delivered to sinks that cannot take back may be given up."""
-    return bool(form.get(_GIVE_UP_DELIVERED, False))
 
 
 def _release(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
@@ -85,14 +74,14 @@ def _seen_already(handle: "PipelineHandle", asked: str, output: str | None) -> s
 
 def _rollback(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
     branch = form["branch"] or MAIN
-    anyway = gives_up_delivered(form)
-    given_up = handle.rollback(to=form["to"], branch=branch, dry_run=True, give_up_delivered=anyway)
+    asked = asked_in_form("rollback", form)
+    given_up = handle.rollback(to=form["to"], branch=branch, dry_run=True, **asked)
     verb = "would move" if form["dry_run"] else "moves"
     for ref, (before, after) in given_up.moves.items():
         yield f"{ref} {verb} from {before or 'nothing'} to {after or 'nothing'}"
     yield from given_up.told
     if not form["dry_run"]:
-        entry = handle.rollback(to=form["to"], branch=branch, message=reason, give_up_delivered=anyway)
+        entry = handle.rollback(to=form["to"], branch=branch, message=reason, **asked)
         yield f"rolled back by entry {entry.number}; the next run continues from there"
 
 
@@ -143,7 +132,7 @@ KINDS: Final = (
             "to": _text("To", f"{_SNAPSHOT}, or {BEGINNING!r}.", required=True),
             "branch": _text("Branch", "Empty: main."),
             "dry_run": _switch(*_DRY_RUN),
-            **give_up_delivered(),
+            **option_fields("rollback"),
         },
         _rollback,
         needs_reason=True,

@@ -8,7 +8,7 @@ from airflow.sdk import AssetAlias, BaseOperator, Context
 from headrace.errors import HeadraceError
 from headrace_airflow.assets import Published
 from headrace_airflow.decisions.asking import AskingOperator
-from headrace_airflow.decisions.kinds import Decision, gives_up_delivered
+from headrace_airflow.decisions.kinds import Decision
 from headrace_airflow.decisions.proposals import ChangedRows, Proposal, Sentence
 from headrace_airflow.decisions.reasons import (
     NotRehearsedError,
@@ -21,6 +21,7 @@ from headrace_airflow.decisions.reasons import (
 )
 from headrace_airflow.failures import problem_left
 from headrace_airflow.forms import check_names
+from headrace_airflow.option_fields import asked_in_form
 from headrace_airflow.roots.root import Root
 from headrace_airflow.roots.store import reaching_store
 from headrace_snapshots.output_catalog import seen_catalog
@@ -89,7 +90,9 @@ class RehearsalOperator(BaseOperator):
             # before it is read: whatever comes to the branch from here on, this run does not promote
             context["ti"].xcom_push(key=REHEARSED, value=handle.catalog.head().refs.get(form["branch"]))
             shown = (
-                rehearsed(handle, form["branch"], output=output, patch=form["patch"], anyway=gives_up_delivered(form))
+                rehearsed(
+                    handle, form["branch"], output=output, patch=form["patch"], asked=asked_in_form("promote", form)
+                )
                 if done is None
                 else Proposal.of([Sentence(done_already(done))])
             )
@@ -146,7 +149,7 @@ class PromoteOperator(BaseOperator):
                     output=output,
                     patch=form["patch"],
                     message=message,
-                    give_up_delivered=gives_up_delivered(form),
+                    **asked_in_form("promote", form),
                 )
                 lines = [f"readers see {result.published} (epoch {result.epoch}) now: {message}"]
             for line in lines:
@@ -193,17 +196,17 @@ def rehearsed(
     output: str | None = None,
     patch: bool,
     later: tuple[type[HeadraceError], ...] = (),
-    anyway: bool = False,
+    asked: Mapping[str, Any] | None = None,
 ) -> Proposal:
     """What readers would see change by a promotion of ``branch``. Raises why it would be refused; what is put right
-    ``later``, before the promotion, is only said. ``anyway``: also below what was delivered.
+    ``later``, before the promotion, is only said. ``asked`` are options of the promotion.
     """
     gone: tuple[str, ...] = ()
     if patch:
         patched = handle.promote(branch, output=output, patch=True, dry_run=True, limit=_ROWS)
         outputs, refusals = {output or "": patched.output}, patched.refusals
     else:
-        rehearsal = handle.promote(branch, output=output, dry_run=True, limit=_ROWS, give_up_delivered=anyway)
+        rehearsal = handle.promote(branch, output=output, dry_run=True, limit=_ROWS, **(asked or {}))
         outputs = {name: diff.output for name, diff in rehearsal.diffs.items()}
         refusals, gone = rehearsal.refusals, rehearsal.gone
     for refusal in refusals:

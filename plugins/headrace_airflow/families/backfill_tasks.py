@@ -54,8 +54,6 @@ class ReplayOperator(HeadraceOperator):
         ends = zip(("--from", "--to"), self._range(context), strict=True)
         given = [f"{flag}={moment}" for flag, moment in ends if moment]
         form = context["params"]
-        if output := form.get("output"):
-            given.append(f"--output={output}")
         if form["promote"] != NEVER:
             given.append("--patches" if form["patch"] else "--promotes")
         given += [f"--warning={warning}" for warning in unreasoned(context)]

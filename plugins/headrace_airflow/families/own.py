@@ -3,17 +3,13 @@
 Built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from airflow.sdk import DAG, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
-from headrace.model.time import render_duration
 from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, PROMOTIONS, WHEN_APPROVED
-from headrace.pipeline.executors import AUTO, EXECUTORS
-from headrace.pipeline.pipeline import Pipeline
 from headrace_airflow.audit_task import AuditOperator
-from headrace_airflow.decisions.kinds import give_up_delivered
 from headrace_airflow.decisions.operators import REHEARSE
 from headrace_airflow.decisions.reasons import REASON, reason_field
 from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
@@ -26,17 +22,13 @@ from headrace_airflow.families.recovery_tasks import (
     RecoverOperator,
     RehearseRecoveryOperator,
 )
-from headrace_airflow.families.recovery_with_readers import with_readers
-from headrace_airflow.forms import END, Form
+from headrace_airflow.forms import Form
+from headrace_airflow.option_fields import END, option_fields, option_flags
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.roots.root import RootedPipeline
-from headrace_snapshots.refs import NAME
 
-_BRANCH_PATTERN = f"^{NAME}{END}"
 _RECOVERIES = 16
 """Runs of *recover* at once: those that wait for a person hold up no other. What writes is in the pool."""
-
-_SIZE_FLAGS = {"--files-per-epoch": "files_per_epoch", "--bytes-per-epoch": "bytes_per_epoch"}
 
 
 def process_dag(rooted: RootedPipeline) -> DAG:
@@ -47,68 +39,7 @@ def process_dag(rooted: RootedPipeline) -> DAG:
     Its runs have no range of time, so `airflow backfill create` is refused. What has been read is read again by the DAG
     *backfill* of the pipeline, or on the command line: `headrace backfill PIPELINE --from ... --to ... --promote`.
     """
-    switches = {
-        "--full-sweep": "full_sweep",
-        "--strict": "strict",
-        "--allow-new-aggregates": "allow_new_aggregates",
-        "--create": "create",
-    }
-    flags = {"--max-epochs": "max_epochs", **_SIZE_FLAGS, **switches}
-    params = {
-        "max_epochs": _limit("Epochs at most", "Empty: until nothing is left."),
-        **_size_params(),
-        "branch": Param(
-            "main",
-            type="string",
-            pattern=_BRANCH_PATTERN,
-            title="Branch",
-            description="Here only main is audited and published.",
-        ),
-        "full_sweep": Param(
-            False,
-            type="boolean",
-            title="Full sweep",
-            description="List the whole landing prefix, to find stragglers that sort before the newest files.",
-        ),
-        "strict": Param(
-            False,
-            type="boolean",
-            title="Strict",
-            description="Refuse to run if code of your own has changed since the last snapshot.",
-        ),
-        "allow_new_aggregates": Param(
-            False,
-            type="boolean",
-            title="Added aggregates start empty",
-            description="Run although the last snapshot lacks some aggregates: these count only new data.",
-        ),
-        "create": Param(
-            False,
-            type="boolean",
-            title="Create",
-            description="Make a root that does not exist, even if there is no input.",
-        ),
-        "executor": _executor(rooted.pipeline),
-    }
-    if rooted.pipeline.has_names:
-        flags["--without"] = "without"
-        params["without"] = Param(
-            [],
-            type="array",
-            items={"type": "string"},
-            title="Without",
-            description="Outputs, one a line, that stay as they are until a later run: the others go on without them.",
-        )
-    if awaited := rooted.pipeline.signals:
-        flags["--signal"] = "signals"
-        params["signals"] = Param(
-            [],
-            type="array",
-            items={"type": "string"},  # with examples, people could choose but not write
-            title="Signals",
-            description=f"Given to this run's first epoch, one a line: {', '.join(awaited)}; for one key only, as "
-            'NAME=["key"].',
-        )
+    params = option_fields("process", rooted.pipeline)
     with new_dag(
         rooted,
         "process",
@@ -120,7 +51,9 @@ def process_dag(rooted: RootedPipeline) -> DAG:
         preconditions = PreconditionsOperator(
             task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))
         )
-        process = ProcessOperator(task_id="process", rooted=rooted, flags=flags, pool=rooted.pool)
+        process = ProcessOperator(
+            task_id="process", rooted=rooted, flags=option_flags("process", rooted.pipeline), pool=rooted.pool
+        )
         chain(preconditions, process)
         audit_and_publish(rooted, process, is_made_here=True)
     return dag
@@ -156,14 +89,14 @@ def recover_dag(rooted: RootedPipeline) -> DAG:
             title="When",
             description="When main goes back.",
         ),
-        **give_up_delivered(),
-        **with_readers(),
-        "executor": _executor(rooted.pipeline),
+        **option_fields("recover", rooted.pipeline),
         REASON: reason_field(),
     }
     about = recover_dag.__doc__
     with new_dag(rooted, RECOVER_TASK, about, schedule=None, params=params, runs_at_once=_RECOVERIES) as dag:
-        recover = RecoverOperator(task_id=RECOVER_TASK, rooted=rooted, pool=rooted.pool)
+        recover = RecoverOperator(
+            task_id=RECOVER_TASK, rooted=rooted, flags=option_flags("recover", rooted.pipeline), pool=rooted.pool
+        )
         chain(
             PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))),
             RehearseRecoveryOperator(task_id=REHEARSE, rooted=rooted),
@@ -182,52 +115,28 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
     schedule for it, its runs compute the last so many days, whatever the clock says.
     """
     regular = rooted.pipeline.backfill
-    everything = "Empty: all input is read again"
-    if regular is not None:
-        everything += f"; in a run of the schedule, the last {render_duration(regular.last)}"
-    params = {
-        "from": _moment("From", f"Compute windows again from this event time on. {everything}."),
-        "to": _moment("To", "Compute only windows before this event time. Empty: up to the newest."),
-        "promote": Param(
-            AT_ONCE if regular is None else regular.promote,
-            type="string",
-            enum=[*PROMOTIONS],
-            values_display={
-                AT_ONCE: "at once, when the audit has succeeded",
-                WHEN_APPROVED: "when a person has seen what would change, and approves it",
-                NEVER: "never: the branch stays for you to look at, for a time or for good (see Branch)",
-            },
-            title="Promote",
-            description="When readers see what the branch has.",
-        ),
-        "patch": Param(
-            regular is not None and regular.patch,
-            type="boolean",
-            title="Patch",
-            description="Replace only rows of windows that have expired on both; main goes on as it is.",
-        ),
-        **_size_params(),
-        "branch": Param(
-            None,
-            type=["null", "string"],
-            pattern=_BRANCH_PATTERN,
-            title="Branch",
-            description=(
-                "Empty: a new branch for this run. If nobody promotes it, a later backfill drops it once it has not "
-                "changed for 14 days; that of a run of the schedule, once there are 3 newer ones. A branch with a name "
-                "of yours stays until it is dropped. A backfill that was stopped continues in its branch."
-            ),
-        ),
-        "executor": _executor(rooted.pipeline),
-        REASON: reason_field(),
-    }
-    if rooted.pipeline.has_names:
-        params = {"output": _output(rooted.pipeline, None if regular is None else regular.output), **params}
+    given = {} if regular is None else {"output": regular.output, "patch": regular.patch}
+    fields = option_fields("backfill", rooted.pipeline, **given)
+    promote = Param(
+        AT_ONCE if regular is None else regular.promote,
+        type="string",
+        enum=[*PROMOTIONS],
+        values_display={
+            AT_ONCE: "at once, when the audit has succeeded",
+            WHEN_APPROVED: "when a person has seen what would change, and approves it",
+            NEVER: "never: the branch stays for you to look at, for a time or for good (see Branch)",
+        },
+        title="Promote",
+        description="When readers see what the branch has.",
+    )
+    params = {name: fields.pop(name) for name in ("output", "from", "to") if name in fields}
+    params |= {"promote": promote, **fields, REASON: reason_field()}
+    flags = option_flags("backfill", rooted.pipeline, without=("start", "end", "patch"))
     schedule = None if regular is None else regular.schedule
     with new_dag(rooted, "backfill", backfill_dag.__doc__, schedule=schedule, params=params) as dag:
         chain(
             PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))),
-            ReplayOperator(task_id="replay", rooted=rooted, flags=_SIZE_FLAGS),
+            ReplayOperator(task_id="replay", rooted=rooted, flags=flags),
             AuditOperator(task_id="audit", rooted=rooted, of_backfill=True),
             BackfillApprovalOperator(rooted=rooted),
             CutOverOperator(task_id="cut_over", rooted=rooted, pool=rooted.pool),
@@ -238,46 +147,3 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
 PROCESS: Final = DagFamily(process_dag)
 RECOVER: Final = DagFamily(recover_dag)
 BACKFILL: Final = DagFamily(backfill_dag)
-
-
-def _size_params() -> dict[str, Any]:
-    return {
-        "files_per_epoch": _limit("Files per epoch at most", "Empty: as the pipeline says."),
-        "bytes_per_epoch": _limit("Bytes per epoch at most", "Empty: as the pipeline says."),
-    }
-
-
-def _moment(title: str, description: str) -> Param:
-    return Param(None, type=["null", "string"], format="date-time", title=title, description=description)
-
-
-def _limit(title: str, description: str) -> Param:
-    return Param(None, type=["null", "integer"], minimum=1, title=title, description=description)
-
-
-def _executor(pipeline: Pipeline) -> Param:
-    names = EXECUTORS.names()
-    return Param(
-        None,
-        type=["null", "string"],
-        enum=[None, *names, AUTO],
-        values_display={
-            "None": f"as the pipeline says ({pipeline.executor})",
-            **{name: f"{name}: {EXECUTORS[name].about}" for name in names},
-            AUTO: "auto: local while there is little to do, else spark",
-        },
-        title="Executor",
-        description="Where epochs are computed.",
-    )
-
-
-def _output(pipeline: Pipeline, output: str | None) -> Param:
-    return Param(
-        output,
-        type=["null", "string"],
-        enum=[None, *pipeline.outputs],
-        values_display={"None": "all outputs"},
-        title="Output",
-        description="One output alone, with what is computed of it, in the epochs of main: leave out the range then. "
-        "Main adopts it, and the next run of process publishes it. A patch is always of one output.",
-    )

@@ -11,7 +11,6 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException, Error
 from headrace.errors import HeadraceError, RestoreError
 from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, WHEN_APPROVED
 from headrace_airflow.decisions.asking import AskingOperator
-from headrace_airflow.decisions.kinds import gives_up_delivered
 from headrace_airflow.decisions.operators import REHEARSE, handle_of
 from headrace_airflow.decisions.proposals import Proposal
 from headrace_airflow.decisions.reasons import (
@@ -30,6 +29,7 @@ from headrace_airflow.families.recovery_with_readers import (
     where_to,
 )
 from headrace_airflow.operators import HeadraceOperator, Summary
+from headrace_airflow.option_fields import asked_in_form
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.roots.store import reaching_store
 from headrace_airflow.run_ids import request_of
@@ -79,17 +79,19 @@ class RehearseRecoveryOperator(BaseOperator):
             [f"snapshot {to} is whole: all of its {files:,} files are as they were written"],
             head.refs.get(MAIN),
         )
-        anyway = gives_up_delivered(context["params"])
+        form = context["params"]
         if main == to:
             lines.append("main is there already: nothing is given up")
         else:
-            given_up = with_epochs(handle.catalog, handle.rollback(to=to, dry_run=True, give_up_delivered=anyway))
+            given_up = with_epochs(
+                handle.catalog, handle.rollback(to=to, dry_run=True, **asked_in_form("rollback", form))
+            )
             lines += [f"{ref} moves from {before} to {after}" for ref, (before, after) in given_up.moves.items()]
             lines += given_up.told
         rehearsal = {"snapshot": to, "said": lines, "head": main}
-        if not takes_readers_back(context["params"]):
+        if not takes_readers_back(form):
             return rehearsal, None
-        cut = handle.recovery_cut(to, give_up_delivered=anyway)
+        cut = handle.recovery_cut(to, **asked_in_form("recovery_cut", form))
         return {**rehearsal, "said": [*lines, *lines_about(cut)], "readers": where_to(cut)}, cut
 
 
@@ -141,13 +143,11 @@ class RecoverOperator(HeadraceOperator):
         if takes_readers_back(form):
             if "readers" not in rehearsal:
                 raise NotRehearsedError(f"the task {REHEARSE} of this run has not said where readers go: clear it")
-            check_as_rehearsed(catalog, self.begin(context), rehearsal["readers"], anyway=gives_up_delivered(form))
+            check_as_rehearsed(catalog, self.begin(context), rehearsal["readers"], asked_in_form("recovery_cut", form))
 
     def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
         given = [f"--snapshot={self.begin(context)}", f"--message={self._decided(context)}"]
         given += [f"--warning={warning}" for warning in unreasoned(context)]
-        given += ["--give-up-delivered"] if gives_up_delivered(context["params"]) else []
-        given += ["--with-readers"] if takes_readers_back(context["params"]) else []
         return [*super()._arguments(context, where, run_id), *given]
 
     def _decided(self, context: Context) -> str:

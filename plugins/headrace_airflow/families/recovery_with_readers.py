@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
-
-from airflow.sdk import Param
+from typing import TYPE_CHECKING, Any
 
 from headrace.runs.reporting.results import redacted
-from headrace_airflow.decisions.building import switch
 from headrace_airflow.decisions.operators import REHEARSE
 from headrace_airflow.decisions.reasons import RehearsalOutdatedError
 from headrace_snapshots.catalog import Catalog
@@ -17,21 +14,13 @@ from headrace_snapshots.format.codec import BrokenObjectError
 if TYPE_CHECKING:
     from headrace.runs.following.recovery_cut import CutMove, RecoveryCut
 
-_WITH_READERS: Final = "with_readers"
-
 Places = Mapping[str, Mapping[str, str | None]]
 """Of each reader by its name: its ``head``, and the snapshot ``to`` which it goes back."""
 
 
-def with_readers() -> dict[str, Param]:
-    """The switch of a form for pipelines that have read what is given up."""
-    about = "Take all pipelines back first that have read what is given up: to one consistent cut."
-    return {_WITH_READERS: switch("With readers", about)}
-
-
 def takes_readers_back(form: Mapping[str, Any]) -> bool:
     """Whether a form says that readers go back, too."""
-    return bool(form.get(_WITH_READERS, False))
+    return bool(form.get("with_readers", False))
 
 
 def lines_about(cut: "RecoveryCut") -> Iterator[str]:
@@ -47,9 +36,9 @@ def where_to(cut: "RecoveryCut") -> dict[str, dict[str, str | None]]:
     return {_name(move): {"head": move.head, "to": move.to} for move in _readers(cut)}
 
 
-def check_as_rehearsed(catalog: Catalog, snapshot: str | None, places: Places, *, anyway: bool) -> None:
+def check_as_rehearsed(catalog: Catalog, snapshot: str | None, places: Places, asked: Mapping[str, Any]) -> None:
     """Raise RehearsalOutdatedError if a reader of the pipeline would go another way than the ``places`` say that people
-    were shown: a run of it that went on meanwhile makes no difference. ``anyway``: also below what was delivered.
+    were shown: a run of it that went on meanwhile makes no difference. ``asked`` are options of the cut.
 
     A reader that cannot follow is none of this: the recovery itself refuses it.
     """
@@ -57,7 +46,7 @@ def check_as_rehearsed(catalog: Catalog, snapshot: str | None, places: Places, *
     from headrace.runs.following.recovery_cut import recovery_cut
 
     stores = RootStores(catalog.store)
-    for move in _readers(recovery_cut(catalog, snapshot, give_up_delivered=anyway)):
+    for move in _readers(recovery_cut(catalog, snapshot, **asked)):
         if move.problem is not None:
             continue
         shown = places.get(_name(move))
