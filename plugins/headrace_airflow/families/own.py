@@ -3,7 +3,7 @@
 Built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from airflow.sdk import DAG, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
@@ -129,7 +129,7 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
         title="Promote",
         description="When readers see what the branch has.",
     )
-    params = {name: fields.pop(name) for name in ("output", "from", "to") if name in fields}
+    params: dict[str, Any] = {name: fields.pop(name) for name in ("output", "from", "to") if name in fields}
     params |= {"promote": promote, **fields, REASON: reason_field()}
     flags = option_flags("backfill", rooted.pipeline, without=("start", "end", "patch"))
     schedule = None if regular is None else regular.schedule
