@@ -10,7 +10,7 @@ import sys
 from headrace.application.fast_exit import exit_with
 from headrace.application.task_process import end_with_input
 from headrace.garbage import collect_seldom
-from headrace.runs.declared_options import declared_options
+from headrace.runs.options import declared_options
 
 _ACTIONS = ("process", "audit", "recover", "backfill")
 

@@ -1,6 +1,6 @@
 """The application ``headrace``, how a function becomes one of its commands, and the arguments that several have."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from inspect import cleandoc
 from typing import Annotated, ParamSpec
@@ -18,7 +18,7 @@ from headrace.cli.completion import (
 )
 from headrace.cli.display.output import Format, reported
 from headrace.cli.exit_codes import listed
-from headrace.cli.parameters import Argument, Option, parameters
+from headrace.cli.parameters import Argument, Option, parameters, run_options
 
 P = ParamSpec("P")
 
@@ -140,13 +140,5 @@ class _DeclaredCommand(click.Command):
         if name != "params":
             raise AttributeError(f"{type(self).__name__} has no {name}")
         function, options, before = self._declared
-        self.params = [*parameters(function, _run_options(options), before=before)]
+        self.params = [*parameters(function, run_options(options), before=before)]
         return self.params
-
-
-def _run_options(command: str) -> Iterable[click.Option]:
-    if not command:
-        return ()
-    from headrace.cli.run_options import run_options  # for what runs
-
-    return run_options(command)

@@ -1,20 +1,24 @@
-"""What a command takes, said by the signature of its function, for Click.
+"""What a command takes, said by the signature of its function and by the declarations of a run's options, for Click.
 
 ``limit: Annotated[int, Option(min=1, help="Entries to print.")] = 20`` is the option ``--limit``. Typer knows that form
 too, but imports pydantic to convert values, which takes longer than all else that most commands do.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 import click
 
 from headrace.entry_points import EntryPointGroup
+from headrace.pipeline.executors import AUTO, EXECUTORS
+
+if TYPE_CHECKING:
+    from headrace.runs.option_kinds import RunOption
 
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -161,3 +165,45 @@ def _one(kind: Any) -> Any:
     """``kind``, without its None."""
     kinds = [part for part in get_args(kind) if part is not NoneType]
     return kinds[0] if NoneType in get_args(kind) else kind
+
+
+def run_options(command: str) -> Iterator[click.Option]:
+    """The options of a run that are declared for a command; none of a command without a name."""
+    if not command:
+        return
+    from headrace.runs.options import options_of_command  # for what runs
+
+    for option in options_of_command(command):
+        default = None if option.kind.value_type == list[str] else option.default
+        kind = option.kind.value_type if default is not None else option.kind.value_type | None
+        yield click_option(option.name, _shown(option), kind, default)
+
+
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given of ``options``; a method has its own defaults for all else."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def flags_again(command: str, options: Mapping[str, Any]) -> str:
+    """The flags among ``options`` that were given, each after a space, for a command to write again."""
+    from headrace.runs.options import options_of_command
+
+    flags = (option.flag for option in options_of_command(command) if options.get(option.name) is True)
+    return "".join(f" {flag}" for flag in flags)
+
+
+def _shown(option: "RunOption") -> Option:
+    from headrace.cli.completion import complete_branch
+    from headrace.runs.option_kinds import BranchOption, ExecutorNameOption, WholeOption
+
+    kind = option.kind
+    is_executor = isinstance(kind, ExecutorNameOption)
+    return Option(
+        option.help,
+        option.flag,
+        min=1 if isinstance(kind, WholeOption) else None,
+        metavar=option.metavar,
+        complete=complete_branch if isinstance(kind, BranchOption) else None,
+        words=(*EXECUTORS.built_in, AUTO) if is_executor else (),
+        group=EXECUTORS if is_executor else None,
+    )

@@ -13,9 +13,8 @@ from headrace.model.arguments import Arguments
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant, instant, parse_duration
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
-from headrace.runs.declared_options import option_fields, options_of_method
 from headrace.runs.option_kinds import Made, RunOption, SignalsOption
-from headrace.runs.options import RunOptionsError
+from headrace.runs.options import RunOptionsError, option_fields, options_of_method
 
 _LAST = instant(datetime.max.replace(tzinfo=UTC))
 

@@ -17,7 +17,7 @@ from headrace_airflow.decisions.operators import (
     RehearsalOperator,
 )
 from headrace_airflow.decisions.reasons import APPROVE, REASON, reason_field
-from headrace_airflow.option_fields import option_fields
+from headrace_airflow.forms import option_fields
 from headrace_airflow.roots.root import Root
 
 PROMOTE: Final = "promote"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Param
 
-from headrace_airflow.option_fields import asked_in_form, option_fields
+from headrace_airflow.forms import asked_in_form, option_fields
 from headrace_snapshots.refs import BEGINNING, MAIN, output_of, published_of
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from headrace_airflow.decisions.reasons import (
     told_if_unreasoned,
 )
 from headrace_airflow.failures import problem_left
-from headrace_airflow.forms import check_names
-from headrace_airflow.option_fields import asked_in_form
+from headrace_airflow.forms import asked_in_form, check_names
 from headrace_airflow.roots.root import Root
 from headrace_airflow.roots.store import reaching_store
 from headrace_snapshots.output_catalog import seen_catalog

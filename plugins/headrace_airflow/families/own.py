@@ -22,8 +22,7 @@ from headrace_airflow.families.recovery_tasks import (
     RecoverOperator,
     RehearseRecoveryOperator,
 )
-from headrace_airflow.forms import Form
-from headrace_airflow.option_fields import END, option_fields, option_flags
+from headrace_airflow.forms import END, Form, option_fields, option_flags
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.roots.root import RootedPipeline
 

@@ -28,8 +28,8 @@ from headrace_airflow.families.recovery_with_readers import (
     takes_readers_back,
     where_to,
 )
+from headrace_airflow.forms import asked_in_form
 from headrace_airflow.operators import HeadraceOperator, Summary
-from headrace_airflow.option_fields import asked_in_form
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.roots.store import reaching_store
 from headrace_airflow.run_ids import request_of

@@ -12,7 +12,7 @@ from headrace.cli.commands.snapshots import print_entry
 from headrace.cli.completion import complete_branch, complete_snapshot
 from headrace.cli.display.output import Format, notice, print_fields, print_json
 from headrace.cli.exit_codes import DONE, FAILED_CASES
-from headrace.cli.parameters import Argument, Option
+from headrace.cli.parameters import Argument, Option, flags_again
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
@@ -177,7 +177,6 @@ def promote(
     """
     from headrace.cli.catalog_names import handle_and_output
     from headrace.cli.display.run import print_ending
-    from headrace.cli.run_options import flags_again
 
     handle, of_output = handle_and_output(pipeline, root)
     if not dry_run:

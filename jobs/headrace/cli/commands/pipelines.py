@@ -10,7 +10,7 @@ from headrace.cli.app import Output, Root, command
 from headrace.cli.completion import complete_pipeline
 from headrace.cli.display.output import Format, notice, print_json, print_lines, print_table
 from headrace.cli.exit_codes import DONE, FAILED_CASES
-from headrace.cli.parameters import Argument, Option
+from headrace.cli.parameters import Argument, Option, given_options
 from headrace.errors import FixConfigError
 from headrace_snapshots.refs import PUBLISHED
 
@@ -73,7 +73,6 @@ def lineage(
 
     With --stuck, say of the same cut who waits for whom. It ends with 1 if something is in flight.
     """
-    from headrace.cli.run_options import given_options
     from headrace.pipeline.loading.registry import registered_files
     from headrace.read.deployment import Deployment
     from headrace.read.roots import check_root

@@ -10,7 +10,7 @@ from click.exceptions import Exit
 from headrace.cli.app import At, Output, PipelineArgument, Root, SnapshotArgument, command
 from headrace.cli.display.output import Format, notice, print_fields, print_json, print_table
 from headrace.cli.exit_codes import DONE, FAILED_CASES
-from headrace.cli.parameters import Option
+from headrace.cli.parameters import Option, given_options
 from headrace_snapshots.refs import PUBLISHED
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ def run(pipeline: PipelineArgument, *, root: Root, output: Output = Format.TEXT,
     """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
     from headrace.cli.catalog_names import handle_to_run
     from headrace.cli.display.run import print_ending, watching
-    from headrace.cli.run_options import given_options
 
     handle = handle_to_run(pipeline, root, create=options.pop("create"))
     with watching() as listener:
@@ -77,8 +76,7 @@ def recover(
     """
     from headrace.cli.catalog_names import handle_of
     from headrace.cli.display.run import print_ending, watching
-    from headrace.cli.run_options import given_options
-    from headrace.runs.declared_options import options_of_method
+    from headrace.runs.options import options_of_method
 
     handle = handle_of(pipeline, root)
     asked = given_options(options)

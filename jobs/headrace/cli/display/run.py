@@ -9,7 +9,7 @@ from headrace.cli.catalog_names import STARTED_BY, handle_to_run
 from headrace.cli.display.due import say_what_is_due
 from headrace.cli.display.output import Format, despite_closed_output, notice, print_lines
 from headrace.cli.display.progress import Bar
-from headrace.cli.run_options import given_options
+from headrace.cli.parameters import given_options
 from headrace.errors import HeadraceError
 from headrace.pipeline.loading.registry import output_named
 from headrace.runs.client.handle import PipelineHandle
