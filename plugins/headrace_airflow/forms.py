@@ -1,6 +1,8 @@
-"""The fields of forms that are options of a run, made of their declarations (``headrace.runs.options``), and what forms
-say, checked by the first task of a run: when a run is triggered, Airflow checks each field by itself, takes keys that
-the form does not have, and knows nothing of how two fields agree.
+"""The fields of forms that are options of a run, made of their declarations (``headrace.runs.options``), and a check of
+what forms say, which the first task of a run makes.
+
+When a run is triggered, Airflow checks each field by itself, takes keys that the form does not have, and knows nothing
+of how two fields agree.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -138,10 +138,10 @@ class RunOptions:
                     "default": None,
                     "help": "The branch to fill, by default a new one; a backfill that was stopped continues its "
                     "branch.",
-                    "about": "Empty: a new branch for this run. If nobody promotes it, a later backfill drops it once it "
-                    "has not changed for 14 days; that of a run of the schedule, once there are 3 newer ones. A branch "
-                    "with a name of yours stays until it is dropped. A backfill that was stopped continues in its "
-                    "branch.",
+                    "about": "Empty: a new branch for this run. If nobody promotes it, a later backfill drops it once "
+                    "it has not changed for 14 days; that of a run of the schedule, once there are 3 newer ones. A "
+                    "branch with a name of yours stays until it is dropped. A backfill that was stopped continues in "
+                    "its branch.",
                 }
             },
         ),
