@@ -374,6 +374,15 @@ def test_a_window_is_explained(admin: AirflowUi) -> None:
     assert "the watermark stands at" in admin.find("//pre[contains(., 'aggregation 1: user = ada')]").text
 
 
+def test_what_a_window_lacks_is_looked_for_in_a_tab(admin: AirflowUi) -> None:
+    """The command line prints a command there."""
+    admin.go(f"dags/headrace_visits_process/{_TAB}?view=explain")
+    admin.find("//label[starts-with(text(), 'Key')]/following::input[1]").send_keys("nobody")
+    admin.click("//form//button[text()='Explain']")
+    explained = admin.find("//pre[contains(., 'no element with this key')]").text
+    assert "6 records of all keys could not be used (the tab Records)" in explained
+
+
 def test_a_snapshot_shows_its_tables_and_its_costs(admin: AirflowUi) -> None:
     admin.go(f"dags/headrace_clicks_process/{_TAB}?view=history")
     admin.click("//*[name()='g'][contains(@aria-label, 'main, published')]")
