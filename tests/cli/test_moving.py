@@ -295,6 +295,7 @@ def test_a_fork_is_run_beside_main_and_promoted(live: Live) -> None:
     told = live.headrace("promote", "trial", "--dry-run")
     assert told.exit_code == 0, told.output
     assert "1 of 1 rows that readers see change" in told.stderr
+    assert f"it would make branch trial, at snapshot {live.refs['trial']} (epoch " in told.stderr
     assert f"is against the promotion: headrace promote {live.reference} trial --root {live.root}" in told.stderr
     rehearsal = json.loads(live.headrace("promote", "trial", "--dry-run", "--format", "json").stdout)
     assert rehearsal["refusals"] == []
@@ -340,6 +341,7 @@ def test_a_branch_patches_what_is_over_on_main(live: Live) -> None:
     told = live.headrace("promote", "fix", "--patch", "--dry-run")
     assert told.exit_code == 0, told.output
     assert "1 of 1 rows that readers see change" in told.stderr
+    assert "it would replace rows by those of branch fix where windows have expired on both, as epoch " in told.stderr
     assert f"is against the promotion: headrace promote {live.reference} fix --root {live.root} --patch" in told.stderr
     rehearsal = json.loads(live.headrace("promote", "fix", "--patch", "--dry-run", "--format", "json").stdout)
     assert (rehearsal["branch"], rehearsal["refusals"], rehearsal["left"]) == ("fix", [], {})

@@ -454,6 +454,7 @@ def test_from_the_command_line(
     assert "branch again computes visits in the epochs of main" in computed
     assert f"headrace backfill shop.visits --root {root.as_uri()} --branch again" in computed
     dry = said("promote", "shop.visits", "again", "--dry-run")
+    assert "it would let main adopt visits of branch again, as epoch " in dry
     assert "nothing is against the promotion: headrace promote shop.visits again" in dry
     said("promote", "shop.visits", "again", "--message", "the price counts")
     (entry,) = (entry for entry in catalog_of(root).log() if "adopted visits of branch again" in entry.message)

@@ -194,6 +194,7 @@ def promote(
     if output is Format.JSON:
         print_json(rehearsal.to_json())
         return
+    notice(f"it would {rehearsal.change}")
     show()
     flags = f"{' --patch' if patch else ''}{flags_again('promote', options)}"
     again = f"headrace promote {pipeline} {branch} --root {root}{flags}"

@@ -30,9 +30,9 @@ from headrace.model.time import render
 from headrace.pipeline.identity.fingerprint import fingerprint_of
 from headrace.read.snapshots.progress import StoredProgress, without_reading
 from headrace.runs.adopting.dead_letters import adopted_letters
-from headrace.runs.adopting.plan import PlannedAdoption
+from headrace.runs.adopting.plan import AdoptOutput
 from headrace.runs.publishing.publish import output_results
-from headrace.runs.publishing.refusals import find_refusals, refuse
+from headrace.runs.publishing.refusals import begin_change, find_refusals
 from headrace.runs.publishing.rehearsal import Rehearsal, differences
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
@@ -87,10 +87,10 @@ def adopt(
     return _result(catalog, manifest, warnings, run_id, started_at)
 
 
-def _checked(catalog: Catalog, now: Head, branch: str, output: str, give_up: bool) -> PlannedAdoption:
+def _checked(catalog: Catalog, now: Head, branch: str, output: str, give_up: bool) -> AdoptOutput:
     """The adoption as it is planned at ``now``, if nothing is against it."""
-    planned = PlannedAdoption.of(catalog, now, branch, output)
-    refuse(planned.checks(give_up_delivered=give_up))
+    planned = AdoptOutput.of(catalog, now, branch, output, give_up)
+    begin_change(planned)
     return planned
 
 
@@ -102,9 +102,9 @@ def rehearse_adoption(
 
     Raises UnknownBranchError, UnknownOutputError, and what a reader of ``current`` does.
     """
-    planned = PlannedAdoption.of(catalog, catalog.head(), branch, output)
-    refusals = find_refusals(planned.checks(give_up_delivered=give_up_delivered)).errors
-    return Rehearsal(branch, differences(planned.facts, planned.scope.adopted, limit), refusals)
+    planned = AdoptOutput.of(catalog, catalog.head(), branch, output, give_up_delivered)
+    refusals = find_refusals(planned).errors
+    return Rehearsal(branch, differences(planned.facts, planned.scope.adopted, limit), refusals, change=str(planned))
 
 
 def _adopted_before(catalog: Catalog, branch: str) -> Entry | None:
@@ -115,7 +115,7 @@ def _adopted_before(catalog: Catalog, branch: str) -> Entry | None:
     return None
 
 
-def _committed(planned: PlannedAdoption, claim: Claim, message: str) -> Manifest:
+def _committed(planned: AdoptOutput, claim: Claim, message: str) -> Manifest:
     """The epoch of main that adopts, once it is committed."""
     catalog, main, branch = planned.catalog, planned.main, planned.branch
     adopted, epoch, snapshot_id = planned.scope.adopted, main.epoch + 1, catalog.new_snapshot_id()
@@ -152,7 +152,7 @@ def _committed(planned: PlannedAdoption, claim: Claim, message: str) -> Manifest
     return manifest
 
 
-def _stands(planned: PlannedAdoption, own: Mapping[str, Any]) -> dict[str, Any]:
+def _stands(planned: AdoptOutput, own: Mapping[str, Any]) -> dict[str, Any]:
     """What is stored of where an output stands that is at the end of the branch."""
     at, main = planned.stands_at, planned.main
     if at.snapshot_id == main.snapshot_id:
@@ -171,7 +171,7 @@ def _only_of(named: Mapping[str, Any], outputs: tuple[str, ...]) -> dict[str, An
     return {name: value for name, value in named.items() if any(names.plain(name) is not None for names in own)}
 
 
-def _counts(planned: PlannedAdoption) -> dict[str, int]:
+def _counts(planned: AdoptOutput) -> dict[str, int]:
     """Sums over all epochs of the branch, of the adopted outputs alone: main has counted its records already."""
     line, adopted = [*planned.catalog.ancestry(planned.branch.snapshot_id)], planned.scope.adopted
     own = {

@@ -35,21 +35,28 @@ def check_before(pipeline: Pipeline, main: Manifest, scope: AdoptedOutputs, head
 
 
 @dataclass(frozen=True)
-class PlannedAdoption:
-    """The adoption of the outputs of ``scope`` by ``main``, from the branch that the ``facts`` are of."""
+class AdoptOutput:
+    """Let ``main`` adopt the outputs of ``scope`` from the branch that the ``facts`` are of. ``give_up_delivered``:
+    what sinks have got that cannot take back is not against it.
+    """
 
     facts: BranchFacts
     main: Manifest
     scope: AdoptedOutputs
+    give_up_delivered: bool = False
+
+    def __str__(self) -> str:
+        adopted, branch = ", ".join(self.scope.adopted), self.facts.branch
+        return f"let main adopt {adopted} of branch {branch}, as epoch {self.main.epoch + 1}; the branch ends"
 
     @classmethod
-    def of(cls, catalog: Catalog, now: Head, branch: str, output: str) -> "PlannedAdoption":
+    def of(cls, catalog: Catalog, now: Head, branch: str, output: str, give_up: bool) -> "AdoptOutput":
         """Raises UnknownBranchError, UnknownOutputError, NotAdoptableError where main has nothing."""
         facts = BranchFacts.of(catalog, now, branch)
         scope = AdoptedOutputs.of(catalog.pipeline, upstream_of(facts.head), output)
         if facts.main is None:
             raise NotAdoptableError(f"main of {catalog.pipeline} has no snapshot: promote the whole branch {branch}")
-        return cls(facts, catalog.manifest(facts.main), scope)
+        return cls(facts, catalog.manifest(facts.main), scope, give_up)
 
     @property
     def catalog(self) -> Catalog:
@@ -61,11 +68,11 @@ class PlannedAdoption:
         """The newest snapshot of the branch."""
         return self.facts.head
 
-    def checks(self, *, give_up_delivered: bool = False) -> Iterator[RefusalCheck]:
+    def checks(self) -> Iterator[RefusalCheck]:
         """What may stand against it, the first that is to be said first; those that read rows come last. Each relies on
-        those before. ``give_up_delivered``: what sinks have got that cannot take back is not against it.
+        those before.
         """
-        if not give_up_delivered:
+        if not self.give_up_delivered:
             yield RefusalCheck(self._check_delivered, (DeliveredError,), is_relied_on=True)
         yield self._own(self._check_computed)
         yield self.facts.audit_check(self.scope.adopted, is_relied_on=True)

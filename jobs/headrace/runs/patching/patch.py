@@ -38,9 +38,9 @@ from headrace.errors import HeadraceError
 from headrace.extras import require
 from headrace.read.snapshots.progress import without_reading
 from headrace.read.views.columns import ViewColumns
-from headrace.runs.patching.plan import PlannedPatch
+from headrace.runs.patching.plan import PatchOutput
 from headrace.runs.publishing.publish import output_results, publish_range, published_result
-from headrace.runs.publishing.refusals import find_refusals, refuse
+from headrace.runs.publishing.refusals import begin_change, find_refusals, refuse
 from headrace.runs.reporting.results import RunError, RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary_renewal import renew_summary
@@ -62,13 +62,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class PatchRehearsal:
     """What a patch by ``branch`` would change for readers, how many rows that differ would stay as they are (by why),
-    and why it would be refused: by nothing, if by none.
+    and why it would be refused: by nothing, if by none. ``change``: what it would do, in a sentence.
     """
 
     branch: str
     output: "OutputDiff"
     left: "dict[Left, int]"
     refusals: tuple[HeadraceError, ...]
+    change: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value, as far as ``output`` has one."""
@@ -86,11 +87,11 @@ def patch(catalog: Catalog, branch: str, *, run_id: str, output: str = "", messa
     ForkGivenUpError, PatchedSinceError, BranchBehindError, UnpublishedError, OpenWindowsError, PublishConflictError.
     """
     started_at = timestamp()
-    patching = PlannedPatch.of(catalog, catalog.head(), branch, output)
+    patching = PatchOutput.of(catalog, catalog.head(), branch, output)
     if (left := patching.left_unpublished()) is not None:
         _publish(catalog, left, run_id)
         return _result(catalog, patching.whole, left, run_id, started_at)
-    refuse(patching.checks())
+    begin_change(patching)
     if patching.expected:
         require("quality", f"the audit of a patch of {catalog.pipeline}")
     begun = time.monotonic()
@@ -130,24 +131,24 @@ def rehearse_patch(catalog: Catalog, branch: str, *, output: str = "", limit: in
     from headrace.read.diff.row_changes import RowCounts
     from headrace.read.pipeline_reader import PipelineReader
 
-    patching = PlannedPatch.of(catalog, catalog.head(), branch, output)
-    refusals = find_refusals(patching.checks())
+    patching = PatchOutput.of(catalog, catalog.head(), branch, output)
+    refusals = find_refusals(patching)
     if not refusals.is_over:
         with patching.differing() as rows:
             if rows is not None:
                 errors = refusals.and_of([patching.row_check(rows)]).errors
                 changed = OutputDiff(rows.counts(), tuple(rows.first(limit)))
-                return PatchRehearsal(branch, changed, rows.left(), errors)
+                return PatchRehearsal(branch, changed, rows.left(), errors, str(patching))
     whole = PipelineReader(catalog)
     count = (whole[output] if output else whole).current(at=patching.main.snapshot_id).count()
-    return PatchRehearsal(branch, OutputDiff(RowCounts(count, count)), {}, refusals.errors)
+    return PatchRehearsal(branch, OutputDiff(RowCounts(count, count)), {}, refusals.errors, str(patching))
 
 
 @dataclass(frozen=True)
 class _Commit:
     """The patch made of ``rows``, of which ``numbers`` differ, as an epoch of main. ``begun``: when its time began."""
 
-    patching: PlannedPatch
+    patching: PatchOutput
     rows: "PatchRows"
     numbers: "RowCounts"
     run_id: str

@@ -54,7 +54,7 @@ class OpenWindowsError(RetryError):
 
 
 @dataclass(frozen=True)
-class PlannedPatch:
+class PatchOutput:
     """A patch of an ``output`` ("": the one without a name) by the branch that the ``facts`` are of. ``whole`` is the
     newest snapshot of main, ``main`` what the output sees of it.
     """
@@ -63,8 +63,13 @@ class PlannedPatch:
     whole: Manifest
     output: str = ""
 
+    def __str__(self) -> str:
+        of = f" of output {self.output}" if self.output else ""
+        rows = f"replace rows{of} by those of branch {self.facts.branch} where windows have expired on both"
+        return f"{rows}, as epoch {self.whole.epoch + 1} of main; the branch stays"
+
     @classmethod
-    def of(cls, catalog: Catalog, now: Head, branch: str, output: str = "") -> "PlannedPatch":
+    def of(cls, catalog: Catalog, now: Head, branch: str, output: str = "") -> "PatchOutput":
         """Raises UnknownBranchError, UnpublishedError where main has nothing, UnknownOutputError; UnpatchableError
         where outputs have names and none is named, or the output is read by others or parked.
         """
@@ -230,7 +235,7 @@ class PlannedPatch:
 
 def check_before(catalog: Catalog, pipeline: Pipeline, output: str) -> None:
     """Raise what stands against a patch of an ``output`` by whatever branch ``pipeline`` computes as it is written, as
-    ``PlannedPatch.of`` and its check of the definition do.
+    ``PatchOutput.of`` and its check of the definition do.
     """
     whole, name = _main(catalog, catalog.head().refs.get(MAIN)), catalog.pipeline
     _check_output(whole, output, "backfill {}")
@@ -297,7 +302,7 @@ def _check_last_stage(main: Manifest) -> None:
         )
 
 
-def _check_unsettled(patching: PlannedPatch, rows: "PatchRows") -> None:
+def _check_unsettled(patching: PatchOutput, rows: "PatchRows") -> None:
     """Raise OpenWindowsError if some of the ``rows`` may become part of windows that are still open."""
     number, first = rows.unsettled()
     if first is not None:

@@ -36,7 +36,7 @@ from headrace.runs.publishing.delivered import DeliveredError, check_begins_with
 from headrace.runs.publishing.planned_publish import AuditMissingError
 from headrace.runs.publishing.publish import output_results, published_result
 from headrace.runs.publishing.read_files import files_main_read, files_read, lacking
-from headrace.runs.publishing.refusals import RefusalCheck, refuse
+from headrace.runs.publishing.refusals import RefusalCheck, begin_change, refuse
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary_renewal import renew_summary
@@ -117,7 +117,7 @@ def promote(
     done = None if branch in now.generations else _promoted_before(catalog, now, branch)
     if done is None:
         facts = BranchFacts.of(catalog, now, branch)
-        refuse(facts.checks(give_up_delivered=give_up_delivered))
+        begin_change(PromoteBranch(facts, give_up_delivered))
     else:
         seen = published_of(done.refs_before)
         facts = BranchFacts(catalog, branch, catalog.manifest(done.refs[MAIN]), None, seen, now)
@@ -235,18 +235,6 @@ class BranchFacts:
         """The audit of the output without a name."""
         return self.audits.get("")
 
-    def checks(self, *, give_up_delivered: bool) -> Iterator[RefusalCheck]:
-        """What may stand against a promotion, the first that is to be said first. ``give_up_delivered``: what sinks
-        have got that cannot take back is not against it.
-        """
-        yield RefusalCheck(self._check_whole, (PartialBranchError,))
-        yield self.audit_check()
-        yield from self.checks_that_stay()
-        if self.main is not None:
-            yield self.behind_check(self.main)
-        if not give_up_delivered:
-            yield RefusalCheck(partial(check_has, self.catalog, self.now, self.branch, self.head), (DeliveredError,))
-
     def checks_that_stay(self, *, is_there: bool = True) -> Iterator[RefusalCheck]:
         """Checks whose outcome stays, whatever the branch still computes. ``is_there``: the branch has begun."""
         yield RefusalCheck(self._check_clock, (ClockAheadError,))
@@ -269,7 +257,8 @@ class BranchFacts:
         caught_up = partial(_check_caught_up, self.catalog, self.head, main, self.branch)
         return RefusalCheck(caught_up, (BranchBehindError,))
 
-    def _check_whole(self) -> None:
+    def check_whole(self) -> None:
+        """Raise PartialBranchError unless all outputs have come to the end of the branch."""
         if standing := sorted(parked_in(self.head)):
             name = self.catalog.pipeline
             raise PartialBranchError(
@@ -359,6 +348,35 @@ class BranchFacts:
             return None
         line = catalog.ancestry(head, until=None if common is None else common.snapshot_id)
         return next((catalog.link(link.snapshot_id) for link in line if link.branch != self.branch), None)
+
+
+@dataclass(frozen=True)
+class PromoteBranch:
+    """Make the branch that the ``facts`` are of main and published. ``give_up_delivered``: what sinks have got that
+    cannot take back is not against it.
+    """
+
+    facts: BranchFacts
+    give_up_delivered: bool = False
+
+    def __str__(self) -> str:
+        branch, head, main = self.facts.branch, self.facts.head, self.facts.main
+        instead = "" if main is None else f" in place of snapshot {main}"
+        return (
+            f"make branch {branch}, at snapshot {head.snapshot_id} (epoch {head.epoch}), main{instead}, and publish it"
+        )
+
+    def checks(self) -> Iterator[RefusalCheck]:
+        """What may stand against it, the first that is to be said first."""
+        facts = self.facts
+        yield RefusalCheck(facts.check_whole, (PartialBranchError,))
+        yield facts.audit_check()
+        yield from facts.checks_that_stay()
+        if facts.main is not None:
+            yield facts.behind_check(facts.main)
+        if not self.give_up_delivered:
+            lacks = partial(check_has, facts.catalog, facts.now, facts.branch, facts.head)
+            yield RefusalCheck(lacks, (DeliveredError,))
 
 
 def _promoted_before(catalog: Catalog, now: Head, branch: str) -> Entry | None:

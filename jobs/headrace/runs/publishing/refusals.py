@@ -2,10 +2,14 @@
 makes the change is refused by the first, and who rehearses it is told of all.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from headrace.errors import HeadraceError
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,12 +45,25 @@ class Refusals:
         return Refusals(tuple(errors), self.is_over)
 
 
+class ReadersChange(Protocol):
+    """A change of what readers see, as a value, which says in a sentence what it will do."""
+
+    def checks(self) -> Iterable[RefusalCheck]:
+        """What may stand against it, the first that is to be said first."""
+
+
 def refuse(checks: Iterable[RefusalCheck]) -> None:
-    """Raise the first of what stands against a change, the first that is to be said first."""
+    """Raise the first of what stands against a change."""
     for check in checks:
         check.look()
 
 
-def find_refusals(checks: Iterable[RefusalCheck]) -> Refusals:
-    """All that stands against a change; nothing moves."""
-    return Refusals().and_of(checks)
+def begin_change(change: ReadersChange) -> None:
+    """Have the log say what ``change`` does; raise the first of what stands against it."""
+    refuse(change.checks())
+    _logger.info("%s", change)
+
+
+def find_refusals(change: ReadersChange) -> Refusals:
+    """All that stands against ``change``; nothing moves."""
+    return Refusals().and_of(change.checks())

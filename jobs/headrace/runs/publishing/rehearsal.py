@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
-from headrace.runs.publishing.promotion import BranchFacts
+from headrace.runs.publishing.promotion import BranchFacts, PromoteBranch
 from headrace.runs.publishing.refusals import find_refusals
 from headrace.runs.reporting.results import RunError
 from headrace_snapshots.catalog import Catalog
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 class Rehearsal:
     """What a promotion of ``branch`` would change for readers of each output, and why it would be refused: by nothing,
     if by none. ``diffs``: by the branch's names, each beside what readers see now by whatever name main has for it.
-    ``gone``: outputs whose readers would see nothing any more, as the branch has none such.
+    ``gone``: outputs whose readers would see nothing any more, as the branch has none such. ``change``: what it would
+    do, in a sentence.
     """
 
     branch: str
     diffs: "Mapping[str, SnapshotDiff]"
     refusals: tuple[HeadraceError, ...]
     gone: tuple[str, ...] = ()
+    change: str = ""
 
     @property
     def diff(self) -> "SnapshotDiff":
@@ -73,8 +75,9 @@ def rehearse(catalog: Catalog, branch: str, *, limit: int = 20, give_up_delivere
     Raises UnknownBranchError, and what a reader of ``current`` does.
     """
     facts = BranchFacts.of(catalog, catalog.head(), branch)
-    refusals = find_refusals(facts.checks(give_up_delivered=give_up_delivered)).errors
-    return Rehearsal(branch, differences(facts, output_names(facts.head), limit), refusals, facts.gone)
+    change = PromoteBranch(facts, give_up_delivered)
+    refusals = find_refusals(change).errors
+    return Rehearsal(branch, differences(facts, output_names(facts.head), limit), refusals, facts.gone, str(change))
 
 
 def rehearse_for_readers(catalog: Catalog, branch: str, *, limit: int = 20) -> ReadersRehearsal:
@@ -82,7 +85,7 @@ def rehearse_for_readers(catalog: Catalog, branch: str, *, limit: int = 20) -> R
     from headrace.read.diff.comparison import diff_for_readers
 
     facts = BranchFacts.of(catalog, catalog.head(), branch)
-    refusals = find_refusals(facts.checks(give_up_delivered=False)).errors
+    refusals = find_refusals(PromoteBranch(facts)).errors
     sides = _sides(facts, output_names(facts.head))
     return ReadersRehearsal({name: diff_for_readers(*side, limit=limit).output for name, side in sides}, refusals)
 
