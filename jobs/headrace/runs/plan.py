@@ -13,7 +13,6 @@ from itertools import chain
 from headrace.model.time import instant
 from headrace.pipeline.executors import ExecutorDecision
 from headrace.read.roots import check_root
-from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.backfill.backfill_plan import MainsReading, reread
 from headrace.runs.backfill.replay import Replay, next_number, open_replay, replay_head
 from headrace.runs.context import RunContext
@@ -23,7 +22,7 @@ from headrace.runs.executors.interface import Engine
 from headrace.runs.following.circles import check_circles
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError
-from headrace.runs.parking.left_out import left_out
+from headrace.runs.parking.catching_up import waiting_outputs
 from headrace.runs.reporting.listener import number_of
 from headrace.runs.restore import RestoredRun
 from headrace.sources.connector import Offsets, SourceSplit
@@ -34,7 +33,6 @@ from headrace.sources.progress import PipelineProgress, WatermarkHold
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import outputs_of
 from headrace_snapshots.refs import MAIN
 
 _NAMED = 3
@@ -225,7 +223,7 @@ def _stages(run: RunContext, begin: FoundBranch, left: Mapping[str, int]) -> tup
     compute: tuple[RunStage, ...] = ()
     if epochs is not None:
         taken = TakeBranch(options.branch, begin.snapshot, epochs.replay)
-        waiting = _waiting_outputs(run, begin.manifest)
+        waiting = _catching_up(run, begin.manifest)
         compute = (taken, RestoreState(begin.snapshot, executor), *waiting, epochs)
     publish = (PublishAudited(options.branch),) if options.publish else ()
     return (*compute, AuditBranch(options.branch, executor), *publish)
@@ -254,7 +252,7 @@ def _new_input(
     files = run.new_files(manifest, full_sweep=sweeps)
     executor = run.decide(lambda: WorkEstimate.after(manifest, input_bytes(files) + sum(left.values())))
     _warn_of_empty_inputs(run, files, progress)
-    has_news = bool(files or run.new_signals(manifest) or _waiting_outputs(run, manifest))
+    has_news = bool(files or run.new_signals(manifest) or _catching_up(run, manifest))
     if not has_news and not progress.is_due(instant(run.now()), _hold(run.options, history)):
         return executor, None
     if run.options.mode is Mode.BATCH:
@@ -262,13 +260,12 @@ def _new_input(
     return executor, ComputeEpochs(begin.snapshot, files, history=history, left=left, sweeps=sweeps)
 
 
-def _waiting_outputs(run: RunContext, head: Manifest | None) -> tuple[CatchUpOutputs, ...]:
+def _catching_up(run: RunContext, head: Manifest | None) -> tuple[CatchUpOutputs, ...]:
     """The stage in which outputs catch up that are parked or new at ``head``, if there are any."""
     if head is None or run.options.mode is not Mode.MICRO_BATCH:
         return ()
-    new = {*run.pipeline.outputs} - {*outputs_of(head)}
-    behind = {*StoredProgress.of(head).parked, *new} - left_out(run)
-    return (CatchUpOutputs(tuple(sorted(behind))),) if behind else ()
+    behind = waiting_outputs(run, head)
+    return (CatchUpOutputs(behind),) if behind else ()
 
 
 def stages_after_restoring(
@@ -292,7 +289,7 @@ def stages_after_restoring(
     if files is None or (snapshot, full_sweep) != (epochs.snapshot, epochs.sweeps):
         files = run.new_files(restored.head, full_sweep=full_sweep)
     epochs = replace(epochs, snapshot=snapshot, files=files, history=history)
-    return (*_waiting_outputs(run, restored.head), epochs, *behind)
+    return (*_catching_up(run, restored.head), epochs, *behind)
 
 
 def planned_epochs(

@@ -81,6 +81,12 @@ class CaughtUp:
 NOTHING = CaughtUp()
 
 
+def waiting_outputs(run: RunContext, head: Manifest) -> tuple[str, ...]:
+    """The outputs that are parked or new at ``head``, and that ``run`` is not told to go on without."""
+    new = {*run.pipeline.outputs} - {*outputs_of(head)}
+    return tuple(sorted({*StoredProgress.of(head).parked, *new} - left_out(run)))
+
+
 def catch_up(run: RunContext, side: ExecutorSide, head: Manifest) -> CaughtUp:
     """Compute again what outputs that are parked at ``head`` have missed, each from where it stands. Those that fail
     again stay there, and a warning says why.
