@@ -38,27 +38,32 @@ def rehoused_tree(checkout: Checkout, commit: str, files: list[Path], patch: str
 
 
 def renew_patches(checkout: Checkout, before: str, files: list[Path]) -> list[Path]:
-    """Makes again each patch of ``tests/additions`` that touches a moved file. ``before``: the commit before the plans.
+    """Makes again each patch of ``tests/additions`` that names a moved module, or no longer applies.
 
-    A patch is applied to that commit, the plans are run, and the result is compared with the plans without it.
+    A patch is applied to ``before``, the commit before the plans. The plans are run on that, and the result is compared
+    with the plans without it.
     """
-    moved = {
-        str(checkout_path)
-        for file in files
-        for module in read_plan(file).places
-        for checkout_path in [checkout.path_of(module).relative_to(checkout.root)]
-    }
+    moved = [module for file in files for module in read_plan(file).places]
+    names = {*moved, *(module.replace(".", "/") for module in moved)}
     renewed: list[Path] = []
     without = ""
     for patch in sorted((checkout.root / "tests/additions").rglob("*.patch")):
         text = patch.read_text(encoding="utf-8")
-        if any(path in text for path in moved):
+        if any(name in text for name in names) or not _applies(checkout, text):
             without = without or rehoused_tree(checkout, before, files)
             after = rehoused_tree(checkout, before, files, text)
-            folders = ("jobs", "lab", "snapshots", "plugins")
-            patch.write_text(checkout.git("diff", "-U2", without, after, "--", *folders), encoding="utf-8")
+            patch.write_text(checkout.git("diff", "-U2", without, after), encoding="utf-8")
             renewed.append(patch)
     return renewed
+
+
+def _applies(checkout: Checkout, patch: str) -> bool:
+    """Whether a patch fits the files as they are."""
+    command = ["git", "apply", "--check", "-"]
+    return (
+        subprocess.run(command, cwd=checkout.root, check=False, text=True, input=patch, capture_output=True).returncode
+        == 0
+    )
 
 
 def transplant(checkout: Checkout, before: str, after: str, files: list[Path]) -> str:
