@@ -146,9 +146,10 @@ check: $(READY) ## Lint, format, types, dependency contracts
 	$(BIN)/python -m scripts.house
 	$(BIN)/python -m scripts.house_figures
 
-fmt: $(READY) ## Draw the tree of errors, write stubs, format, and fix what can be fixed
+fmt: $(READY) ## Draw the tree of errors, write stubs and signatures, format, and fix what can be fixed
 	$(BIN)/python -m scripts.errors --write
 	$(BIN)/python -m scripts.stubs --write
+	$(BIN)/python -m scripts.handle_options --write
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

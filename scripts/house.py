@@ -5,6 +5,7 @@
 * A docstring begins with a subject or a verb: not with Of, That, Those, It, or As (but As-of may).
 * A local or a parameter is called for what it holds: ``EMPTY_NAMES`` say nothing of it.
 * Sentences of documents, docstrings and messages are short, and without the habits that ``sentences`` lists.
+* Methods of ``PipelineHandle`` have the options that ``RunOptions`` declares (``scripts.handle_options``).
 * Errors are drawn in ``headrace.errors`` and stay as they were released (``scripts.errors``).
 * Stubs say what is there (``scripts.stubs``).
 """
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.errors import stale_errors
+from scripts.handle_options import stale_signatures
 from scripts.sentences import bad_sentences
 from scripts.stubs import stale_stubs
 
@@ -99,6 +101,6 @@ def broken_rules(root: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    broken = [*broken_rules(Path(__file__).parent.parent), *stale_errors(), *stale_stubs()]
+    broken = [*broken_rules(Path(__file__).parent.parent), *stale_errors(), *stale_stubs(), *stale_signatures()]
     print("\n".join(broken) if broken else "The house is in order.")
     sys.exit(bool(broken))

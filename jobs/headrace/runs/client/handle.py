@@ -68,7 +68,7 @@ class PipelineHandle(PipelineHistory):
         full_sweep: bool = False,
         strict: bool = False,
         allow_new_aggregates: bool = False,
-        without: "Sequence[str]" = (),
+        without: Sequence[str] = (),
         listener: "Listener | Callable[[str], None] | None" = None,
     ) -> "RunResult":
         """Process what has landed, audit it, publish it. Or replay it on a branch of its own.
