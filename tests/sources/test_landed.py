@@ -14,7 +14,8 @@ import headrace as hr
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.context import RunContext
 from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions, parse_clock
+from headrace.runs.option_values import parse_clock
+from headrace.runs.options import RunOptions
 from headrace.runs.plan import LandRecords, RunStage, TakeBranch, looked_at, plan_run
 from headrace.runs.reporting.listener import watched
 from headrace.runs.restore import InputGoneError
