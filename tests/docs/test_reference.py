@@ -41,5 +41,5 @@ def test_the_places_that_contributing_names_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     named = set(re.findall(r"`((?:[a-z_]+/)*[\w]+\.(?:py|md)|(?:[a-z_]+/)+[a-z_]*)`", text))
     assert len(named) > 20
-    folders = (ROOT, ROOT / "jobs" / "headrace")
+    folders = (ROOT, ROOT / "jobs" / "headrace", ROOT / "lab" / "headrace_lab")
     assert {name for name in named if not any((folder / name).exists() for folder in folders)} == set()

@@ -216,7 +216,7 @@ def _called(name: str) -> hr.Pipeline:
         ("run", {"signals": [7]}),
         ("run", {"publish": "yes"}),
         ("run", {"strict": 1}),
-        ("run", {"allow_new_aggregates": None}),
+        ("run", {"allow_new_aggregates": "yes"}),
         ("run", {"pipeline": 7}),
         ("run", {"listener": 7}),
         ("backfill", {"start": 7}),

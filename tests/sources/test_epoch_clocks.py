@@ -230,7 +230,7 @@ def check(scenario: Scenario) -> None:
     for number, epoch in enumerate(scenario.epochs):
         now = Instant(now + epoch.pause)
         if epoch.restored:  # the state of windows is not what this is about
-            written = json.loads(json.dumps(engine.progress.to_json()))
+            written = json.loads(json.dumps({**engine.progress.to_json(), **engine.progress.reading_to_json()}))
             recent = {name: each.recent for name, each in engine.progress.offsets.items()}
             engine.restore(engine.epoch, PipelineProgress.from_json(Fields(written, "progress"), recent), {})
         engine.compute({OWN: land(store, epoch, number)}, now, is_last=epoch.is_last)

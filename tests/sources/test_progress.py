@@ -11,7 +11,7 @@ from headrace_snapshots.format.codec import Fields
 
 
 def read(written: PipelineProgress) -> PipelineProgress:
-    return PipelineProgress.from_json(Fields(written.to_json(), "progress"), {})
+    return PipelineProgress.from_json(Fields({**written.to_json(), **written.reading_to_json()}, "progress"), {})
 
 
 @pytest.mark.parametrize("due", [Instant(GLOBAL_WINDOW_END - 1), Instant(GLOBAL_WINDOW_END - 60_000_000)])
