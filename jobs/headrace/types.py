@@ -14,6 +14,7 @@ _HOMES = {
     "Delivery": "headrace.runs.delivering.deliver",
     "Dependents": "headrace.read.lineage.lineage",
     "DeploymentWaits": "headrace.read.lineage.waits",
+    "DryRun": "headrace.runs.dry_run",
     "Entry": "headrace_snapshots.format.entry",
     "Expired": "headrace_snapshots.gc.expiry",
     "Explanation": "headrace.read.explain.explanation",

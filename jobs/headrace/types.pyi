@@ -20,6 +20,7 @@ from headrace.runs.client.deployment import OpenDeployment as OpenDeployment
 from headrace.runs.client.handle import PipelineHandle as PipelineHandle
 from headrace.runs.delivering.checking import SinkCheck as SinkCheck
 from headrace.runs.delivering.deliver import Delivery as Delivery
+from headrace.runs.dry_run import DryRun as DryRun
 from headrace.runs.following.recovery_cut import RecoveryCut as RecoveryCut
 from headrace.runs.patching.patch import PatchRehearsal as PatchRehearsal
 from headrace.runs.publishing.rehearsal import Rehearsal as Rehearsal

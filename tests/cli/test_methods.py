@@ -54,6 +54,7 @@ LOCAL = ("--executor", "local")
 CASES: dict[str, list[Case]] = {
     "run": [
         Case([*LOCAL]),
+        Case([*LOCAL, "--dry-run"], again=lambda clicks: clicks.run(executor="local", dry_run=True)),
         Case([*LOCAL, "--mode", "replay", "--branch", "again"]),
         Case([*LOCAL, "--branch", "trial", "--max-epochs", "1"], before=[["fork", "first", "trial"]]),
     ],

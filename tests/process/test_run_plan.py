@@ -10,10 +10,11 @@ import pytest
 from headrace.pipeline.sources import OWN
 from headrace.runs import process as processing
 from headrace.runs.context import RunContext
+from headrace.runs.dry_run import dry_run
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import AuditBranch, ComputeEpochs, RestoreState, RunStage, TakeBranch, plan_run
-from headrace.runs.process import plan, process
+from headrace.runs.process import process
 from headrace.runs.reporting.listener import watched
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
@@ -87,7 +88,7 @@ def test_a_plan_names_what_is_new_and_writes_nothing(tmp_path: Path) -> None:
 def test_a_run_performs_the_stages_of_its_plan(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     land(tmp_path, 0, 2)
     root, given = tmp_path.as_uri(), options("first", publish=True)
-    stages = plan(CLICKS, root, given)
+    stages = dry_run(CLICKS, root, given).stages
     assert stages == planned(tmp_path, given)
     with caplog.at_level(logging.INFO, logger=processing.__name__):
         process(CLICKS, root, given)

@@ -16,7 +16,7 @@ from headrace.runs.context import RunContext
 from headrace.runs.modes import Mode
 from headrace.runs.option_values import parse_clock
 from headrace.runs.options import RunOptions
-from headrace.runs.plan import LandRecords, RunStage, TakeBranch, looked_at, plan_run
+from headrace.runs.plan import LandRecords, RunStage, TakeBranch, looked_ahead, plan_run
 from headrace.runs.reporting.listener import watched
 from headrace.runs.restore import InputGoneError
 from headrace.sources.connector import SplitGoneError
@@ -87,27 +87,34 @@ def planned(source: OutboxWorld, store: ObjectStore, **options: Any) -> tuple[Ru
     pipeline = counting(source.source, executor="local", when=hr.on_update())
     given = RunOptions("planned", executor="local", **options)
     context = RunContext.of(pipeline, given, FaultyStore(store, refuse), watched(None), lambda: datetime.now(UTC))
-    return looked_at(context, plan_run(context))
+    return looked_ahead(context, plan_run(context))
 
 
 def test_a_plan_says_what_would_land_and_lands_nothing(
     outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore
 ) -> None:
     outbox.append(records(0, 8))
-    (stage,) = planned(outbox, store)
+    stage, *behind = planned(outbox, store)
     assert isinstance(stage, LandRecords)
     assert str(stage) == "land 0-8 of source, in portions as large as epochs; what follows reads it"
+    assert [str(then) for then in behind] == [
+        "claim branch main, which is empty: nobody else writes it then",
+        "begin with nothing, on executor local: asked for",
+        "compute epochs: what lands of source",
+        "audit what branch main has and readers have not seen",
+    ]
     assert landed(store) == []
     handle.run()
     outbox.append(records(8, 16))
-    stage, *_ = planned(
+    (stage,) = planned(
         outbox, store, mode=Mode.REPLAY, branch="beside", clock=parse_clock("2026-05-01T00:00:00Z", "1h")
     )
     assert str(stage) == "land 8-24 of source; what follows reads it"
-    (stage,) = planned(outbox, store)
+    stage, *_ = planned(outbox, store)
     assert str(stage) == "land 8-24 of source, in portions as large as epochs; what follows reads it"
     handle.run()
-    (stage,) = planned(outbox, store)
+    stage, *behind = planned(outbox, store)
+    assert [then.word for then in behind] == ["audit"]
     assert str(stage) == "land nothing: all that source has was landed"
     stage, *_ = planned(outbox, store, mode=Mode.REPLAY, branch="again", from_branch="main")
     assert isinstance(stage, TakeBranch), "a replay of what was recorded lands nothing"

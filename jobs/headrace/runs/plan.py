@@ -5,10 +5,11 @@ can tell ends a plan, and what follows is planned from the result: which records
 and from which snapshot the claimed branch goes on (``stages_after_restoring``). ``process`` performs the stages.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from typing import ClassVar
 
 from headrace.model.time import instant
 from headrace.pipeline.executors import ExecutorDecision
@@ -35,7 +36,8 @@ from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN
 
-_NAMED = 3
+NAMED = 3
+"""So many splits of an input a sentence names; of more, the first and the last."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class LandRecords:
     looked.
     """
 
+    word: ClassVar[str] = "land"
     inputs: tuple[str, ...]
     offsets: Mapping[str, Offsets]
     all_at_once: bool
@@ -78,6 +81,7 @@ class LandRecords:
 class TakeBranch:
     """Claim ``branch``, which is at ``snapshot``. ``replay``: what fills it must be what has filled it so far."""
 
+    word: ClassVar[str] = "claim"
     branch: str
     snapshot: str | None
     replay: Replay | None = field(default=None, repr=False)
@@ -93,6 +97,7 @@ class RestoreState:
     plan.
     """
 
+    word: ClassVar[str] = "restore"
     snapshot: str | None
     executor: ExecutorDecision
 
@@ -105,6 +110,7 @@ class RestoreState:
 class CatchUpOutputs:
     """Compute for ``outputs``, which are parked or new, what they have missed."""
 
+    word: ClassVar[str] = "catch_up"
     outputs: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -118,6 +124,7 @@ class ComputeEpochs:
     inputs land meanwhile. ``sweeps``: it looked everywhere for files.
     """
 
+    word: ClassVar[str] = "compute"
     snapshot: str | None
     files: ByInput | None = None
     replay: Replay | None = None
@@ -130,6 +137,8 @@ class ComputeEpochs:
             return "compute epochs of what is new after the newest whole snapshot"
         again = " again what was read before, and" if self.history is not None else ""
         what = "; ".join(f"{_named(splits)} of {name}" for name, splits in self.reads.items() if splits)
+        if not what and self.left:
+            return f"compute epochs:{again} what lands of {', '.join(self.left)}"
         more = f"; more of {', '.join(self.left)} lands meanwhile" if self.left else ""
         return f"compute epochs:{again} {what or 'what is due'}{more}"
 
@@ -151,6 +160,7 @@ class AuditBranch:
     audit.
     """
 
+    word: ClassVar[str] = "audit"
     branch: str
     executor: ExecutorDecision | None = None
 
@@ -162,6 +172,7 @@ class AuditBranch:
 class PublishAudited:
     """Let readers see what audits of ``branch`` found good."""
 
+    word: ClassVar[str] = "publish"
     branch: str
 
     def __str__(self) -> str:
@@ -190,12 +201,19 @@ def stages_after_landing(run: RunContext, landed: LandRecords, left: Mapping[str
     return _stages(run, landed.begin, left)
 
 
-def looked_at(run: RunContext, stages: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
-    """``stages``, where one that lands says what: sources are asked, and nothing lands."""
-    return tuple(
-        replace(stage, waiting=run.landing.to_land(stage.offsets)) if isinstance(stage, LandRecords) else stage
-        for stage in stages
-    )
+def looked_ahead(run: RunContext, stages: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
+    """``stages``, where one that lands says what, and what follows is planned as if that had landed: sources are asked,
+    and nothing lands. What follows a replay's landing stays untold: its epochs are cut from what has landed.
+    """
+    match stages:
+        case (LandRecords() as stage,):
+            waiting = run.landing.to_land(stage.offsets)
+            landing = replace(stage, waiting=waiting)
+            if waiting and run.options.mode is Mode.REPLAY:
+                return (landing,)
+            left = {name: sum(split.size for split in splits) for name, splits in waiting.items()}
+            return (landing, *stages_after_landing(run, landing, left))
+    return stages
 
 
 def _found(run: RunContext, snapshot: str | None) -> FoundBranch:
@@ -217,47 +235,46 @@ def _inputs_to_land(run: RunContext) -> tuple[str, ...]:
     return () if is_recorded else tuple(run.landing.landers)
 
 
+_ToCompute = tuple[ExecutorDecision, tuple[CatchUpOutputs, ...], ComputeEpochs | None]
+
+
 def _stages(run: RunContext, begin: FoundBranch, left: Mapping[str, int]) -> tuple[RunStage, ...]:
     options = run.options
-    executor, epochs = (_replay if options.mode is Mode.REPLAY else _new_input)(run, begin, left)
+    executor, waiting, epochs = (_replay if options.mode is Mode.REPLAY else _new_input)(run, begin, left)
     compute: tuple[RunStage, ...] = ()
     if epochs is not None:
         taken = TakeBranch(options.branch, begin.snapshot, epochs.replay)
-        waiting = _catching_up(run, begin.manifest)
         compute = (taken, RestoreState(begin.snapshot, executor), *waiting, epochs)
     publish = (PublishAudited(options.branch),) if options.publish else ()
     return (*compute, AuditBranch(options.branch, executor), *publish)
 
 
-def _replay(
-    run: RunContext, begin: FoundBranch, left: Mapping[str, int]
-) -> tuple[ExecutorDecision, ComputeEpochs | None]:
+def _replay(run: RunContext, begin: FoundBranch, left: Mapping[str, int]) -> _ToCompute:
     replay = open_replay(run.catalog, run.options, run.landing)
     if run.options.clock is not None and replay.epochs:
         run.warn_of_expired(replay.epochs[0].files, PipelineProgress())
     head = replay_head(run.catalog, run.pipeline, run.options.branch, begin.snapshot, replay)
     executor = run.decide(lambda: WorkEstimate.after(head, replay.bytes_left(head)))
     has_epochs = replay.epoch(next_number(head), run.progress(head)) is not None
-    return executor, ComputeEpochs(begin.snapshot, replay=replay, left=left) if has_epochs else None
+    return executor, (), ComputeEpochs(begin.snapshot, replay=replay, left=left) if has_epochs else None
 
 
-def _new_input(
-    run: RunContext, begin: FoundBranch, left: Mapping[str, int]
-) -> tuple[ExecutorDecision, ComputeEpochs | None]:
+def _new_input(run: RunContext, begin: FoundBranch, left: Mapping[str, int]) -> _ToCompute:
     if begin.is_broken:
         executor = run.decide(lambda: work_of_run(run.catalog, run.landing, begin.snapshot, full_sweep=True))
-        return executor, ComputeEpochs(begin.snapshot, history=begin.history)
+        return executor, (), ComputeEpochs(begin.snapshot, history=begin.history)
     manifest, progress, history = begin.manifest, begin.progress, begin.history
     sweeps = run.options.full_sweep or run.sweep_is_due(manifest)
     files = run.new_files(manifest, full_sweep=sweeps)
     executor = run.decide(lambda: WorkEstimate.after(manifest, input_bytes(files) + sum(left.values())))
-    _warn_of_empty_inputs(run, files, progress)
-    has_news = bool(files or run.new_signals(manifest) or _catching_up(run, manifest))
+    _warn_of_empty_inputs(run, {*files, *left}, progress)
+    waiting = _catching_up(run, manifest)
+    has_news = bool(files or left or waiting or run.new_signals(manifest))
     if not has_news and not progress.is_due(instant(run.now()), _hold(run.options, history)):
-        return executor, None
+        return executor, (), None
     if run.options.mode is Mode.BATCH:
         _check_batch(run.options, manifest)
-    return executor, ComputeEpochs(begin.snapshot, files, history=history, left=left, sweeps=sweeps)
+    return executor, waiting, ComputeEpochs(begin.snapshot, files, history=history, left=left, sweeps=sweeps)
 
 
 def _catching_up(run: RunContext, head: Manifest | None) -> tuple[CatchUpOutputs, ...]:
@@ -351,12 +368,14 @@ def _hold(options: RunOptions, history: MainsReading | None) -> WatermarkHold | 
     return history.hold if is_beside and history is not None else None
 
 
-def _warn_of_empty_inputs(run: RunContext, files: ByInput, progress: PipelineProgress) -> None:
-    """Name inputs that never had a file. Raises MissingRootError if there is neither input nor a root."""
-    if not files and not run.options.create:
+def _warn_of_empty_inputs(run: RunContext, with_news: Set[str], progress: PipelineProgress) -> None:
+    """Name inputs that never had a file, of all but those ``with_news``. Raises MissingRootError if there is neither
+    input nor a root.
+    """
+    if not with_news and not run.options.create:
         check_root(run.store)
     for name, enumerator in run.landing.enumerators.items():
-        if name not in files and not progress.offsets.get(name, Offsets()).files:
+        if name not in with_news and not progress.offsets.get(name, Offsets()).files:
             run.warn(f"input {name}: {enumerator.explain()}")
 
 
@@ -372,6 +391,6 @@ def _check_batch(options: RunOptions, head: Manifest | None) -> None:
 def _named(splits: Sequence[SourceSplit]) -> str:
     """Some of ``splits`` by name; of more than a few, the first and the last."""
     names = [split.path for split in splits]
-    if len(names) > _NAMED:
+    if len(names) > NAMED:
         return f"{number_of(len(names), 'split')} from {names[0]} to {names[-1]}"
     return ", ".join(names)

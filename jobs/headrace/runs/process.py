@@ -56,7 +56,6 @@ from headrace.runs.plan import (
     RestoreState,
     RunStage,
     TakeBranch,
-    looked_at,
     plan_run,
     planned_epochs,
     stages_after_landing,
@@ -118,17 +117,6 @@ def audit(
     context = RunContext.of(pipeline, options, open_store(root), watched(listener), _wall_clock)
     with _Run(context, spark) as run:
         return replace(run.perform_all((AuditBranch(options.branch),)), action="audit")
-
-
-def plan(
-    pipeline: Pipeline, root: str, options: RunOptions, *, now: Callable[[], datetime] | None = None
-) -> tuple[RunStage, ...]:
-    """The stages that ``process`` would perform, up to the first whose result the others are planned from; what would
-    land is named. Nothing moves, starts or lands. Raises what stands against the run, as far as that can be seen.
-    """
-    context = RunContext.of(pipeline, options, open_store(root), watched(None), now or _wall_clock)
-    with context.landing.connected(), ways_out(context.catalog, options.branch):
-        return looked_at(context, plan_run(context))
 
 
 def _wall_clock() -> datetime:

@@ -19,13 +19,25 @@ if TYPE_CHECKING:
     from headrace.runs.reprocessing.rejected import LandedRejected
 
 
-@command("headrace run delays.py --root file:///tmp/hr --executor local", options="run")
-def run(pipeline: PipelineArgument, *, root: Root, output: Output = Format.TEXT, **options: Any) -> None:
+@command("headrace run delays.py --root file:///tmp/hr --executor local", options="run", before="dry_run")
+def run(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    dry_run: Annotated[
+        bool, Option(help="Do nothing; print what the run would do, stage by stage, from which offsets to which.")
+    ] = False,
+    output: Output = Format.TEXT,
+    **options: Any,
+) -> None:
     """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
     from headrace.cli.catalog_names import handle_to_run
-    from headrace.cli.display.run import print_ending, watching
+    from headrace.cli.display.run import print_dry_run, print_ending, watching
 
     handle = handle_to_run(pipeline, root, create=options.pop("create"))
+    if dry_run:
+        print_dry_run(handle.run(**given_options(options), dry_run=True), output)
+        return
     with watching() as listener:
         result = handle.run(**given_options(options), listener=listener)
     print_ending(result, pipeline, root, output, handle)

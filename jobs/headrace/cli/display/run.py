@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.cli.catalog_names import STARTED_BY, handle_to_run
 from headrace.cli.display.due import say_what_is_due
-from headrace.cli.display.output import Format, despite_closed_output, notice, print_lines
+from headrace.cli.display.output import Format, despite_closed_output, notice, print_json, print_lines
 from headrace.cli.display.progress import Bar
 from headrace.cli.parameters import given_options
 from headrace.errors import HeadraceError
@@ -17,6 +17,9 @@ from headrace.runs.client.recording import new_run_id
 from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, watched
 from headrace.runs.reporting.results import RunResult, to_json
 from headrace_snapshots.catalog import Catalog
+
+if TYPE_CHECKING:
+    from headrace.runs.dry_run import DryRun
 
 
 def run_backfill(
@@ -82,3 +85,13 @@ def print_ending(
         print_lines([to_json(result).decode()] if output is Format.JSON else ending(result, where))
         if handle is not None and result.epochs and result.published is not None:
             say_what_is_due(handle, reference, root, output)
+
+
+def print_dry_run(looked: "DryRun", output: Format) -> None:
+    """Print what a run would do: each stage on its line."""
+    if output is Format.JSON:
+        print_json(looked.to_json())
+        return
+    print_lines(looked.lines())
+    for warning in looked.warnings:
+        notice(f"warning: {warning}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 from headrace.model.arguments import Arguments
 from headrace.read.definitions import Definition
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.read.diff.table_comparison import TableComparison
     from headrace.runs.delivering.checking import SinkCheck
     from headrace.runs.delivering.deliver import Delivery
+    from headrace.runs.dry_run import DryRun
     from headrace.runs.following.recovery_cut import RecoveryCut
     from headrace.runs.reporting.listener import Listener
     from headrace.runs.reporting.results import RunResult
@@ -50,6 +51,7 @@ class PipelineHandle(PipelineHistory):
         super().__init__(catalog, definition, started_by=started_by)
         self._create = create
 
+    @overload
     def run(
         self,
         pipeline: Definition | None = None,
@@ -69,15 +71,65 @@ class PipelineHandle(PipelineHistory):
         strict: bool = False,
         allow_new_aggregates: bool = False,
         without: Sequence[str] = (),
+        dry_run: Literal[False] = False,
         listener: "Listener | Callable[[str], None] | None" = None,
-    ) -> "RunResult":
+    ) -> "RunResult": ...
+
+    @overload
+    def run(
+        self,
+        pipeline: Definition | None = None,
+        *,
+        max_epochs: int | None = None,
+        files_per_epoch: int | None = None,
+        bytes_per_epoch: int | None = None,
+        executor: str | None = None,
+        mode: str = "micro-batch",
+        branch: str = MAIN,
+        from_branch: str | None = None,
+        clock: str | datetime | None = None,
+        clock_step: str | None = None,
+        signals: "Sequence[str | Signal]" = (),
+        publish: bool | None = None,
+        full_sweep: bool = False,
+        strict: bool = False,
+        allow_new_aggregates: bool = False,
+        without: Sequence[str] = (),
+        dry_run: Literal[True],
+        listener: "Listener | Callable[[str], None] | None" = None,
+    ) -> "DryRun": ...
+
+    def run(
+        self,
+        pipeline: Definition | None = None,
+        *,
+        max_epochs: int | None = None,
+        files_per_epoch: int | None = None,
+        bytes_per_epoch: int | None = None,
+        executor: str | None = None,
+        mode: str = "micro-batch",
+        branch: str = MAIN,
+        from_branch: str | None = None,
+        clock: str | datetime | None = None,
+        clock_step: str | None = None,
+        signals: "Sequence[str | Signal]" = (),
+        publish: bool | None = None,
+        full_sweep: bool = False,
+        strict: bool = False,
+        allow_new_aggregates: bool = False,
+        without: Sequence[str] = (),
+        dry_run: bool = False,
+        listener: "Listener | Callable[[str], None] | None" = None,
+    ) -> "RunResult | DryRun":
         """Process what has landed, audit it, publish it. Or replay it on a branch of its own.
 
         ``executor`` is "spark", "local" or "auto"; ``mode`` is "micro-batch", "batch" or "replay". ``publish``: by
         default on main, unless it replays. ``from_branch``, ``clock`` and ``clock_step`` are for replays; all else is
         as the options of ``headrace run`` are.
+
+        ``dry_run`` gives the stages that the run would perform, from which offsets to which, and what it would warn of.
+        Nothing moves, starts or lands, and nothing is written. It raises what stands against the run.
         """
-        from headrace.runs.client.recording import run_recorded, told_to
         from headrace.runs.modes import Mode
         from headrace.runs.option_values import checked_fields
         from headrace.runs.options import RunOptions
@@ -85,6 +137,12 @@ class PipelineHandle(PipelineHistory):
         asked = checked_fields("run", locals())
         asked.setdefault("publish", asked["branch"] == MAIN and asked["mode"] is not Mode.REPLAY)
         options = RunOptions(self._new_run_id(), **asked, create=self._create)
+        if Arguments("run").flag("dry_run", dry_run):
+            from headrace.runs.dry_run import dry_run as look_ahead
+
+            return look_ahead(self._needed_definition(pipeline, "run"), self.root, options)
+        from headrace.runs.client.recording import run_recorded, told_to
+
         definition = self._needed_definition(pipeline, "run")
         return run_recorded("process", definition, self.root, options, told_to(listener))
 

@@ -1,0 +1,116 @@
+"""A dry run says what a run would do, stage by stage, and does nothing of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import headrace as hr
+from headrace.cli.main import app
+from headrace.runs.continuation import ChangedPipelineError
+from headrace_snapshots.store.local import LocalStore
+from tests.cli.deployments import PIPELINE_FILE
+from tests.process.clicks import CLICKS, clicks, land
+
+WRITING = ("put", "create", "delete")
+
+
+def files(root: Path) -> dict[str, tuple[bytes, int]]:
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[LocalStore]]:
+    """The stores that are opened in a test."""
+    opened: list[LocalStore] = []
+    begin = LocalStore.__init__
+
+    def noted(self: LocalStore, *args: Any, **kwargs: Any) -> None:
+        opened.append(self)
+        begin(self, *args, **kwargs)
+
+    monkeypatch.setattr(LocalStore, "__init__", noted)
+    return iter([opened])
+
+
+def written(opened: list[LocalStore]) -> int:
+    """How many requests of a kind that writes the stores have made."""
+    return sum(store.requests.snapshot()[kind] for store in opened for kind in WRITING)
+
+
+def test_a_dry_run_says_what_the_run_does_then_and_writes_nothing(
+    tmp_path: Path, requests: Iterator[list[LocalStore]]
+) -> None:
+    opened = next(requests)
+    land(tmp_path, 0, 2)
+    handle = hr.open(tmp_path.as_uri())[CLICKS]
+    handle.run(executor="local")
+    land(tmp_path, 2, 5)
+    before, count = files(tmp_path), written(opened)
+    assert count > 0, "a run is seen to write"
+    looked = handle.run(executor="local", dry_run=True)
+    assert written(opened) == count
+    assert files(tmp_path) == before
+    at = handle.show("main").snapshot_id
+    assert [*looked.lines()] == [
+        f"claim branch main, at snapshot {at}: nobody else writes it then",
+        f"restore snapshot {at}, on executor local: asked for",
+        "compute epochs: landing/clicks/part-00002.jsonl, landing/clicks/part-00003.jsonl, "
+        "landing/clicks/part-00004.jsonl of source",
+        "audit what branch main has and readers have not seen",
+        "let readers see what the audit of branch main finds good",
+    ]
+    ran = handle.run(executor="local")
+    assert ran.epochs == (2, 3, 4)
+    behind = handle.run(executor="local", dry_run=True)
+    assert [stage.word for stage in behind.stages] == ["audit", "publish"]
+
+
+def test_a_dry_run_makes_no_root(tmp_path: Path) -> None:
+    root = tmp_path / "none"
+    with pytest.raises(hr.errors.MissingRootError):
+        hr.open(root.as_uri())[CLICKS].run(executor="local", dry_run=True)
+    looked = hr.open(root.as_uri(), create=True)[CLICKS].run(executor="local", dry_run=True)
+    assert [stage.word for stage in looked.stages] == ["audit", "publish"]
+    assert "source" in looked.warnings[0]
+    assert not root.exists()
+
+
+def test_more_than_a_few_files_are_listed_and_json_has_all(tmp_path: Path) -> None:
+    land(tmp_path, 0, 25)
+    looked = hr.open(tmp_path.as_uri())[CLICKS].run(executor="local", dry_run=True, branch="trial")
+    lines = [*looked.lines()]
+    assert lines[2].startswith("compute epochs: 25 splits from landing/clicks/part-00000.jsonl to ")
+    assert lines[3] == "  source: landing/clicks/part-00000.jsonl"
+    assert lines[23] == "  source: and 5 more"
+    (computing,) = (stage for stage in looked.to_json()["stages"] if stage["stage"] == "compute")
+    assert computing["does"] == lines[2]
+    assert computing["reads"] == {"source": [f"landing/clicks/part-{number:05}.jsonl" for number in range(25)]}
+
+
+def test_what_stands_against_the_run_is_raised_without_it(tmp_path: Path) -> None:
+    land(tmp_path, 0, 1)
+    root = hr.open(tmp_path.as_uri())
+    root[CLICKS].run(executor="local")
+    other = root[clicks(hr.FixedWindows("2h"))]
+    with pytest.raises(ChangedPipelineError) as looked:
+        other.run(executor="local", dry_run=True)
+    with pytest.raises(ChangedPipelineError) as ran:
+        other.run(executor="local")
+    assert str(looked.value) == str(ran.value)
+
+
+def test_the_command_prints_each_stage_on_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("clicks.py").write_text(PIPELINE_FILE)
+    Path("root").mkdir()
+    ran = CliRunner().invoke(app, ["run", "clicks.py", "--root", (tmp_path / "root").as_uri(), "--dry-run"])
+    assert ran.exit_code == 0, ran.output
+    assert ran.stdout.splitlines() == [
+        "audit what branch main has and readers have not seen",
+        "let readers see what the audit of branch main finds good",
+    ]
+    assert "warning: input source:" in ran.stderr
+    assert [*Path("root").iterdir()] == []
