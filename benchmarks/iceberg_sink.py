@@ -26,7 +26,7 @@ from pyiceberg.transforms import DayTransform
 import headrace as hr
 from benchmarks.comparison import FOLDER, machine, workplace
 from headrace import col
-from headrace.read.diff.changes import ChangeSource
+from headrace.ext.sinks import ChangeSource
 
 BEGIN = datetime(2026, 5, 1, tzinfo=UTC)
 

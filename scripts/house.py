@@ -8,6 +8,7 @@
 * Methods of ``PipelineHandle`` have the options that ``RunOptions`` declares (``scripts.handle_options``).
 * Errors are drawn in ``headrace.errors`` and stay as they were released (``scripts.errors``).
 * Stubs say what is there (``scripts.stubs``).
+* What code of others is shown to import, in documents, examples and additions, is public (``PUBLIC``).
 """
 
 import ast
@@ -27,6 +28,14 @@ MOST_FILES = 25
 ORACLE = "lab/headrace_lab/reference/"
 HAS_NO_SUBJECT = re.compile(r"(?:Of|That|Those|It|As)\b(?!-of\b)")
 EMPTY_NAMES = frozenset({"came", "each", "found", "said", "some", "told"})
+
+SHOWN = ("README.md", "docs", "examples", "tests/additions")
+NOT_SHOWN = ("docs/design/", "docs/versions.md", "tests/additions/inside/")
+"""Of what is shown: notes on the code itself, the names that moved, additions to the product itself."""
+PUBLIC = ("headrace.errors", "headrace.ext", "headrace.testing", "headrace_airflow.dag_files")
+_NAMES = r"\([^)]*\)|[^\n#]*"
+_IMPORT = re.compile(rf"^[ \t]*(?:from +(headrace[\w.]*) +import +({_NAMES})|import +(headrace[\w.]*))", re.MULTILINE)
+_MENTION = re.compile(r"(?<!`)`(headrace\w*(?:\.\w+)+)")
 
 Modules = dict[str, ast.Module]
 
@@ -88,6 +97,46 @@ def empty_names(trees: Modules) -> Iterator[str]:
                         yield f"{file}:{line}: {name!r} says nothing of what it holds: call it by that"
 
 
+def interior_imports(root: Path) -> Iterator[str]:
+    """Names each import of a module that is not public, in what users copy: pages, examples, additions; and each module
+    that a page names in its prose and that is not public.
+    """
+    files = [
+        file for name in SHOWN for file in ([root / name] if (root / name).is_file() else (root / name).rglob("*"))
+    ]
+    for file in sorted(files):
+        place = str(file.relative_to(root))
+        if file.suffix not in (".md", ".py") or place.startswith(NOT_SHOWN):
+            continue
+        text = file.read_text(encoding="utf-8")
+        imports = [(at, module) for at in _IMPORT.finditer(text) for module in _imported(root, at)]
+        mentions = [(at, at[1]) for at in _MENTION.finditer(text)] if file.suffix == ".md" else []
+        for at, module in imports + [(at, named) for at, named in mentions if _has_module(root, named)]:
+            if not any(f"{module}.".startswith(f"{public}.") for public in PUBLIC):
+                line = text.count("\n", 0, at.start(0)) + 1
+                yield f"{place}:{line}: {module} is not public: headrace, headrace.ext and headrace.testing are"
+
+
+def _imported(root: Path, at: re.Match[str]) -> Iterator[str]:
+    """The modules that an import names; of ``headrace`` itself those of its names that are modules."""
+    module = at[1] or at[3]
+    if module != "headrace":
+        yield module
+    for name in re.findall(r"\w+", at[2] or "") if module == "headrace" else ():
+        inside = f"headrace/{name}"
+        if (root / "jobs" / inside).is_dir() or (root / "jobs" / f"{inside}.py").exists():
+            yield inside.replace("/", ".")
+
+
+def _has_module(root: Path, name: str) -> bool:
+    """Whether a dotted name leads into a room of the product: an entry point's group, or a figure, does not."""
+    package, *parts = name.split(".")
+    rooms = [root / room for room in ROOMS if Path(room).name == package]
+    depth = 1 if any((room / f"{parts[0]}.py").exists() for room in rooms) else 2
+    path = Path(*parts[:depth])
+    return len(parts) >= depth and any((room / path).is_dir() or (room / f"{path}.py").exists() for room in rooms)
+
+
 def broken_rules(root: Path) -> list[str]:
     """All that breaks a rule, each with its place."""
     rooms = modules(root, ROOMS)
@@ -97,6 +146,7 @@ def broken_rules(root: Path) -> list[str]:
         *docstrings_without_subject(rooms | modules(root, ("scripts", "dags"))),
         *empty_names(rooms),
         *bad_sentences(root, rooms),
+        *interior_imports(root),
     ]
 
 

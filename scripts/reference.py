@@ -4,7 +4,7 @@ comment ``<!-- generated: commands -->``; readers of the page's source see what 
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -145,6 +145,7 @@ SECTIONS = {
         "headrace.describe.check",
     ),
     "Inputs": (
+        "headrace.pipeline.source",
         "headrace.pipeline.sources",
         "headrace.model.expressions.fields",
         "headrace.pipeline.deduplicate",
@@ -168,7 +169,7 @@ SECTIONS = {
     "When: triggers": ("headrace.model.triggers",),
     "How: accumulation": ("headrace.model.accumulation",),
     "Expectations and limits": ("headrace.pipeline.expectations", "headrace.pipeline.quality"),
-    "Sinks": ("headrace.pipeline.sinks", "headrace.sinks.open_sink", "headrace.read.diff.changes"),
+    "Sinks": ("headrace.pipeline.sinks",),
     "Reading": ("headrace.read", "headrace.runs", "headrace.observe", "headrace_snapshots"),
     "Testing": ("headrace.testing",),
 }
@@ -192,11 +193,6 @@ REACHED = (
     "headrace.read.diff.differences.Pair",
     "headrace.read.diff.row_changes.RowCounts",
     "headrace.read.diff.row_changes.RowChange",
-    "headrace.sinks.open_sink.SinkKind",
-    "headrace.sinks.open_sink.OpenSink",
-    "headrace.sinks.open_sink.Held",
-    "headrace.sinks.open_sink.Applied",
-    "headrace.read.diff.changes.Changes",
     "headrace.testing.connectors.sink_world.SinkWorld",
     "headrace.read.snapshots.graph.GraphRow",
     "headrace.read.definition_plan.StagePlan",
@@ -247,10 +243,15 @@ def _section(name: str, value: object) -> str:
     raise ValueError(f"the reference has no section for {name}, which is in {own[:-1]}; give it one in SECTIONS")
 
 
-def _autodoc(names: list[str]) -> str:
+def _autodoc(names: Sequence[str], again: Collection[str] = ()) -> str:
     lines = []
     for name in names:
-        lines += [f".. auto{_kind(name)}:: {name}", *(["   :inherited-members:"] if name in WHOLE else []), ""]
+        lines += [
+            f".. auto{_kind(name)}:: {name}",
+            *(["   :inherited-members:"] if name in WHOLE else []),
+            *(["   :no-index:"] if name in again else []),
+            "",
+        ]
     return "\n".join(["```{eval-rst}", *lines, "```"])
 
 
@@ -262,6 +263,32 @@ def _kind(path: str) -> str:
     if isinstance(value, type):
         return "exception" if issubclass(value, Exception) else "class"
     return "function" if callable(value) else "data"
+
+
+# --- ports ------------------------------------------------------------------------------------------------------------
+
+PORTS = ("sources", "sinks", "formats", "stores", "executors", "airflow")
+"""Modules of ``headrace.ext``, in the order of the page."""
+
+
+def ports() -> str:
+    """Each module of ``headrace.ext``: its essay, then its names, for Sphinx's autodoc."""
+    import headrace
+
+    shown = {id(value) for _, value in _public(headrace)}
+    return "\n\n".join(_port(role, shown) for role in PORTS)
+
+
+def _port(role: str, shown: set[int]) -> str:
+    """The part of a module; what was ``shown`` before is in no index again."""
+    import importlib
+
+    module = importlib.import_module(f"headrace.ext.{role}")
+    essay = "\n".join(["```{eval-rst}", f".. automodule:: {module.__name__}", "   :no-members:", "```"])
+    values = {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
+    again = [path for path, value in values.items() if id(value) in shown]
+    shown |= set(map(id, values.values()))
+    return f"## {role.capitalize()}\n\n{essay}\n\n{_autodoc([*values], again)}"
 
 
 # --- citations of the model's rules -----------------------------------------------------------------------------------
@@ -324,6 +351,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "exit_codes": exit_codes,
     "key_hash": key_hash,
     "public_names": public_names,
+    "ports": ports,
     "contributing": lambda: beside("CONTRIBUTING.md"),
     "architecture": lambda: beside("ARCHITECTURE.md"),
 }

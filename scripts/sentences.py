@@ -1,8 +1,8 @@
 """Habits of sentences that make readers stumble, as far as a machine sees them: in documents, docstrings and messages.
 
 A *sentence* ends with ``.``, ``?``, ``!`` or ``;``, or with its paragraph, list item or table cell. Code, in backticks
-or braces, is one word. Messages are the literals of programs that have blanks in them (errors, warnings, help of
-commands), SQL apart.
+or braces, is one word; what is indented below ``::`` is none. Messages are the literals of programs that have blanks in
+them (errors, warnings, help of commands), SQL apart.
 """
 
 import ast
@@ -22,6 +22,8 @@ HABITS = {
 }
 _HABITS = {re.compile(rf"\b(?:{words})\b", re.IGNORECASE): remedy for words, remedy in HABITS.items()}
 _FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2[ \t]*$", re.MULTILINE | re.DOTALL)
+_LITERAL = re.compile(r"(?<=::\n)(?:[ \t]*\n| {4}.*(?:\n|$))+")
+"""What stands indented below ``::``: code."""
 _CODE = re.compile(r"``[^`]+``|`[^`]*`|\{[^{}]*\}|\S+ → \S+")
 _NO_PROSE = re.compile(r"\(?select |=====")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
@@ -62,7 +64,8 @@ def _of_modules(trees: dict[str, ast.Module]) -> Iterator[tuple[Place, str]]:
         inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in inner:
-                for line, part in _parts(_said(node)):
+                text = _LITERAL.sub(lambda code: "\n" * code[0].count("\n"), _said(node))
+                for line, part in _parts(text):
                     yield (file, node.lineno + line - 1), part
 
 

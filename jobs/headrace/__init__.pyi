@@ -89,9 +89,9 @@ from headrace.pipeline.sinks import iceberg as iceberg
 from headrace.pipeline.sinks import kafka_sink as kafka_sink
 from headrace.pipeline.sinks import postgres as postgres
 from headrace.pipeline.sinks import spark_sink as spark_sink
+from headrace.pipeline.source import Input as Input
+from headrace.pipeline.source import SparkFunction as SparkFunction
 from headrace.pipeline.sources import FileSource as FileSource
-from headrace.pipeline.sources import Input as Input
-from headrace.pipeline.sources import SparkFunction as SparkFunction
 from headrace.pipeline.sources import csv as csv
 from headrace.pipeline.sources import json as json
 from headrace.pipeline.sources import parquet as parquet

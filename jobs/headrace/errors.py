@@ -122,7 +122,7 @@ TREE: Final = """
     - config.access_denied             AccessDeniedError            headrace.distribute.spark.errors
     - config.airflow_defaults          AirflowDefaultsError         headrace_airflow.families.options
     - config.audit_format              AuditFormatError             headrace.audit.store
-    - config.avro_schema               AvroSchemaError              headrace.sources.formats.avro.schema
+    - config.avro_schema               AvroSchemaError              headrace.formats.avro.schema
     - config.broken_pipeline_files     BrokenPipelineFilesError     headrace_airflow.dag_files
     - config.cache_folder              CacheFolderError             headrace.state.datafiles.cache
     - config.changed_code              ChangedCodeError             headrace.runs.continuation
@@ -135,7 +135,7 @@ TREE: Final = """
     - config.connection                MissingConnectionError       headrace.connections
     - config.delivered                 DeliveredError               headrace.runs.publishing.delivered
     - config.deploy_mode               DeployModeError              headrace_airflow.operators
-    - config.encryption                EncryptionRefusedError       headrace_snapshots.store.port
+    - config.encryption                EncryptionRefusedError       headrace.ext.stores
     - config.entry_point               BrokenEntryPointError        headrace.entry_points
     - config.environment               DeploymentError              headrace_airflow.roots.root
     - config.expectation_not_evaluated ExpectationNotEvaluatedError headrace.audit.gx_library
@@ -166,7 +166,7 @@ TREE: Final = """
     - config.not_registered            NotRegisteredError           headrace.entry_points
     - config.not_rehearsed             NotRehearsedError            headrace_airflow.decisions.reasons
     - config.nothing_to_release        NothingToReleaseError        headrace.runs.publishing.release
-    - config.object_path               ObjectPathError              headrace_snapshots.store.port
+    - config.object_path               ObjectPathError              headrace.ext.stores
     - config.other_definition          OtherDefinitionError         headrace.runs.patching.plan
     - config.out_of_memory             OutOfMemoryError             headrace.distribute.spark.errors
     - config.output_diverged           DivergedError                headrace.distribute.epoch
@@ -192,12 +192,12 @@ TREE: Final = """
     - config.result_format             ResultFormatError            headrace.runs.reporting.results
     - config.roots                     RootsFileError               headrace_airflow.roots.declared
     - config.run_options               RunOptionsError              headrace.runs.options
-    - config.s3_keys                   S3KeysError                  headrace_snapshots.store.port
+    - config.s3_keys                   S3KeysError                  headrace.ext.stores
     - config.schema_registry           RegistryRefusedError         headrace.sources.kafka.errors
     - config.simulation                SimulationOptionError        headrace_lab.commands.simulate
-    - config.sink_failed               SinkFailedError              headrace.sinks.open_sink
-    - config.sink_refused              SinkRefusedError             headrace.sinks.open_sink
-    - config.sink_taken                SinkTakenError               headrace.sinks.open_sink
+    - config.sink_failed               SinkFailedError              headrace.sinks.failures
+    - config.sink_refused              SinkRefusedError             headrace.ext.sinks
+    - config.sink_taken                SinkTakenError               headrace.sinks.failures
     - config.size                      SizeError                    headrace.sizes
     - config.snapshot_ref              AtError                      headrace.read.snapshots.snapshot_refs
     - config.spark_connection          SparkConnectionError         headrace_airflow.operators
@@ -210,7 +210,7 @@ TREE: Final = """
     - config.unknown_branch            UnknownBranchError           headrace.read.snapshots.snapshot_refs
     - config.unknown_output            UnknownOutputError           headrace_snapshots.format.output_view
     - config.unknown_pipeline          UnknownPipelineError         headrace.pipeline.loading.registry
-    - config.unknown_position          UnknownPositionError         headrace.sources.connector
+    - config.unknown_position          UnknownPositionError         headrace.ext.sources
     - config.unknown_reader            UnknownReaderError           headrace.runs.following.reading
     - config.unknown_root              UnknownRootError             headrace_airflow.roots.served
     - config.unknown_sink              UnknownSinkError             headrace.runs.delivering.deliver
@@ -226,11 +226,11 @@ TREE: Final = """
       - data.unusual                   UnusualDataError             headrace.audit.store
     - data.changed_file                ChangedFileError             headrace.sources.file_planning
     - data.dead_letter_budget          DeadLetterBudgetError        headrace.sources.error_budgets
-    - data.divided_file                DividedFileError             headrace.sources.formats.errors
+    - data.divided_file                DividedFileError             headrace.formats.errors
     - data.input_gone                  InputGoneError               headrace.runs.restore
     - data.kafka_batch                 UnreadableBatchError         headrace.sources.kafka.batches
     - data.landed_damaged              LandedDamagedError           headrace.sources.landed.damage
-    - data.large_file                  LargeFileError               headrace.sources.formats.errors
+    - data.large_file                  LargeFileError               headrace.formats.errors
     - data.nothing_to_publish          NothingToPublishError        headrace.runs.publishing.planned_publish
     - data.output_held                 OutputHeldError              headrace.runs.parking.catching_up
     - data.overflow                    ValueOverflowError           headrace.errors
@@ -238,15 +238,15 @@ TREE: Final = """
       - data.decimal_overflow          DecimalOverflowError         headrace.errors
       - data.integer_overflow          IntegerOverflowError         headrace.errors
     - data.records_lost                RecordsLostError             headrace.sources.kafka.errors
-    - data.split_gone                  SplitGoneError               headrace.sources.connector
+    - data.split_gone                  SplitGoneError               headrace.ext.sources
     - data.stale                       StaleDataError               headrace.audit.store
     - data.topic_replaced              TopicReplacedError           headrace.sources.kafka.errors
-    - data.undeliverable               UndeliverableError           headrace.sinks.open_sink
-    - data.unreadable_file             UnreadableFileError          headrace.sources.formats.errors
-      - data.file_columns              FileColumnsError             headrace.sources.formats.errors
-        - data.csv_dialect             DialectError                 headrace.sources.formats.errors
+    - data.undeliverable               UndeliverableError           headrace.ext.sinks
+    - data.unreadable_file             UnreadableFileError          headrace.formats.errors
+      - data.file_columns              FileColumnsError             headrace.formats.errors
+        - data.csv_dialect             DialectError                 headrace.formats.errors
         - data.landed_columns          LandedColumnsError           headrace.distribute.spark.ranges.errors
-        - data.missing_column          MissingColumnError           headrace.sources.formats.errors
+        - data.missing_column          MissingColumnError           headrace.formats.errors
     - data.upstream_unpublished        UpstreamUnpublishedError     headrace.runs.publishing.planned_publish
     - data.vanished_file               VanishedFileError            headrace.sources.file_planning
   - retry                              RetryError                   headrace.errors
@@ -259,7 +259,7 @@ TREE: Final = """
     - retry.kafka_unreachable          KafkaUnreachableError        headrace.sources.kafka.errors
     - retry.no_answer                  NoAnswerError                headrace_airflow.pages.forking.client
     - retry.nondeterministic_task      DisagreementError            headrace.distribute.tasks.task_results
-    - retry.object_changed             ObjectChangedError           headrace_snapshots.store.port
+    - retry.object_changed             ObjectChangedError           headrace.ext.stores
     - retry.open_windows               OpenWindowsError             headrace.runs.patching.plan
     - retry.orphaned                   OrphanedError                headrace_airflow.processes
     - retry.publish_conflict           PublishConflictError         headrace_snapshots.errors
@@ -267,14 +267,14 @@ TREE: Final = """
     - retry.root_silent                RootSilentError              headrace_airflow.pages.opened_roots
     - retry.schema_registry            RegistryUnreachableError     headrace.sources.kafka.errors
     - retry.shuffle_incomplete         TornExchangeError            headrace.distribute.tasks.shuffle.exchange
-    - retry.sink_moved                 SinkMovedError               headrace.sinks.open_sink
-    - retry.sink_unreachable           SinkUnreachableError         headrace.sinks.open_sink
+    - retry.sink_moved                 SinkMovedError               headrace.ext.sinks
+    - retry.sink_unreachable           SinkUnreachableError         headrace.ext.sinks
     - retry.spark_job                  SparkJobError                headrace.distribute.spark.errors
     - retry.spark_start                SparkStartError              headrace.distribute.spark.errors
     - retry.spark_stopped              SparkStoppedError            headrace.distribute.spark.errors
     - retry.storage                    StorageFailedError           headrace.distribute.spark.errors
-    - retry.store_unavailable          StoreUnavailableError        headrace_snapshots.store.port
-    - retry.unknown_outcome            UnknownOutcomeError          headrace_snapshots.store.port
+    - retry.store_unavailable          StoreUnavailableError        headrace.ext.stores
+    - retry.unknown_outcome            UnknownOutcomeError          headrace.ext.stores
     - retry.unpublished                UnpublishedError             headrace.runs.patching.plan
   - restore                            RestoreError                 headrace.errors
     - restore.audit_damaged            AuditDamagedError            headrace.audit.store
@@ -285,7 +285,7 @@ TREE: Final = """
     - restore.history_damaged          HistoryDamagedError          headrace.audit.usual.history
     - restore.missing_snapshot         MissingSnapshotError         headrace_snapshots.errors
     - restore.newer_format             NewerFormatError             headrace_snapshots.format.codec
-    - restore.object_not_found         ObjectNotFoundError          headrace_snapshots.store.port
+    - restore.object_not_found         ObjectNotFoundError          headrace.ext.stores
     - restore.readers_cannot_follow    ReadersCannotFollowError     headrace.runs.following.recovery_cut
     - restore.result_damaged           ResultDamagedError           headrace.runs.reporting.results
     - restore.target_broken            TargetBrokenError            headrace.runs.recovery_target
@@ -295,7 +295,7 @@ TREE: Final = """
     - give_up.engine                   EngineError                  headrace.distribute.spark.errors
     - give_up.fenced                   FencedError                  headrace_snapshots.errors
       - give_up.fenced_after_commit    FencedAfterCommitError       headrace_snapshots.errors
-    - give_up.object_exists            ObjectExistsError            headrace_snapshots.store.port
+    - give_up.object_exists            ObjectExistsError            headrace.ext.stores
     - give_up.protocol                 ProtocolError                headrace_snapshots.protocol.table
 """
 """Each error below its base: its code, its class, and the module that defines it, which raises it or tells who does.

@@ -15,7 +15,7 @@ from headrace.model.panes import Pane as ModelPane
 from headrace.model.time import GLOBAL_WINDOW_END, Instant
 from headrace.model.watermarks import SplitStrategy
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import OWN, Input
+from headrace.pipeline.source import OWN, Input
 from headrace.sources.error_budgets import SHOWN, check_budgets
 from headrace.sources.validation import EARLIEST, LATEST
 from headrace.testing.executors.interface import GivenEpoch, StepOutput

@@ -7,20 +7,12 @@ from airflow.sdk import Asset, AssetAlias, AssetWatcher, Context
 from airflow.sdk.configuration import conf
 
 from headrace.model.time import Duration
+from headrace.moved import moved
 from headrace.pipeline.schedules import dag_id
+from headrace_airflow.addresses import published_asset
 from headrace_airflow.roots.root import Root, RootedPipeline
 
-
-def published_asset(qualified: str) -> Asset:
-    """What readers see of a pipeline or of one of its outputs: ``[ROOT.]PIPELINE[/OUTPUT]``. Airflow knows an asset by
-    name and URI together: who follows it needs both.
-    """
-    return Asset(name=f"headrace_{qualified}", uri=f"headrace://{qualified}/published")
-
-
-def windows_asset(qualified: str) -> Asset:
-    """The complete windows of what readers see, each a partition: ``[ROOT.]PIPELINE[/OUTPUT]``."""
-    return Asset(name=f"headrace_{qualified}:windows", uri=f"headrace://{qualified}/windows")
+__getattr__ = moved(__name__)
 
 
 def snapshot_page(root: Root, pipeline: str, snapshot: str) -> str:

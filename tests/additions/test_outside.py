@@ -20,7 +20,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import FixConfigError, PipelineError
-from headrace_snapshots.store import ObjectStore, open_store
+from headrace.ext.stores import ObjectStore, open_store
 from tests.distributions import installed
 from tests.snapshots import test_store_contract
 

@@ -24,7 +24,7 @@ found = run(hits, [rows({"page": "a", "size": 3}, "page=a size=4", "page=b size=
 print([(row["page"], row["size"]) for row in found.current], [row["reason"] for row in found.rejected])
 """
 STORE = """
-from headrace_snapshots.store import open_store
+from headrace.ext.stores import open_store
 open_store("ram://here").write("x", b"1")
 print(open_store("ram://here").read("x"), open_store("ram://here").uri)
 """
@@ -33,28 +33,23 @@ import sys
 from datetime import datetime
 from pathlib import Path
 import headrace as hr
-from headrace.runs.options import RunOptions
-from headrace.runs.process import process
 hits = hr.Pipeline("hits", hr.json("landing/hits", {"page": str}).arrival_time(), what={"hits": hr.count()},
                    where=hr.FixedWindows("1h"), executor="quiet")
 landing = Path("root/landing/hits")
 landing.mkdir(parents=True)
 (landing / "a.jsonl").write_text('{"page": "a"}\\n')
-found = process(hits, Path("root").absolute().as_uri(), RunOptions("first"))
+found = hr.open(Path("root").absolute().as_uri(), create=True)[hits].run()
 print(found.executor.name, found.epochs)
 """
 FAMILY = """
-from headrace.pipeline.schedules import owner_of
-from headrace_airflow.dags import dags_of
-from headrace_airflow.roots.root import Root
-pipeline = Root.of_environment().pipeline("flights_departures")
-print([*dags_of(pipeline, ["idle"])], owner_of("headrace_flights_departures_idle")[1:])
+from headrace_airflow.dag_files import asked_for
+print([dag for dag in asked_for() if dag.endswith("departures_idle")])
 """
 USED = {
     "format": (FORMAT, "[('a', 7)] ['column size: not an int']"),
     "store": (STORE, "b'1' ram://here"),
     "executor": (EXECUTOR, "quiet (0,)"),
-    "dag_family": (FAMILY, "['headrace_flights_departures_idle'] ('flights_departures', 'idle')"),
+    "dag_family": (FAMILY, "['headrace_flights_departures_idle']"),
 }
 
 
@@ -71,6 +66,7 @@ def test_one_more_of_a_kind_touches_at_most_three_files_of_the_product(kind: str
     environment = {
         **os.environ,
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "HEADRACE_ROOT": tmp_path.as_uri(),
         "HEADRACE_PIPELINES": str(ROOT / "jobs/pipelines"),
     }
     environment["PYTHONPATH"] = os.pathsep.join(str(tmp_path / Path(package).parent) for package in PACKAGES)

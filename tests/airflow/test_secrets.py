@@ -25,7 +25,7 @@ from minio import MinioAdmin
 from minio.credentials import StaticProvider
 from sqlalchemy import make_url
 
-from headrace.sinks.open_sink import SinkRefusedError
+from headrace.ext.sinks import SinkRefusedError
 from headrace_airflow import isolation
 from headrace_snapshots.store import ObjectStore, open_store
 from scripts import minio_server

@@ -9,7 +9,7 @@ from headrace import Deduplicate, Pipeline
 from headrace.distribute.epoch import Attempt, ComputedEpoch
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.model.time import Instant
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.sources.landing import Landing
 from headrace_snapshots.format.table_names import IDS, REJECTED, UNNAMED, OutputTables
 from headrace_snapshots.layout import ObjectKind, data_prefix, kind_of

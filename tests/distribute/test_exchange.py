@@ -16,9 +16,9 @@ from headrace.distribute.tasks.shuffle.level_functions import level_below, map_l
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.distribute.tasks.task_results import DisagreementError
 from headrace.errors import RetryError
+from headrace.ext.sources import SourceSplit
 from headrace.model.time import Instant
-from headrace.pipeline.sources import OWN
-from headrace.sources.connector import SourceSplit
+from headrace.pipeline.source import OWN
 from headrace.sources.file_planning import (
     VanishedFileError,
 )

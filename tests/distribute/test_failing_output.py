@@ -11,7 +11,7 @@ from headrace.distribute.epoch import Again, Attempt, ComputedEpoch
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.errors import HeadraceError
 from headrace.model.time import Instant
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.sources.landing import Landing
 from headrace_snapshots.format.table_names import IDS
 from headrace_snapshots.layout import data_prefix

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import headrace as hr
-from headrace.read.diff.final_rows import FinalRows
+from headrace.ext.sinks import FinalRows
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.client.deployment import open as open_root
 from headrace.runs.options import RunOptions

@@ -34,7 +34,7 @@ from headrace.distribute.tasks.engine import TasksEngine
 from headrace.model.time import Duration, Instant, parse
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
 from headrace.state.datafiles.files import read_rows

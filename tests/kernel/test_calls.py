@@ -34,13 +34,13 @@ from headrace import (
     retracting,
 )
 from headrace.distribute.local.engine import LocalEngine
+from headrace.ext.sources import SourceSplit
 from headrace.model.time import Duration, Instant, parse
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.runs.commits import attempts_of
-from headrace.sources.connector import SourceSplit
 from headrace.sources.landing import Landing
 from headrace.state.datafiles import writer
 from headrace_snapshots.catalog import Catalog

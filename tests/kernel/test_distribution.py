@@ -18,7 +18,7 @@ from headrace.kernel.step import StageResult, in_emitted_order, step
 from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.aggregation import Stage
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
 from headrace.state.datafiles.sorted_file import SortedFile

@@ -24,7 +24,7 @@ from headrace.errors import PipelineError
 from headrace.model.time import Duration, Instant
 from headrace.model.watermarks import Monotonic
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import Input
+from headrace.pipeline.source import Input
 from headrace_lab.reference import Epoch, run_pipeline
 from tests.kernel.differential import check, run_on_kernel
 from tests.reference.naming import NAMES, UNTAKEN, renamed

@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from headrace.errors import FixDataError, HeadraceError
+from headrace.formats.errors import FileColumnsError, LargeFileError, UnreadableFileError
 from headrace.sources.file_planning import VanishedFileError
-from headrace.sources.formats.errors import FileColumnsError, LargeFileError, UnreadableFileError
 from headrace_snapshots.format.codec import BrokenObjectError
 
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import headrace as hr
 from headrace import col
-from headrace.read.diff.final_rows import FinalRows
+from headrace.ext.sinks import FinalRows
 
 SENT: list[tuple[str, str, str, int]] = []
 """The id, the user, the beginning of the window and the amount of each row that was handed over."""

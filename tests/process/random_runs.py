@@ -24,7 +24,7 @@ from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.panes import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, render, to_datetime
 from headrace.model.windows import Window
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs
 from headrace.read.views.arrow_types import schema_of
 from headrace.runs.modes import Mode

@@ -19,8 +19,9 @@ from headrace.audit.range import audited_files
 from headrace.audit.store import AuditFailedError
 from headrace.cli import catalog_names
 from headrace.cli.main import app
+from headrace.ext.sinks import ChangeSource
 from headrace.pipeline.expectations import ExpectationView, expect
-from headrace.read.diff.changes import ChangeSource, changes_between
+from headrace.read.diff.changes import changes_between
 from headrace.runs.adopting.adopt import adopt, rehearse_adoption
 from headrace.runs.adopting.errors import NotAdoptableError
 from headrace.runs.adopting.publishing import published

@@ -11,8 +11,9 @@ import headrace as hr
 from headrace import Pipeline, col
 from headrace.audit.range import audited_files
 from headrace.errors import PipelineError
+from headrace.ext.sinks import ChangeSource
 from headrace.pipeline.expectations import ExpectationView
-from headrace.read.diff.changes import ChangeSource, changes_between
+from headrace.read.diff.changes import changes_between
 from headrace.runs.continuation import ChangedPipelineError
 from headrace.runs.options import RunOptions
 from headrace.runs.parking import catching_up

@@ -12,7 +12,7 @@ from headrace.distribute.local.engine import LocalEngine
 from headrace.distribute.tasks.background.thread import Stop
 from headrace.errors import RetryError
 from headrace.model.time import Instant
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.runs.commits import Committer, attempts_of
 from headrace.runs.executors import on_local
 from headrace.runs.options import RunOptions
@@ -40,11 +40,11 @@ class Held(LocalEngine):
         self.released, self.began = threading.Event(), threading.Event()
         self.in_time: list[bool] = []
 
-    def fold_current(self, layers: Sequence[Layer], *rest: Any, stop: Stop, **named: Any) -> tuple[DataFile, ...]:
+    def compact_current(self, layers: Sequence[Layer], *rest: Any, stop: Stop, **named: Any) -> tuple[DataFile, ...]:
         self.began.set()
         with stop.calling(self.released.set):
             self.in_time.append(self.released.wait(SECONDS))
-        return super().fold_current(layers, *rest, stop=stop, **named)
+        return super().compact_current(layers, *rest, stop=stop, **named)
 
 
 def run_held(root: Path, *, release_at: int, epochs: int = EPOCHS, fails: bool = False) -> tuple[Held, list[Manifest]]:
@@ -128,9 +128,9 @@ def test_runs_of_one_epoch_fold_as_well(tmp_path: Path, monkeypatch: pytest.Monk
     folded: list[int] = []
 
     class Counted(LocalEngine):
-        def fold_current(self, layers: Sequence[Layer], *rest: Any, **named: Any) -> tuple[DataFile, ...]:
+        def compact_current(self, layers: Sequence[Layer], *rest: Any, **named: Any) -> tuple[DataFile, ...]:
             folded.append(len(layers))
-            return super().fold_current(layers, *rest, **named)
+            return super().compact_current(layers, *rest, **named)
 
     monkeypatch.setattr(on_local, "LocalEngine", Counted)
     for number in range(FANOUT + 4):

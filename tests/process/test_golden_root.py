@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
+from headrace.ext.sinks import ChangeSource
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.read.diff.changes import ChangeSource
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.runs.client.deployment import Deployment
 from headrace.runs.delivering.delivery_notes import notes

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import DataType, Pipeline, accumulating
-from headrace.pipeline.sources import OnUnreadable
+from headrace.pipeline.source import OnUnreadable
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.reprocessing.late import land_late

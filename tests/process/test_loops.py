@@ -14,14 +14,14 @@ import headrace as hr
 from headrace import col
 from headrace.distribute.tasks import loop as rounds_of_loops
 from headrace.errors import IntegerOverflowError
+from headrace.ext.sources import SourceSplit
 from headrace.model.time import instant
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.read.snapshots.last_stage import LastStage
 from headrace.runs.commits import IncompleteEpochError
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.reprocessing.copies import late_behind
-from headrace.sources.connector import SourceSplit
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.sources import OWN
+from headrace.ext.sources import SourcePosition, SourceSplit
+from headrace.pipeline.source import OWN
 from headrace.read.snapshots.progress import progress_of
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.restore import restore
-from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.file_planning import (
     ChangedFileError,
     advance,
@@ -71,7 +71,7 @@ class Reader:
         self.catalog = Catalog(self.store, "p")
         self.claim = self.catalog.claim("main", "test")
         self.per_epoch = per_epoch
-        self.offsets = {name: Offsets() for name in inputs}
+        self.offsets = {name: SourcePosition() for name in inputs}
         self.head: Manifest | None = None
         self.bytes: list[int] = []
 

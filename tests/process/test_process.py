@@ -13,8 +13,10 @@ from headrace import FixedWindows, Pipeline, retracting
 from headrace.audit.store import AuditFailedError, read_audit
 from headrace.distribute.epoch import ComputedEpoch
 from headrace.distribute.local.engine import LocalEngine
+from headrace.ext.stores import StoreUnavailableError
 from headrace.model.time import Instant
-from headrace.pipeline.sources import OWN, NameOrder
+from headrace.pipeline.source import OWN
+from headrace.pipeline.sources import NameOrder
 from headrace.runs import process as processing
 from headrace.runs.commits import Committer, IncompleteEpochError, attempts_of
 from headrace.runs.continuation import ChangedPipelineError
@@ -26,7 +28,6 @@ from headrace.sources.landing import ByInput, Landing
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from headrace_snapshots.store.port import StoreUnavailableError
 from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, Operation, check_catalog
 from tests.building import changed
 from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, USERS, clicks, land, records, truth

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from headrace.audit.store import AuditOutcome, write_audit
+from headrace.ext.sources import SourcePosition
 from headrace.model.time import MIN_INSTANT, Instant, instant, render
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.read.snapshots.progress import progress_of
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.publishing.planned_publish import AuditMissingError
@@ -23,7 +24,6 @@ from headrace.runs.publishing.promotion import (
 )
 from headrace.runs.publishing.publish import publish_audited
 from headrace.runs.publishing.rehearsal import rehearse
-from headrace.sources.connector import Offsets
 from headrace.sources.progress import InputProgress, PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
@@ -80,9 +80,9 @@ class Audited:
 
 def _read(progress: PipelineProgress, files: Iterable[InputFile]) -> dict[str, InputProgress]:
     """The inputs of ``progress`` after ``files``."""
-    counts = {OWN: Offsets()} | progress.offsets
+    counts = {OWN: SourcePosition()} | progress.offsets
     for file in files:
-        before = counts.get(file.input, Offsets())
+        before = counts.get(file.input, SourcePosition())
         counts[file.input] = replace(before, files=before.files + 1, bytes=before.bytes + file.size)
     return {name: InputProgress(offsets) for name, offsets in counts.items()}
 

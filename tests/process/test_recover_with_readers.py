@@ -256,7 +256,7 @@ def test_a_reader_with_nothing_from_before_is_named_and_nothing_moves(chains: Gr
 def test_a_reader_that_may_not_be_written_is_said_and_others_go_back(
     chains: Grown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace_snapshots.store.port import StoreUnavailableError
+    from headrace.ext.stores import StoreUnavailableError
 
     chain = chains.chain(0)
     first, second, third = chain.handles

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from headrace.errors import FixConfigError
+from headrace.ext.sources import SourceSplit
 from headrace.model.triggers import Signal
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.runs.restore import BelowPublishedError, InputGoneError, RestoredRun, Verify, restore
-from headrace.sources.connector import SourceSplit
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.datafiles import verify

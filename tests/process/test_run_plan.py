@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.runs import process as processing
 from headrace.runs.context import RunContext
 from headrace.runs.dry_run import dry_run

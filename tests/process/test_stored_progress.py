@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from headrace.errors import RestoreError
+from headrace.ext.sources import SourcePosition, SourceSplit
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.model.watermarks import Split
 from headrace.model.windows import Window
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.read.snapshots.progress import (
     ListingPosition,
     StoredProgress,
@@ -21,7 +22,6 @@ from headrace.read.snapshots.progress import (
 )
 from headrace.runs.restore import restore
 from headrace.sources.chain_clocks import ChainClocks
-from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.newest_event_time import NOT_SAID
 from headrace.sources.progress import (
     Ahead,
@@ -44,7 +44,11 @@ from tests.stored_progress import progress_to_json
 FILE = SourceSplit("landing/b.json", 7, "etag", "digest")
 AT = Instant(1_772_000_000_000_000)
 PROGRESS = PipelineProgress(
-    {OWN: InputProgress(Offsets("landing/a.json", (FILE,), 2, 10), {"": Split(AT, AT, AT, {3: 1})}, AT, {50.0: AT})},
+    {
+        OWN: InputProgress(
+            SourcePosition("landing/a.json", (FILE,), 2, 10), {"": Split(AT, AT, AT, {3: 1})}, AT, {50.0: AT}
+        )
+    },
     watermark=AT,
     processing_time=AT,
     chains={"": ChainClocks((AT, MAX_INSTANT), due_event=AT)},

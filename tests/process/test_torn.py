@@ -8,7 +8,7 @@ import pytest
 from headrace import FixedWindows, Pipeline, col
 from headrace.model.watermarks import Monotonic
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import OnUnreadable
+from headrace.pipeline.source import OnUnreadable
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import RunResult
 from tests.building import changed

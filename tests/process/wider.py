@@ -17,7 +17,7 @@ from headrace.model.expressions.expr import col, lit
 from headrace.model.time import Duration
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, Punctuated
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import Input
+from headrace.pipeline.source import Input
 from headrace_lab.reference import Epoch
 from tests.building import lengths
 from tests.own_windows import Validity

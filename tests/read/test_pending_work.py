@@ -3,13 +3,13 @@
 from datetime import UTC, datetime, timedelta
 
 import headrace as hr
+from headrace.ext.stores import ObjectStore
 from headrace.model.time import Instant, instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pending_work import ENOUGH, PendingWork, UnreadFiles, WorkFinder, watched_inputs
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.store import open_store
-from headrace_snapshots.store.port import ObjectStore
 
 CLICK = b'{"user": "ada", "at": "2026-11-20T00:00:00Z"}\n'
 

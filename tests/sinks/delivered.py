@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import headrace as hr
-from headrace.read.diff.changes import ChangeSource, FillReason
+from headrace.ext.sinks import ChangeSource, FillReason
 from headrace.testing.connectors.deployment import SinkDeployment, order
 
 

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from headrace.ext.sinks import ChangeSource, SinkRefusedError, SinkUnreachableError
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.diff.changes import ChangeSource
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace.runs.client.deployment import open as open_root
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.delivering.deliver import Delivery
-from headrace.sinks.open_sink import SinkFailedError, SinkRefusedError, SinkUnreachableError
+from headrace.sinks.failures import SinkFailedError
 from headrace.testing.connectors.values import plain
 from tests.docs.pages import DOCS, blocks
 

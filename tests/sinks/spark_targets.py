@@ -9,7 +9,7 @@ from pyspark.sql.functions import expr
 
 from headrace.distribute.spark.connected.session import ConnectedSession
 from headrace.distribute.spark.types import DataFrame
-from headrace.sinks.open_sink import SinkMovedError
+from headrace.ext.sinks import SinkMovedError
 from tests.sinks.worlds import state_of
 
 

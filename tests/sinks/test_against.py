@@ -20,10 +20,10 @@ import headrace as hr
 from headrace import DataType
 from headrace.cli.main import app
 from headrace.connections import MissingConnectionError
-from headrace.pipeline.sinks import Sink
+from headrace.ext.sinks import SinkRefusedError, SinkUnreachableError, UndeliverableError
+from headrace.pipeline.sink import Sink
 from headrace.read.diff.table_comparison import ComparedColumnsError
 from headrace.runs.delivering.parquet_table import ComparedTableError
-from headrace.sinks.open_sink import SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from headrace.testing.connectors.values import VALUES
 from headrace_snapshots.store import open_store

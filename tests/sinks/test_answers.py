@@ -14,8 +14,8 @@ from psycopg import errors as pg
 import headrace as hr
 from headrace.connections import connection
 from headrace.errors import HeadraceError
+from headrace.ext.sinks import SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.sinks.kafka.kind import translated
-from headrace.sinks.open_sink import SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.sql_states import SqlAnswer, answer_of
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from tests.sinks.delivered import Delivered, delivered

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.sinks.open_sink import SinkMovedError, SinkRefusedError, SinkUnreachableError
+from headrace.ext.sinks import SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from scripts.iceberg_rest import IcebergRest
 from tests.sinks.warehouse import Warehouse

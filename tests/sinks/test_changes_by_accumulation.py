@@ -15,15 +15,21 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
+from headrace.ext.sinks import (
+    NUMBER,
+    SIGN,
+    ChangeRecords,
+    ChangeSource,
+    FillReason,
+    OpenChangeLog,
+    SinkState,
+    StoredRecords,
+)
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ValueType
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sinks import SINKS, Sink
-from headrace.read.diff.change_records import NUMBER, ChangeRecords
-from headrace.read.diff.changes import SIGN, ChangeSource, FillReason
-from headrace.read.diff.stored_records import StoredRecords
+from headrace.pipeline.sink import SINKS, Sink
 from headrace.read.views.arrow_types import schema_of, zoneless_rows
-from headrace.sinks.open_sink import Held, OpenChangeLog
 from headrace.testing.connectors import ChangeLogWorld
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from headrace_snapshots.errors import RefusedError
@@ -37,9 +43,9 @@ class ListedLog(OpenChangeLog):
     """A list of records."""
 
     listed: list[dict[str, Any]] = field(default_factory=list)
-    last: Held | None = None
+    last: SinkState | None = None
 
-    def held(self) -> Held | None:
+    def held(self) -> SinkState | None:
         return self.last
 
     @contextmanager
@@ -47,7 +53,7 @@ class ListedLog(OpenChangeLog):
         schema = schema_of({NUMBER: DataType.INT, SIGN: DataType.INT, **columns})
         yield StoredRecords(pa.Table.from_pylist(self.listed, schema).to_reader())
 
-    def append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
+    def append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
         assert before == self.last
         self.listed += [row for batch in records.batches() for row in zoneless_rows(batch)]
         self.last = after

@@ -9,7 +9,8 @@ import pytest
 
 import headrace as hr
 from headrace.connections import MissingConnectionError, connection
-from headrace.sinks.open_sink import SinkUnreachableError, named_failures
+from headrace.ext.sinks import SinkUnreachableError
+from headrace.sinks.failures import named_failures
 
 
 @pytest.mark.parametrize(

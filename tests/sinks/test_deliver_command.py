@@ -9,9 +9,9 @@ from click.testing import CliRunner, Result
 import headrace as hr
 from headrace.cli.main import app
 from headrace.connections import MissingConnectionError
-from headrace.pipeline.sinks import Sink
+from headrace.ext.sinks import SinkState
+from headrace.pipeline.sink import Sink
 from headrace.sinks.delta.table import DeltaTarget
-from headrace.sinks.open_sink import Held
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from tests.sinks.worlds import DeltaWorld
 
@@ -54,7 +54,7 @@ def test_two_that_deliver_to_several_sinks_at_once_both_end_well(root: Path, mon
     looked, held = threading.Barrier(2), DeltaTarget.held
     first = threading.local()
 
-    def together(target: DeltaTarget) -> Held | None:
+    def together(target: DeltaTarget) -> SinkState | None:
         told = held(target)
         if target._location not in vars(first):
             setattr(first, target._location, True)

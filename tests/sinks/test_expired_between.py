@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.read.diff.changes import ChangeSource, FillReason
+from headrace.ext.sinks import ChangeSource, FillReason
 from headrace.runs.client.handle import PipelineHandle
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from headrace_snapshots.format import filelog

@@ -11,11 +11,11 @@ import pytest
 
 import headrace as hr
 from headrace.errors import PipelineError, RetryError
-from headrace.read.diff.changes import ChangeSource
-from headrace.read.diff.final_rows import FinalRows, NeverFinalError
+from headrace.ext.sinks import ChangeSource, FinalRows, SinkRefusedError
+from headrace.read.diff.final_rows import NeverFinalError
 from headrace.runs.delivering.deliver import Delivery
 from headrace.runs.publishing.delivered import DeliveredError
-from headrace.sinks.open_sink import SinkFailedError, SinkRefusedError
+from headrace.sinks.failures import SinkFailedError
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError

@@ -16,9 +16,8 @@ from pyiceberg.table import Table
 
 import headrace as hr
 from headrace.connections import connection
-from headrace.read.diff.changes import ChangeSource
+from headrace.ext.sinks import ChangeSource, SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.sinks.iceberg.kind import catalog_properties
-from headrace.sinks.open_sink import SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from scripts.iceberg_rest import IcebergRest
 from tests.sinks.signed_catalog import Key, signed_by

@@ -47,7 +47,7 @@ days = hr.Pipeline(
 REPORTS = """
 from airflow.sdk import DAG, PartitionedAssetTimetable, task
 
-from headrace_airflow.assets import windows_asset
+from headrace.ext.airflow import windows_asset
 
 with DAG("reports", schedule=PartitionedAssetTimetable(assets=windows_asset("days")), catchup=False):
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from headrace.read.diff.changes import ChangeSource, FillReason
+from headrace.ext.sinks import ChangeSource, FillReason
 from headrace.sinks.kafka.topic import DELIVERIES
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from tests.sinks.delivered import Delivered, delivered

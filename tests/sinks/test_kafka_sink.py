@@ -18,10 +18,11 @@ from aiokafka import errors as kafka_errors
 import headrace as hr
 from headrace.connections import connection
 from headrace.errors import HeadraceError, PipelineError
+from headrace.ext.sinks import SinkRefusedError, SinkUnreachableError
+from headrace.formats.json_text import as_json
 from headrace.runs.client.handle import PipelineHandle
+from headrace.sinks.failures import SinkTakenError
 from headrace.sinks.kafka.topic import DELIVERIES
-from headrace.sinks.open_sink import SinkRefusedError, SinkTakenError, SinkUnreachableError
-from headrace.sources.formats.json_text import as_json
 from headrace.testing.connectors import ChangeLogConformance
 from scripts.airflow_env import free_port
 from tests.sinks.worlds import KafkaWorld

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import DataType
+from headrace.ext.sinks import SinkRefusedError
 from headrace.read.diff.table_comparison import ComparedColumnsError
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.delivering.parquet_table import ComparedTableError
-from headrace.sinks.open_sink import SinkRefusedError
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from headrace.testing.connectors.values import VALUES
 from tests.sinks.worlds import DeltaWorld

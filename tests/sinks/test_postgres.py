@@ -7,9 +7,8 @@ import pytest
 import headrace as hr
 from headrace import DataType
 from headrace.connections import MissingConnectionError
-from headrace.read.diff.changes import ChangeSource
+from headrace.ext.sinks import ChangeSource, SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.runs.delivering.deliver import UnknownSinkError
-from headrace.sinks.open_sink import SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.sinks.postgres.table import PostgresTable
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from tests.sinks.warehouse import Warehouse

@@ -15,7 +15,7 @@ import pytest
 import headrace as hr
 from headrace import DataType
 from headrace.errors import PipelineError
-from headrace.sinks.open_sink import SinkRefusedError, UndeliverableError
+from headrace.ext.sinks import SinkRefusedError, UndeliverableError
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from headrace.testing.connectors.values import VALUES
 from tests.sinks.warehouse import Warehouse

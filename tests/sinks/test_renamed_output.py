@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.read.diff.changes import ChangeSource, FillReason
-from headrace.sinks.open_sink import SinkTakenError
+from headrace.ext.sinks import ChangeSource, FillReason
+from headrace.sinks.failures import SinkTakenError
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from tests.sinks.worlds import DeltaWorld
 

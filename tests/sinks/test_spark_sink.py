@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.sinks.open_sink import Held
+from headrace.ext.sinks import SinkState
 from headrace.sinks.spark_target import _text
 from scripts.postgres_server import Postgres
 from tests.with_jdbc import run_with_jdbc
@@ -21,7 +21,7 @@ def test_a_jdbc_database_follows(server: Postgres, tmp_path: Path) -> None:
 def test_a_text_that_an_older_version_stored_is_compared_as_it_is() -> None:
     """It has no time: a target of a user's compares texts."""
     older = '{"columns": {}, "number": null, "output": "", "pipeline": "p", "root": "file:///r", "snapshot": "s"}'
-    held = Held(**json.loads(older))
+    held = SinkState(**json.loads(older))
     assert _text(held) == older
     newer = _text(replace(held, at="2026-05-01T00:00:00Z"))
-    assert _text(Held(**json.loads(newer))) == newer
+    assert _text(SinkState(**json.loads(newer))) == newer

@@ -14,8 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import headrace as hr
 from headrace.cli.main import app
-from headrace.read.diff.changes import ChangeSource, FillReason
-from headrace.sinks.open_sink import SinkRefusedError
+from headrace.ext.sinks import ChangeSource, FillReason, SinkRefusedError
 from headrace.testing.connectors.deployment import SinkDeployment
 from tests.sinks.delivered import Delivered, delivered
 from tests.sinks.warehouse import Warehouse
@@ -89,7 +88,7 @@ def test_what_others_do_to_rows_of_postgresql_is_not_called_what_readers_see(
 def test_a_table_that_is_emptied_while_it_is_delivered_to(
     warehouse: Warehouse, of_postgres: Delivered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.sinks.open_sink import SinkMovedError
+    from headrace.ext.sinks import SinkMovedError
     from headrace.sinks.postgres.table import PostgresTable
 
     of_postgres.more()

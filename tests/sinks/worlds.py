@@ -25,7 +25,7 @@ from pyiceberg.io.pyarrow import PyArrowFile
 
 import headrace as hr
 from headrace.connections import connection
-from headrace.pipeline.sinks import Sink
+from headrace.pipeline.sink import Sink
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace.sinks.iceberg.kind import catalog_properties
 from headrace.sinks.postgres.target import PostgresTarget

@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headrace.ext.stores import RequestCounts
 from headrace_snapshots.store import ObjectInfo, ObjectStore, StoreUnavailableError, UnknownOutcomeError
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.store.port import RequestCounts
 
 Objects = frozenset[tuple[str, bytes]]
 """What is stored: paths and contents."""

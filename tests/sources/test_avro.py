@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.errors import PipelineError
+from headrace.formats.avro.datums import Data
+from headrace.formats.avro.messages import NO_SCHEMA, read_avro, schema_ids
+from headrace.formats.avro.schema import AvroSchemaError, record_of
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import ScannedRecords
 from headrace.model.expressions.fields import fields_of
 from headrace.pipeline.systems.kafka import KafkaSource
-from headrace.sources.formats.avro.datums import Data
-from headrace.sources.formats.avro.messages import NO_SCHEMA, read_avro, schema_ids
-from headrace.sources.formats.avro.schema import AvroSchemaError, record_of
-from headrace.sources.formats.scan import Scanned
-from headrace.sources.required_columns import Required
 
 
 def record(**fields: Any) -> dict[str, Any]:
@@ -49,15 +49,17 @@ def columns(**types: Any) -> Any:
     return {name: field for name, field in fields_of(source.schema).items() if name in types}
 
 
-def scanned(messages: Sequence[bytes | None], schemas: Any, fields: Any, required: Required | None = None) -> Scanned:
+def scanned(
+    messages: Sequence[bytes | None], schemas: Any, fields: Any, required: RequiredColumns | None = None
+) -> ScannedRecords:
     """``messages``, of one schema or of several by number."""
     several = {number: record_of(json.dumps(one)) for number, one in schemas.items()} if 1 in schemas else None
     known = record_of(json.dumps(schemas)) if several is None else several
     values = pa.array(messages, pa.binary())
-    return read_avro(values, np.arange(len(messages)), fields, required or Required(), known)
+    return read_avro(values, np.arange(len(messages)), fields, required or RequiredColumns(), known)
 
 
-def rows(found: Scanned) -> list[dict[str, Any]]:
+def rows(found: ScannedRecords) -> list[dict[str, Any]]:
     return pa.table(dict(found.columns)).to_pylist()
 
 
@@ -189,7 +191,7 @@ def test_an_array_in_blocks_with_their_sizes_and_one_without_end() -> None:
 
 def test_only_what_is_wanted_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    monkeypatch.setattr("headrace.sources.formats.avro.datums.pieces", lambda *_: made.append(1))
+    monkeypatch.setattr("headrace.formats.avro.datums.pieces", lambda *_: made.append(1))
     schema = record(a="string", b="bytes", n="int")
     found = scanned([written(schema, {"a": "x", "b": b"y", "n": 5})], schema, columns(n=int))
     assert (rows(found), made) == ([{"n": 5}], [])
@@ -208,7 +210,7 @@ def test_messages_of_several_schemas_are_read_by_theirs() -> None:
         framed(1, written(first, {"n": 3})),
         b"\x00\x00",
     ]
-    required = Required(columns={"x": "key", "gone": "key", "n": "key"})
+    required = RequiredColumns(columns={"x": "key", "gone": "key", "n": "key"})
     found = scanned(messages, {1: first, 2: second}, columns(n=int, s=str, x=str, gone=str), required)
     assert found.unparsed.to_pylist() == [None, None, NO_SCHEMA, NO_SCHEMA, None, NO_SCHEMA]
     assert found.columns["n"].to_pylist() == [1, 2, None, None, 3, None]
@@ -378,7 +380,7 @@ def test_a_long_array_is_read_in_time_that_depends_on_it_alone() -> None:
 
 def test_no_message_is_no_record_and_a_schema_that_cannot_be_read_says_so() -> None:
     assert len(scanned([], record(n="int"), columns(n=int))) == 0
-    found = read_avro(pa.array([framed(7, b"x")]), np.arange(1), columns(n=int), Required(), {7: None})
+    found = read_avro(pa.array([framed(7, b"x")]), np.arange(1), columns(n=int), RequiredColumns(), {7: None})
     assert found.unparsed.to_pylist() == ["schema 7, which is no record in Avro"]
     with pytest.raises(AvroSchemaError):
         record_of(json.dumps(record(a="int")).replace('"int"', "[" * 5000 + "]" * 5000))

@@ -17,7 +17,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import HeadraceError
-from headrace.pipeline.sources import Source
+from headrace.pipeline.source import Source
 from headrace.runs.client.handle import PipelineHandle
 from headrace.sources.kafka import registry as reading
 from headrace.sources.kafka.errors import RegistryRefusedError, RegistryUnreachableError

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
-from headrace.sources.formats.errors import UnreadableFileError
-from headrace.sources.formats.json_lines import JSON
-from headrace.sources.formats.reader import read_file
-from headrace.sources.formats.spans import WHOLE_FILE, Span
-from headrace.sources.required_columns import Required
+from headrace.formats.errors import UnreadableFileError
+from headrace.formats.file_format import read_file
+from headrace.formats.json_lines import JSON
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import WHOLE_FILE, Span
 from tests.reference.strategies import examples
 
 SCHEMA = {"id": str, "v": int}
@@ -30,7 +30,7 @@ ROWS = [("1", 10), ("2", 20)]
 
 
 def rows(data: bytes, name: str = "file", kind: str = "json", span: Span = WHOLE_FILE) -> list[tuple[Any, Any]]:
-    found = read_file(data, FileSource("landing", kind, SCHEMA), Required(), name, span)
+    found = read_file(data, FileSource("landing", kind, SCHEMA), RequiredColumns(), name, span)
     assert found.unparsed.null_count == len(found)
     return [*zip(found.columns["id"].to_pylist(), found.columns["v"].to_pylist(), strict=True)]
 
@@ -209,7 +209,7 @@ def test_json_of_which_a_line_is_no_record_is_refused_as_a_file(name: str) -> No
     refused = 0
     for number in range(3):
         try:
-            read_file(ARRAYS[name], source, Required(), "file", Span(number, number + 1, 3))
+            read_file(ARRAYS[name], source, RequiredColumns(), "file", Span(number, number + 1, 3))
         except UnreadableFileError:
             refused += 1
     assert refused > 0
@@ -217,9 +217,9 @@ def test_json_of_which_a_line_is_no_record_is_refused_as_a_file(name: str) -> No
 
 def test_a_line_that_is_no_record_alone_stays_a_dead_letter() -> None:
     for odd in (b"[1, 2]", b'[{"id": "1"}]', b"[]", b"[", b'{"id": ', b"[,", b'{"id": "1"}{"id": "2"}', b" [x"):
-        found = read_file(LINES + odd, FileSource("landing", "json", SCHEMA), Required(), "file")
+        found = read_file(LINES + odd, FileSource("landing", "json", SCHEMA), RequiredColumns(), "file")
         assert found.unparsed.to_pylist() == [None, None, "not a JSON object"], odd
-    found = read_file(b'{"id": "1"},\n{"id": "2"},', FileSource("landing", "json", SCHEMA), Required(), "file")
+    found = read_file(b'{"id": "1"},\n{"id": "2"},', FileSource("landing", "json", SCHEMA), RequiredColumns(), "file")
     assert found.unparsed.to_pylist() == ["not a JSON object"] * 2
 
 
@@ -228,7 +228,7 @@ def test_what_was_recorded_is_read_by_the_rules_that_it_was_read_by() -> None:
     lines = b'{"id": "1", "at": "20130101T050000Z"}\n{"id": "2", "at": "2013-01-01T05:00:00Z"}\n'
 
     def unparsed(data: bytes, name: str, rules: int | None) -> list[str | None]:
-        return list(read_file(data, source, Required(), name, rules=rules).unparsed.to_pylist())
+        return list(read_file(data, source, RequiredColumns(), name, rules=rules).unparsed.to_pylist())
 
     for rules in (1, None):
         assert unparsed(lines, "a", rules) == [None, None] == unparsed(gzip.compress(lines), "a.GZ", rules)
@@ -237,7 +237,7 @@ def test_what_was_recorded_is_read_by_the_rules_that_it_was_read_by() -> None:
     array = b'[\n{"id": "1"},\n{"id": "2"}\n]'
     assert [reason is None for reason in unparsed(array, "a", 0)] == [False, False, True, False]
     text = FileSource("landing", "csv", {"id": str, "at": datetime})
-    dated = read_file(b"id,at\n1,20130101T050000Z\n", text, Required(), "a", rules=0)
+    dated = read_file(b"id,at\n1,20130101T050000Z\n", text, RequiredColumns(), "a", rules=0)
     assert dated.unparsed.to_pylist() == ["column at: not a timestamp"]
 
 

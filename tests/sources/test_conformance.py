@@ -17,12 +17,12 @@ import headrace as hr
 from headrace.describe.pipeline import describe
 from headrace.entry_points import NotRegisteredError
 from headrace.errors import PipelineError
+from headrace.formats.scan import ScannedRecords
 from headrace.model.time import MAX_INSTANT
 from headrace.pipeline.identity.fingerprint import meaning
-from headrace.pipeline.sources import Source
+from headrace.pipeline.source import Source
 from headrace.read.pending_work import watched_inputs
 from headrace.runs.reprocessing.copies import LandingAgainError
-from headrace.sources.formats.scan import Scanned
 from headrace.testing import at, end, rows, run
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from tests.distributions import installed
@@ -206,7 +206,7 @@ def all_at_0(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
 
     read = Rows.read
 
-    def at_0(rows: Rows, *given: Any) -> Scanned:
+    def at_0(rows: Rows, *given: Any) -> ScannedRecords:
         scanned = read(rows, *given)
         return replace(scanned, position=scanned.position * 0)
 

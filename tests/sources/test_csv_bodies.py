@@ -3,19 +3,20 @@
 import pytest
 
 import headrace as hr
-from headrace.sources.formats.errors import DialectError
-from headrace.sources.formats.reader import read_file
-from headrace.sources.formats.scan import Scanned
-from headrace.sources.formats.spans import WHOLE_FILE, Span
-from headrace.sources.required_columns import Required
+from headrace.formats.errors import DialectError
+from headrace.formats.file_format import read_file
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import WHOLE_FILE, ScannedRecords, Span
 
 COLUMNS = {"id": int, "city": str, "street": str}
 HEADER = b"id,city,street\n"
 SOURCE = hr.csv("landing", COLUMNS)
 
 
-def read(body: bytes, span: Span = WHOLE_FILE, source: hr.FileSource = SOURCE, rules: int | None = None) -> Scanned:
-    return read_file(HEADER + body, source, Required(), "landing/1.csv", span, rules=rules)
+def read(
+    body: bytes, span: Span = WHOLE_FILE, source: hr.FileSource = SOURCE, rules: int | None = None
+) -> ScannedRecords:
+    return read_file(HEADER + body, source, RequiredColumns(), "landing/1.csv", span, rules=rules)
 
 
 def records(count: int, form: str = "{},Oslo,Gate\n", encoding: str = "utf-8") -> bytes:

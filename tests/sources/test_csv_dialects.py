@@ -14,22 +14,21 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.describe.pipeline import describe
 from headrace.errors import PipelineError
+from headrace.formats.errors import DialectError, MissingColumnError, UnreadableFileError
+from headrace.formats.file_format import read_file
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import WHOLE_FILE, ScannedRecords, Span
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.sources.formats.errors import DialectError, MissingColumnError, UnreadableFileError
-from headrace.sources.formats.reader import read_file
-from headrace.sources.formats.scan import Scanned
-from headrace.sources.formats.spans import WHOLE_FILE, Span
-from headrace.sources.required_columns import Required
 from tests.reference.strategies import examples
 
 SCHEMA: dict[str, Any] = {"id": str, "amount": float, "note": str}
 
 
-def read(data: bytes, span: Span = WHOLE_FILE, schema: dict[str, Any] | None = None, **options: Any) -> Scanned:
-    return read_file(data, hr.csv("landing", schema or SCHEMA, **options), Required(), "x", span)
+def read(data: bytes, span: Span = WHOLE_FILE, schema: dict[str, Any] | None = None, **options: Any) -> ScannedRecords:
+    return read_file(data, hr.csv("landing", schema or SCHEMA, **options), RequiredColumns(), "x", span)
 
 
-def values(found: Scanned) -> list[tuple[Any, ...]]:
+def values(found: ScannedRecords) -> list[tuple[Any, ...]]:
     assert found.unparsed.null_count == len(found), found.unparsed.to_pylist()
     return [*zip(*(column.to_pylist() for column in found.columns.values()), strict=True)]
 
@@ -84,7 +83,7 @@ def test_encodings_are_read_whole_and_in_pieces(encoding: str) -> None:
 def test_what_is_no_character_of_the_encoding_is_a_dead_letter_that_lands_as_it_was() -> None:
     source = hr.csv("landing", SCHEMA, encoding="cp1252", skip_lines=1)
     data = b"x\nid,amount,note\na,1,\x81\nb,2,\xe9\n"
-    found = read_file(data, source, Required(), "x")
+    found = read_file(data, source, RequiredColumns(), "x")
     assert found.unparsed.to_pylist() == ["not cp1252", None]
     form = source.file_format
     assert form.copied(found.raw(np.arange(2)).to_pylist(), source.fields, form.header(data, "x")) == b"\n" + data[2:]
@@ -111,7 +110,7 @@ def test_a_file_of_another_dialect_is_refused_with_the_option_that_reads_it(
     text: str | bytes, options: dict[str, Any], advice: str, missing: str
 ) -> None:
     source = hr.csv("landing", SCHEMA, missing=missing, **options)
-    required = Required(columns={"id": "the key"} if missing == "fail" else {}, fields=source.fields)
+    required = RequiredColumns(columns={"id": "the key"} if missing == "fail" else {}, fields=source.fields)
     data = text.encode() if isinstance(text, str) else text
     if advice == "skip_lines=2" and missing == "null":
         return  # its first line may be a header of other columns
@@ -129,7 +128,7 @@ def test_files_without_the_columns_are_of_no_other_dialect(text: str) -> None:
 
 
 def test_a_value_that_is_a_name_makes_no_preamble() -> None:
-    required = Required(columns={"amount": "an aggregate"}, fields=hr.csv("landing", SCHEMA).fields)
+    required = RequiredColumns(columns={"amount": "an aggregate"}, fields=hr.csv("landing", SCHEMA).fields)
     with pytest.raises(MissingColumnError, match="lacks column amount"):
         read_file(b"id,note\na,amount\n", hr.csv("landing", SCHEMA), required, "x")
 

@@ -13,14 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource, field
+from headrace.formats import quotes
+from headrace.formats.csv_lines import CSV
+from headrace.formats.errors import UnreadableFileError
+from headrace.formats.file_format import read_file
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import WHOLE_FILE, ScannedRecords, Span
 from headrace.model.expressions.data_types import DataType
-from headrace.sources.formats import quotes
-from headrace.sources.formats.csv_lines import CSV
-from headrace.sources.formats.errors import UnreadableFileError
-from headrace.sources.formats.reader import read_file
-from headrace.sources.formats.scan import Scanned
-from headrace.sources.formats.spans import WHOLE_FILE, Span
-from headrace.sources.required_columns import Required
 from tests.reference.strategies import examples
 
 SOURCE = FileSource("landing", "csv", {"a": DataType.STRING, "b": DataType.STRING, "c": DataType.STRING})
@@ -72,7 +71,7 @@ def records_of(text: str) -> list[Record]:
     return [record for record in records if record.text.strip(" \t\r") and record.text != records[0].text]
 
 
-def rows(read: Sequence[Scanned]) -> list[tuple[object, ...]]:
+def rows(read: Sequence[ScannedRecords]) -> list[tuple[object, ...]]:
     """The records with all that is known of them."""
     return [
         row
@@ -87,8 +86,8 @@ def rows(read: Sequence[Scanned]) -> list[tuple[object, ...]]:
     ]
 
 
-def read(data: bytes, span: Span = WHOLE_FILE, path: str = "x.csv") -> Scanned:
-    return read_file(data, SOURCE, Required(), path, span)
+def read(data: bytes, span: Span = WHOLE_FILE, path: str = "x.csv") -> ScannedRecords:
+    return read_file(data, SOURCE, RequiredColumns(), path, span)
 
 
 @pytest.mark.parametrize("window", [3, quotes._WINDOW])
@@ -136,7 +135,7 @@ def test_compressed_files_have_the_same_records(ending: str, packed: Callable[[b
 def test_a_header_holds_line_breaks() -> None:
     data = b'\n"a\nb",c\n1,2\n"a\nb",c\n3,4\n'
     source = FileSource("landing", "csv", {"x": field("a\nb", str), "c": DataType.STRING})
-    found = read_file(data, source, Required(), "x")
+    found = read_file(data, source, RequiredColumns(), "x")
     assert (found.columns["x"].to_pylist(), found.position.tolist()) == (["1", "3"], [3, 6])
 
 
@@ -152,12 +151,12 @@ def test_what_is_written_reads_back_equal(records: list[list[str]], names: str) 
     source = FileSource("landing", "csv", dict.fromkeys(names, DataType.STRING))
     values = [dict(zip(names, record, strict=False)) for record in [*records, [*names]]]
     content = CSV.written(values, source.fields)
-    found = read_file(content, source, Required(), "x")
+    found = read_file(content, source, RequiredColumns(), "x")
     assert found.unparsed.null_count == len(found)
     columns = [found.columns[name].to_pylist() for name in names]
     assert [*zip(*columns, strict=True)] == [tuple(record[name] or None for name in names) for record in values]
     lines = found.raw(np.arange(len(found))).to_pylist()
-    again = read_file(CSV.copied(lines, source.fields, CSV.header(content, "x")), source, Required(), "x")
+    again = read_file(CSV.copied(lines, source.fields, CSV.header(content, "x")), source, RequiredColumns(), "x")
     assert rows([again]) == rows([found])
 
 

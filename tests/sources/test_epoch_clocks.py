@@ -27,14 +27,14 @@ from headrace import (
     discarding,
 )
 from headrace.distribute.local.engine import LocalEngine
+from headrace.ext.sources import SourceSplit
 from headrace.model.time import MIN_INSTANT, Duration, Instant, parse, render
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.leaves import AfterPercentileWatermark
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, SplitStrategy
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.runs.commits import attempts_of
-from headrace.sources.connector import SourceSplit
 from headrace.sources.landing import Landing
 from headrace.sources.progress import PipelineProgress
 from headrace.sources.source_clock import SourceClock

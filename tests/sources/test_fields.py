@@ -18,15 +18,14 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.errors import PipelineError
+from headrace.formats.errors import FileColumnsError, MissingColumnError
+from headrace.formats.file_format import read_file
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import WHOLE_FILE, ScannedRecords, Span
 from headrace.kernel.types import arrow_type
 from headrace.model.expressions.fields import ColumnType, SourceColumns, SourceField
 from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.sources import FileSource
-from headrace.sources.formats.errors import FileColumnsError, MissingColumnError
-from headrace.sources.formats.reader import read_file
-from headrace.sources.formats.scan import Scanned
-from headrace.sources.formats.spans import WHOLE_FILE, Span
-from headrace.sources.required_columns import Required
 from tests.reference.strategies import examples
 
 COLUMNS: Mapping[str, Any] = {
@@ -42,16 +41,18 @@ COLUMNS: Mapping[str, Any] = {
 WHOLE = {"_id": 1, "user": {"name": "ann", "e.mail": "a@b"}, "tags": ["x", None], "seen": {"at": [], "price": "1.5"}}
 
 
-def read(data: bytes, columns: Mapping[str, Any] = COLUMNS, format_: str = "json", span: Span = WHOLE_FILE) -> Scanned:
+def read(
+    data: bytes, columns: Mapping[str, Any] = COLUMNS, format_: str = "json", span: Span = WHOLE_FILE
+) -> ScannedRecords:
     source = FileSource("landing", format_, columns)
-    return read_file(data, source, Required(columns={}, fields=source.fields), "file", span)
+    return read_file(data, source, RequiredColumns(columns={}, fields=source.fields), "file", span)
 
 
 def record(**values: Any) -> bytes:
     return json.dumps({**WHOLE, **values}).encode()
 
 
-def rows(found: Scanned) -> list[dict[str, Any]]:
+def rows(found: ScannedRecords) -> list[dict[str, Any]]:
     return [{name: column[row].as_py() for name, column in found.columns.items()} for row in range(len(found))]
 
 
@@ -105,7 +106,7 @@ def test_lines_of_json_alone_and_together() -> None:
 
 def test_a_column_that_no_record_has_is_looked_for_where_it_lies() -> None:
     source = FileSource("landing", "json", COLUMNS)
-    required = Required(columns={"user": "the key", "id": "the filter", "tags": "x"}, fields=source.fields)
+    required = RequiredColumns(columns={"user": "the key", "id": "the filter", "tags": "x"}, fields=source.fields)
     found = read_file(b'{"user": {"nam": 1}, "id": 3, "tags": null}', source, required, "file")
     assert found.lacks == {"user": "nam", "id": "id"}
 
@@ -160,7 +161,7 @@ def test_csv_has_names_with_dots_and_lists_as_json() -> None:
 @pytest.mark.parametrize("format_", ["csv", "parquet"])
 def test_a_column_that_a_file_lacks_is_named_as_the_file_would(format_: str) -> None:
     source = FileSource("landing", format_, {"id": hr.field("_id", int), "user": hr.field("user.name", str)})
-    required = Required(columns={"id": "the key", "user": "the filter"}, fields=source.fields)
+    required = RequiredColumns(columns={"id": "the key", "user": "the filter"}, fields=source.fields)
     if format_ == "csv":
         content = table(["_id", "user.nam"], ["1", "ann"])
     else:
@@ -170,7 +171,7 @@ def test_a_column_that_a_file_lacks_is_named_as_the_file_would(format_: str) -> 
     twice = pa.table([pa.array([1]), pa.array([2])], ["_id", "_id"])
     content = table(["_id", "_id"], ["1", "1"]) if format_ == "csv" else stored(twice)
     with pytest.raises(FileColumnsError, match="names column _id 2 times"):
-        read_file(content, source, Required(), "file")
+        read_file(content, source, RequiredColumns(), "file")
 
 
 # --- Parquet
@@ -380,6 +381,6 @@ def test_a_field_under_its_own_name_is_its_type() -> None:
 
 
 def test_a_column_that_is_there_without_any_value_is_not_taken_for_another_one() -> None:
-    required = Required(identities={"key user": hr.col("user")})
+    required = RequiredColumns(identities={"key user": hr.col("user")})
     with pytest.raises(FileColumnsError, match="no key user; it is there, and of type null"):
         required.check(["user", "usr"], [], "a.parquet", "schema")

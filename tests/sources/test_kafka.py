@@ -24,13 +24,13 @@ from click.testing import CliRunner
 import headrace as hr
 from headrace.cli.main import app
 from headrace.errors import PipelineError
-from headrace.pipeline.sources import Source
+from headrace.ext.sources import SourcePosition, SourceSplit
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import WHOLE_FILE, ScannedRecords
+from headrace.pipeline.source import Source
 from headrace.pipeline.systems.kafka import KafkaSource
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.reporting.listener import Silent
-from headrace.sources.connector import Offsets, SourceSplit
-from headrace.sources.formats.scan import Scanned
-from headrace.sources.formats.spans import WHOLE_FILE
 from headrace.sources.kafka.client import MOST_BYTES
 from headrace.sources.kafka.errors import (
     KafkaRefusedError,
@@ -43,7 +43,6 @@ from headrace.sources.kafka.topic import KAFKA
 from headrace.sources.kafka.topic import MOST_BYTES as SPLIT_BYTES
 from headrace.sources.landed.damage import LandedDamagedError
 from headrace.sources.landing import Landing
-from headrace.sources.required_columns import Required
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
@@ -105,7 +104,7 @@ def source(topic: str, **reading: Any) -> KafkaSource:
 
 
 def planned(given: KafkaSource, mark: str = "") -> list[SourceSplit]:
-    return [*KAFKA.open(given, MemoryStore()).enumerator.unread(Offsets(mark))]
+    return [*KAFKA.open(given, MemoryStore()).enumerator.unread(SourcePosition(mark))]
 
 
 def unread(given: KafkaSource, mark: str = "") -> list[SourceSplit]:
@@ -113,9 +112,9 @@ def unread(given: KafkaSource, mark: str = "") -> list[SourceSplit]:
     return [split for split in planned(given, mark) if NewPartitions.of(split) is None]
 
 
-def read(given: KafkaSource, mark: str = "") -> list[Scanned]:
+def read(given: KafkaSource, mark: str = "") -> list[ScannedRecords]:
     reader = KAFKA.open(given, MemoryStore()).reader
-    return [reader.read(split, WHOLE_FILE, Required()) for split in unread(given, mark)]
+    return [reader.read(split, WHOLE_FILE, RequiredColumns()) for split in unread(given, mark)]
 
 
 def numbers(given: KafkaSource) -> list[int]:
@@ -256,7 +255,7 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(topics: Topics, na
     topics.send(name, as_json(1))
     enumerator = KAFKA.open(source(name), MemoryStore()).enumerator
     first = planned(source(name))
-    position = enumerator.after(Offsets(), first)
+    position = enumerator.after(SourcePosition(), first)
     topics.divide(name, 3)
     assert planned(source(name), position.mark) == []
     topics.send(name, as_json(2), 2)
@@ -370,7 +369,7 @@ def test_a_topic_that_was_replaced_is_another_one(topics: Topics, name: str) -> 
     topics.send(name, as_json(1, 2))
     enumerator = KAFKA.open(source(name), MemoryStore()).enumerator
     splits = unread(source(name))
-    position = enumerator.after(Offsets(), splits)
+    position = enumerator.after(SourcePosition(), splits)
     topics.remove(name)
     topics.make(name)
     topics.send(name, as_json(3, 4, 5))
@@ -378,7 +377,7 @@ def test_a_topic_that_was_replaced_is_another_one(topics: Topics, name: str) -> 
         unread(source(name), position.mark)
     assert [how for _, how in enumerator.missing(splits)] == ["has changed: the topic was replaced"]
     with pytest.raises(TopicReplacedError, match=rf"topic {name} of connection events: {name}/0/0-2.*on_lost="):
-        KAFKA.open(source(name), MemoryStore()).reader.read(splits[0], WHOLE_FILE, Required())
+        KAFKA.open(source(name), MemoryStore()).reader.read(splits[0], WHOLE_FILE, RequiredColumns())
     assert [split.path for split in unread(source(name, on_lost="skip"), position.mark)] == [f"{name}/0/0-3"]
 
 
@@ -390,12 +389,14 @@ def test_records_that_are_gone_before_they_were_read_are_named(topics: Topics, n
     topics.send(name, as_json(*range(10, 20)))
     topics.delete_before(name, 0, 15)
     with pytest.raises(RecordsLostError, match="offsets 10 to 14 of partition 0 were deleted before they were read"):
-        unread(source(name), enumerator.after(Offsets(), splits).mark)
+        unread(source(name), enumerator.after(SourcePosition(), splits).mark)
     with pytest.raises(RecordsLostError, match=r"connection events .*partition 0: offsets 0 to 9 are gone.*on_lost="):
-        KAFKA.open(source(name), MemoryStore()).reader.read(splits[0], WHOLE_FILE, Required())
+        KAFKA.open(source(name), MemoryStore()).reader.read(splits[0], WHOLE_FILE, RequiredColumns())
     skipping = source(name, on_lost="skip")
-    assert [split.path for split in unread(skipping, enumerator.after(Offsets(), splits).mark)] == [f"{name}/0/15-20"]
-    assert len(KAFKA.open(skipping, MemoryStore()).reader.read(splits[0], WHOLE_FILE, Required())) == 0
+    assert [split.path for split in unread(skipping, enumerator.after(SourcePosition(), splits).mark)] == [
+        f"{name}/0/15-20"
+    ]
+    assert len(KAFKA.open(skipping, MemoryStore()).reader.read(splits[0], WHOLE_FILE, RequiredColumns())) == 0
 
 
 @pytest.mark.parametrize("land", ["always", "never"])

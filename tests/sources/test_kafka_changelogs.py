@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import headrace as hr
+from headrace.ext.sources import SourceSplit
 from headrace.model.changelog import SIGN
 from headrace.model.time import instant
 from headrace.read.snapshots.epoch_history import recorded_epochs
 from headrace.runs.client.handle import PipelineHandle
-from headrace.sources.connector import SourceSplit
 from headrace.sources.kafka.offsets import NewPartitions, OffsetRange
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.testing import rows, run

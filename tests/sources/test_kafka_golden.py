@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.sources.connector import Offsets
+from headrace.ext.sources import SourcePosition
 from headrace.sources.kafka.topic import KAFKA
 from headrace.sources.landed.damage import LandedDamagedError
 from headrace_snapshots.format.codec import encode
@@ -37,7 +37,7 @@ class Sold:
         """The root has the id of this topic where it has that of its own, which no broker gives twice."""
         claims = sorted(root.glob("sales/landed/source/_ranges/*.json"))  # and their seals
         own = json.loads(claims[0].read_bytes())["content"]["splits"][0]["etag"]
-        there, *_ = KAFKA.open(SALES.inputs[0].source, MemoryStore()).enumerator.unread(Offsets())
+        there, *_ = KAFKA.open(SALES.inputs[0].source, MemoryStore()).enumerator.unread(SourcePosition())
         for path in (*claims, *root.glob("sales/manifests/*.json")):
             stored = json.loads(path.read_text().replace(own, there.etag))
             path.write_bytes(encode(stored["kind"], stored["content"], stored["format"]))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.ext.sources import SourceSplit
 from headrace.sources import known_names, names_file
-from headrace.sources.connector import SourceSplit
 from headrace.sources.file_listing import is_input, listed_inputs
 from headrace.sources.file_planning import ChangedFileError, unread_names
 from headrace.sources.known_names import KnownNames

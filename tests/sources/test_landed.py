@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.ext.sources import SplitGoneError
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.context import RunContext
 from headrace.runs.modes import Mode
@@ -19,7 +20,6 @@ from headrace.runs.options import RunOptions
 from headrace.runs.plan import LandRecords, RunStage, TakeBranch, looked_ahead, plan_run
 from headrace.runs.reporting.listener import watched
 from headrace.runs.restore import InputGoneError
-from headrace.sources.connector import SplitGoneError
 from headrace.sources.landing import Landing
 from headrace.sources.landing_places import PlaceError
 from headrace.testing.connectors.source_reading import records

@@ -14,8 +14,8 @@ from itertools import product
 import pytest
 
 from headrace.errors import FixDataError, RestoreError
+from headrace.ext.sources import SplitGoneError
 from headrace.runs.client.handle import PipelineHandle
-from headrace.sources.connector import SplitGoneError
 from headrace.sources.landed.damage import LandedDamagedError
 from headrace.sources.landing import Landing
 from headrace.testing.connectors.source_reading import records

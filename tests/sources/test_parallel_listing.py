@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import RetryError
+from headrace.ext.sources import SourceSplit
+from headrace.ext.stores import RequestCounts, sort_key
 from headrace.sources import parallel_listing
-from headrace.sources.connector import SourceSplit
 from headrace.sources.file_listing import inputs_of, listed_inputs
 from headrace.sources.file_planning import gone
 from headrace_snapshots.store import ObjectInfo, ObjectStore, open_store
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.store.port import RequestCounts, sort_key
 from tests.minio_bucket import BUCKET
 from tests.reference.strategies import examples
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
-from headrace.sources.formats.errors import UnreadableFileError
-from headrace.sources.formats.parquet_pages import data_pages
-from headrace.sources.formats.reader import read_file
-from headrace.sources.formats.spans import WHOLE_FILE, Span
-from headrace.sources.required_columns import Required
+from headrace.formats.errors import UnreadableFileError
+from headrace.formats.file_format import read_file
+from headrace.formats.parquet_pages import data_pages
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import WHOLE_FILE, Span
 from tests.reference.strategies import examples
 
 TABLE = pa.table(
@@ -36,7 +36,10 @@ def parquet(**options: Any) -> bytes:
 
 
 def rows(data: bytes, span: Span = WHOLE_FILE) -> dict[str, list[Any]]:
-    return {name: values.to_pylist() for name, values in read_file(data, SOURCE, Required(), "f", span).columns.items()}
+    return {
+        name: values.to_pylist()
+        for name, values in read_file(data, SOURCE, RequiredColumns(), "f", span).columns.items()
+    }
 
 
 WRITTEN = [
@@ -125,7 +128,7 @@ def test_columns_that_are_not_read_may_be_as_they_are() -> None:
 
 def test_what_was_recorded_is_read_as_the_footer_said() -> None:
     lying = PLAIN.replace(b"\x16\x0c\x19\x2c", b"\x16\x06\x19\x2c")
-    found = read_file(lying, SOURCE, Required(), "f", rules=0)
+    found = read_file(lying, SOURCE, RequiredColumns(), "f", rules=0)
     assert found.columns["a"].to_pylist() == [0, 1, 2]
     with pytest.raises(UnreadableFileError):
-        read_file(lying, SOURCE, Required(), "f", rules=1)
+        read_file(lying, SOURCE, RequiredColumns(), "f", rules=1)

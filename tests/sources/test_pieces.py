@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from headrace import FileSource
 from headrace.distribute.records import Piece
 from headrace.distribute.tasks.plan import LEAST_OF_A_FILE, MOST_OF_A_SHARE, Share, shares
+from headrace.ext.sources import SourceSplit
+from headrace.formats.errors import UnreadableFileError
+from headrace.formats.file_format import read_file
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import ScannedRecords, Span
 from headrace.model.expressions.data_types import DataType
-from headrace.pipeline.sources import OWN, OnUnreadable
-from headrace.sources.connector import SourceSplit
-from headrace.sources.formats.errors import UnreadableFileError
-from headrace.sources.formats.reader import read_file
-from headrace.sources.formats.scan import Scanned
-from headrace.sources.formats.spans import Span
+from headrace.pipeline.source import OWN, OnUnreadable
 from headrace.sources.landing import Landing
-from headrace.sources.required_columns import Required
 from headrace_snapshots.store.memory import MemoryStore
 from tests.process.clicks import CLICKS
 from tests.sources.landed import NOW, Landed, pipeline
@@ -57,7 +56,7 @@ def pieces(of: int, joined: int) -> list[Span]:
     return [Span(first, min(first + joined, of), of) for first in range(0, of, joined)]
 
 
-def rows(found: Sequence[Scanned]) -> list[tuple[object, ...]]:
+def rows(found: Sequence[ScannedRecords]) -> list[tuple[object, ...]]:
     """The records with all that is known of them."""
     return [
         row
@@ -77,8 +76,8 @@ def test_text_in_pieces_is_the_whole_text(data: bytes, kind: str, of: int, joine
     if kind == "csv":
         data = b"n,s\n" + data.removeprefix(b"\xef\xbb\xbf")
     source = FileSource("landing", kind, SCHEMA)
-    whole = read_file(data, source, Required(), "x")
-    cut = [read_file(data, source, Required(), "x", span) for span in pieces(of, joined)]
+    whole = read_file(data, source, RequiredColumns(), "x")
+    cut = [read_file(data, source, RequiredColumns(), "x", span) for span in pieces(of, joined)]
     assert rows(cut) == rows([whole])
 
 
@@ -88,8 +87,8 @@ def test_parquet_in_pieces_is_the_whole_file(group: int, of: int) -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"n": range(100), "s": [f"text {n}" for n in range(100)]}), sink, row_group_size=group)
     source = FileSource("landing", "parquet", SCHEMA)
-    cut = [read_file(sink.getvalue(), source, Required(), "x", span) for span in pieces(of, 1)]
-    assert rows(cut) == rows([read_file(sink.getvalue(), source, Required(), "x")])
+    cut = [read_file(sink.getvalue(), source, RequiredColumns(), "x", span) for span in pieces(of, 1)]
+    assert rows(cut) == rows([read_file(sink.getvalue(), source, RequiredColumns(), "x")])
     assert max(len(piece) for piece in cut) <= max(100 // of + 1, min(group, 100 // of) + 100 // of)
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
+from headrace.ext.sources import SourcePosition, SourceSplit
 from headrace.model.expressions.data_types import DataType
-from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.file_planning import (
     ChangedFileError,
     VanishedFileError,
@@ -39,7 +39,7 @@ def names(files: list[SourceSplit]) -> list[str]:
     return [file.path.removeprefix("landing/") for file in files]
 
 
-def drained(store: ObjectStore, offsets: Offsets, look_back: int) -> tuple[list[str], Offsets]:
+def drained(store: ObjectStore, offsets: SourcePosition, look_back: int) -> tuple[list[str], SourcePosition]:
     """Read everything that is found, two files an epoch."""
     files = discover(store, "landing", offsets, SOURCE)
     read = names(files)
@@ -52,7 +52,7 @@ def drained(store: ObjectStore, offsets: Offsets, look_back: int) -> tuple[list[
 def test_new_files_come_once_in_the_order_of_their_names() -> None:
     store = MemoryStore("planning-order")
     land(store, "b.json", "a.json", "d/c.json")
-    read, offsets = drained(store, Offsets(), look_back=2)
+    read, offsets = drained(store, SourcePosition(), look_back=2)
     assert read == ["a.json", "b.json", "d/c.json"]
     land(store, "e.json", "bb.json")
     read, offsets = drained(store, offsets, look_back=2)
@@ -64,7 +64,7 @@ def test_new_files_come_once_in_the_order_of_their_names() -> None:
 def test_what_sorts_before_the_look_back_window_is_found_by_a_full_sweep_only() -> None:
     store = MemoryStore("planning-sweep")
     land(store, *(f"{n:02}" for n in range(0, 10, 2)))
-    read, offsets = drained(store, Offsets(), look_back=2)
+    read, offsets = drained(store, SourcePosition(), look_back=2)
     assert names(list(offsets.recent)) == ["06", "08"]
     assert offsets.mark == "landing/04"
     land(store, "03", "05", "11", "_03", "07")
@@ -79,7 +79,7 @@ def test_what_sorts_before_the_look_back_window_is_found_by_a_full_sweep_only() 
 def test_without_look_back_listing_starts_after_the_newest_file() -> None:
     store = MemoryStore("planning-no-look-back")
     land(store, "1", "3")
-    _, offsets = drained(store, Offsets(), look_back=0)
+    _, offsets = drained(store, SourcePosition(), look_back=0)
     assert (offsets.mark, offsets.recent) == ("landing/3", ())
     land(store, "2", "4")
     assert names(discover(store, "landing", offsets, SOURCE)) == ["4"]
@@ -88,7 +88,7 @@ def test_without_look_back_listing_starts_after_the_newest_file() -> None:
 def test_a_longer_look_back_does_not_read_old_files_again() -> None:
     store = MemoryStore("planning-longer")
     land(store, *"12345")
-    _, offsets = drained(store, Offsets(), look_back=1)
+    _, offsets = drained(store, SourcePosition(), look_back=1)
     offsets = advance(offsets, [], look_back=100)
     assert discover(store, "landing", offsets, SOURCE) == []
 
@@ -96,8 +96,8 @@ def test_a_longer_look_back_does_not_read_old_files_again() -> None:
 def test_a_changed_file_is_an_error_that_names_both_versions(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     land(store, "a.json", "b.json")
-    (first, _) = discover(store, "landing", Offsets(), SOURCE)
-    _, offsets = drained(store, Offsets(), look_back=10)
+    (first, _) = discover(store, "landing", SourcePosition(), SOURCE)
+    _, offsets = drained(store, SourcePosition(), look_back=10)
     store.write("landing/a.json", b"something longer than before")
     with pytest.raises(ChangedFileError, match=r"landing/a\.json has changed") as caught:
         discover(store, "landing", offsets, SOURCE)
@@ -108,8 +108,8 @@ def test_a_changed_file_is_an_error_that_names_both_versions(tmp_path: Path) -> 
 def test_of_a_local_file_the_content_decides(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     land(store, "a.json", "b.json")
-    found = [taken_in(store, file) for file in discover(store, "landing", Offsets(), SOURCE)]
-    offsets = advance(Offsets(), found, look_back=10)
+    found = [taken_in(store, file) for file in discover(store, "landing", SourcePosition(), SOURCE)]
+    offsets = advance(SourcePosition(), found, look_back=10)
     os.utime(tmp_path / "landing/a.json", ns=(0, 0))
     assert store.stat("landing/a.json").etag != found[0].etag
     assert discover(store, "landing", offsets, SOURCE) == []
@@ -121,7 +121,7 @@ def test_of_a_local_file_the_content_decides(tmp_path: Path) -> None:
 def test_a_file_that_goes_before_it_is_taken_in_is_told(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     land(store, "a.json")
-    (file,) = discover(store, "landing", Offsets(), SOURCE)
+    (file,) = discover(store, "landing", SourcePosition(), SOURCE)
     store.delete(file.path)
     with pytest.raises(VanishedFileError, match=r"landing/a\.json was listed and is gone"):
         taken_in(store, file)
@@ -130,7 +130,7 @@ def test_a_file_that_goes_before_it_is_taken_in_is_told(tmp_path: Path) -> None:
 def test_a_file_that_was_read_may_be_removed() -> None:
     store = MemoryStore("planning-removed")
     land(store, "a", "b")
-    _, offsets = drained(store, Offsets(), look_back=10)
+    _, offsets = drained(store, SourcePosition(), look_back=10)
     store.delete("landing/a")
     assert discover(store, "landing", offsets, SOURCE) == []
 
@@ -141,25 +141,27 @@ def test_hidden_names_other_folders_and_other_suffixes_are_left_out() -> None:
         store, "_SUCCESS", ".a.json", "_tmp/a.json", "x/.y/a.json", "a.json._COPYING_", "a.json", "x/b.csv", "a_b.json"
     )
     store.write("landing2/a.json", b"")
-    assert names(discover(store, "landing", Offsets(), SOURCE)) == ["a.json", "a_b.json", "x/b.csv"]
+    assert names(discover(store, "landing", SourcePosition(), SOURCE)) == ["a.json", "a_b.json", "x/b.csv"]
     only_json = dataclasses.replace(SOURCE, suffixes=(".json",))
-    assert names(discover(store, "landing", Offsets(), only_json)) == ["a.json", "a_b.json"]
+    assert names(discover(store, "landing", SourcePosition(), only_json)) == ["a.json", "a_b.json"]
 
 
 def test_offsets_survive_json() -> None:
-    offsets = advance(Offsets(), [SourceSplit("landing/ü [1]", 3, "e1"), SourceSplit("landing/b", 0, "")], look_back=1)
+    offsets = advance(
+        SourcePosition(), [SourceSplit("landing/ü [1]", 3, "e1"), SourceSplit("landing/b", 0, "")], look_back=1
+    )
     stored = json.loads(json.dumps(offsets.to_json()))
     assert stored == {"offsets": {"mark": "landing/b", "recent": 1, "files": 2, "bytes": 3}}
-    assert Offsets.from_json(Fields(stored, "input"), offsets.recent) == offsets
+    assert SourcePosition.from_json(Fields(stored, "input"), offsets.recent) == offsets
 
 
 @pytest.mark.parametrize("mark", ["some text", '{"a":{"b":[1,2]},"c":"d"}'])
 def test_a_position_of_another_kind_says_of_which(mark: str) -> None:
-    offsets = Offsets(mark, (), 2, 3, "tables", 4)
+    offsets = SourcePosition(mark, (), 2, 3, "tables", 4)
     stored = json.loads(json.dumps(offsets.to_json()))
     at = json.loads(mark) if mark.startswith("{") else mark
     assert stored["position"] == {"kind": "tables", "format": 4, "at": at}
-    assert Offsets.from_json(Fields(stored, "input")) == offsets
+    assert SourcePosition.from_json(Fields(stored, "input")) == offsets
 
 
 def test_a_source_is_under_the_root_or_elsewhere(tmp_path: Path) -> None:
@@ -167,7 +169,7 @@ def test_a_source_is_under_the_root_or_elsewhere(tmp_path: Path) -> None:
     assert open_source(root, "landing/flights/") == (root, "landing/flights")
     store, prefix = open_source(root, f"file://{tmp_path}")
     (tmp_path / "a.json").write_text("{}")
-    assert [file.path for file in discover(store, prefix, Offsets(), SOURCE)] == ["a.json"]
+    assert [file.path for file in discover(store, prefix, SourcePosition(), SOURCE)] == ["a.json"]
 
 
 @given(sizes=st.lists(st.integers(0, 50)), max_files=st.integers(1, 5), max_bytes=st.integers(1, 60))
@@ -188,7 +190,7 @@ def test_batches_are_bounded_and_lose_nothing(sizes: list[int], max_files: int, 
 
 @given(landed=st.lists(st.lists(st.integers(0, 40), max_size=6), max_size=6), look_back=st.integers(0, 10))
 def test_every_file_is_read_once_by_discovery_or_by_the_sweep(landed: list[list[int]], look_back: int) -> None:
-    store, offsets, read = MemoryStore(""), Offsets(), []
+    store, offsets, read = MemoryStore(""), SourcePosition(), []
     for run in landed:
         for number in run:
             if f"{number:03}" not in read:

@@ -10,18 +10,19 @@ import pytest
 
 import headrace as hr
 from headrace.distribute.watermark_inputs import InputObservations
-from headrace.model.time import Instant
-from headrace.model.watermarks import FromSource, Split, SplitFacts
-from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.sources import SOURCES, Source
-from headrace.sources.connector import (
-    Offsets,
+from headrace.ext.sources import (
     OpenSource,
     SourceConnector,
+    SourcePosition,
     SourceSplit,
     SplitEnumerator,
     UnknownPositionError,
 )
+from headrace.model.time import Instant
+from headrace.model.watermarks import FromSource, Split, SplitFacts
+from headrace.pipeline.event_time import EventTime
+from headrace.pipeline.source import Source
+from headrace.pipeline.sources import SOURCES
 from headrace.sources.landing import Landing
 from headrace.sources.source_clock import SourceClock
 from headrace_snapshots.format.codec import Fields
@@ -52,10 +53,10 @@ class Numbers(Source):
 class NumberSplits(SplitEnumerator):
     source: Numbers
 
-    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         return (SourceSplit(name, 1, "") for name in self.source.splits if name > position.mark)
 
-    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         return position.passed(splits[-1].path, splits) if splits else position
 
     def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
@@ -67,7 +68,7 @@ class NumberSplits(SplitEnumerator):
     def watermarks(self, split: SourceSplit) -> Mapping[str, Instant]:
         return {"": Instant(int(split.path.rstrip("!")))}
 
-    def counts_again(self, split: SourceSplit) -> bool:
+    def is_correction(self, split: SourceSplit) -> bool:
         return split.path.endswith("!")
 
 
@@ -135,10 +136,10 @@ def test_a_part_that_is_said_to_be_complete_does_not_hold_the_others_back() -> N
 def test_a_position_is_of_the_kind_and_format_of_its_source() -> None:
     made = landing("1", "2")
     (splits,) = made.new_files({}).values()
-    position = made.after("source", Offsets(), splits)
+    position = made.after("source", SourcePosition(), splits)
     assert (position.kind, position.format, position.files) == ("numbers", 2, 2)
     assert made.new_files({"source": position}) == {}
-    for other in (Offsets("2", (), 2, 2, "tables", 1), Offsets("2", (), 2, 2, "numbers", 3)):
+    for other in (SourcePosition("2", (), 2, 2, "tables", 1), SourcePosition("2", (), 2, 2, "numbers", 3)):
         with pytest.raises(UnknownPositionError, match=rf"kind '{other.kind}', format {other.format}, and it is num"):
             made.new_files({"source": other})
 
@@ -153,13 +154,13 @@ def test_only_who_is_lost_is_missed() -> None:
 
 @pytest.mark.parametrize("mark", ["", "7", '{"a":1}', '{"b": 1, "a": 2}', '{"a":1.0,"b":1e400}', "{2026}", '"{}"', "{"])
 def test_a_mark_comes_back_to_the_letter(mark: str) -> None:
-    position = Offsets(mark, (), 3, 4, "numbers", 2)
+    position = SourcePosition(mark, (), 3, 4, "numbers", 2)
     written = json.loads(json.dumps(position.to_json(), allow_nan=False))
-    assert Offsets.from_json(Fields(written, "input")) == position
+    assert SourcePosition.from_json(Fields(written, "input")) == position
 
 
 def test_a_position_from_before_it_said_its_kind_and_an_input_that_is_gone() -> None:
     made = landing("1", "2", "3")
-    assert [split.path for split in made.new_files({"source": Offsets("2", (), 2, 2)})["source"]] == ["3"]
+    assert [split.path for split in made.new_files({"source": SourcePosition("2", (), 2, 2)})["source"]] == ["3"]
     was = InputFile("1", 1, "", "weather")
     assert made.gone([was], {}) == ["1"]

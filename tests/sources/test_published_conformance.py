@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.pipeline.sources import Input, Source
+from headrace.pipeline.source import Input, Source
 from headrace.runs.client.handle import PipelineHandle
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from headrace.testing.connectors.source_world import COLUMNS

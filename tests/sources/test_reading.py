@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
+from headrace.formats import text_format
+from headrace.formats.errors import LargeFileError, UnreadableFileError
+from headrace.formats.file_format import read_file
+from headrace.formats.lines import cut
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import ScannedRecords
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
-from headrace.sources.formats import text_format
-from headrace.sources.formats.errors import LargeFileError, UnreadableFileError
-from headrace.sources.formats.lines import cut
-from headrace.sources.formats.reader import read_file
-from headrace.sources.formats.scan import Scanned
-from headrace.sources.required_columns import Required
 from tests.corpus import SCHEMA, BrokenFile, Line, csv_lines, files, json_lines, positions
 from tests.reference.strategies import examples
 
-REQUIRED = Required({"event time": col("time"), "key user": col("user")})
+REQUIRED = RequiredColumns({"event time": col("time"), "key user": col("user")})
 JUDGED_LATER = ("event time", "key is null")
 """Reasons that judging finds, not reading."""
 
@@ -34,17 +34,17 @@ LINES = {
 }
 
 
-def read(data: bytes, kind: str, path: str = "file") -> Scanned:
+def read(data: bytes, kind: str, path: str = "file") -> ScannedRecords:
     return read_file(data, FileSource("landing", kind, SCHEMA), REQUIRED, path)
 
 
-def values(found: Scanned, row: int) -> Mapping[str, Any]:
+def values(found: ScannedRecords, row: int) -> Mapping[str, Any]:
     """A record, its times in microseconds."""
     columns = {n: c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for n, c in found.columns.items()}
     return {name: column[row].as_py() for name, column in columns.items()}
 
 
-def check(found: Scanned, row: int, line: Line) -> None:
+def check(found: ScannedRecords, row: int, line: Line) -> None:
     reason = found.unparsed[row].as_py()
     if line.reason is None or line.reason.startswith(JUDGED_LATER):
         assert reason is None, line
@@ -121,10 +121,10 @@ def test_blank_lines_are_no_records_and_count() -> None:
     assert lines.position.tolist() == [0, 3, 5]
 
 
-def parquet(column: pa.Array, kind: DataType) -> Scanned:
+def parquet(column: pa.Array, kind: DataType) -> ScannedRecords:
     buffer = io.BytesIO()
     pq.write_table(pa.table({"v": column}), buffer)
-    return read_file(buffer.getvalue(), FileSource("landing", "parquet", {"v": kind}), Required(), "file")
+    return read_file(buffer.getvalue(), FileSource("landing", "parquet", {"v": kind}), RequiredColumns(), "file")
 
 
 def test_a_large_integer_in_a_float_column_is_the_nearest_float() -> None:
@@ -158,7 +158,7 @@ def test_a_time_beyond_the_calendar_can_be_shown() -> None:
 )
 def test_quotes_that_enclose_no_field_are_part_of_it(line: str, fields: list[str]) -> None:
     source = FileSource("landing", "csv", {"a": DataType.STRING, "b": DataType.STRING})
-    found = read_file(f'a,b\n"1","2"\n{line}\n3,4\n'.encode(), source, Required(), "file")
+    found = read_file(f'a,b\n"1","2"\n{line}\n3,4\n'.encode(), source, RequiredColumns(), "file")
     assert found.unparsed.to_pylist() == [None] * 3
     assert [found.columns[name].to_pylist() for name in "ab"] == [["1", fields[0], "3"], ["2", fields[1], "4"]]
 

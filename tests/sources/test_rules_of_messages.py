@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 
 import headrace as hr
-from headrace.sources.formats.json_lines import JSON
+from headrace.formats.json_lines import JSON
+from headrace.formats.required import RequiredColumns
 from headrace.sources.kafka.batches import SCHEMA
 from headrace.sources.kafka.topic import RULES, TopicReader
-from headrace.sources.required_columns import Required
 
 COLUMNS = {"at": datetime}
 MESSAGES = [b'{"at": "20130101T050000Z"}', b'{"at": "2013-01-01T05:00:00Z"}']
@@ -22,7 +22,7 @@ def test_a_replay_reads_messages_as_they_were_recorded() -> None:
     fetched = SCHEMA.empty_table().from_pylist(rows, SCHEMA)
 
     def unparsed(rules: int | None) -> list[str | None]:
-        return list(reader.by_rules(rules).scanned(fetched, Required(), "events/0/0-2").unparsed.to_pylist())
+        return list(reader.by_rules(rules).scanned(fetched, RequiredColumns(), "events/0/0-2").unparsed.to_pylist())
 
     assert reader.rules == RULES == JSON.rules
     assert unparsed(None) == unparsed(RULES) == [None, None]

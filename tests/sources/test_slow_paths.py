@@ -24,14 +24,14 @@ from hypothesis import strategies as st
 
 from headrace import FileSource
 from headrace.errors import HeadraceError
+from headrace.formats import csv_quoting, json_lines
+from headrace.formats.fields import decoded
+from headrace.formats.file_format import read_file
+from headrace.formats.quotes import Quotes
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import ScannedRecords
 from headrace.kernel.expressions.text_casts import read_text
 from headrace.model.expressions.data_types import DataType, Schema
-from headrace.sources.formats import csv_quoting, json_lines
-from headrace.sources.formats.base64_text import decoded
-from headrace.sources.formats.quotes import Quotes
-from headrace.sources.formats.reader import read_file
-from headrace.sources.formats.scan import Scanned
-from headrace.sources.required_columns import Required
 from tests.reference.strategies import examples
 
 SCHEMA = {kind.value: kind for kind in DataType}
@@ -104,7 +104,7 @@ LINES = st.builds(
 )
 
 
-def records(found: Scanned) -> list[tuple[Any, ...]]:
+def records(found: ScannedRecords) -> list[tuple[Any, ...]]:
     """Records with their reasons, of NaN and -0.0 as they are written."""
     plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in found.columns.values()]
     return list(zip(found.unparsed.to_pylist(), *(map(repr, column.to_pylist()) for column in plain), strict=True))
@@ -125,7 +125,9 @@ def assert_one_way(head: str, lines: list[str], good: str, schema: Schema, forma
     source = FileSource("landing", format_, schema)
 
     def read(*some: str) -> list[tuple[Any, ...]]:
-        return records(read_file((head + "\n".join(some)).encode("utf-8", "surrogatepass"), source, Required(), "file"))
+        return records(
+            read_file((head + "\n".join(some)).encode("utf-8", "surrogatepass"), source, RequiredColumns(), "file")
+        )
 
     each = [record for line in lines for record in read(line, "no record")[:-1]]
     assert read(*lines, "no record")[:-1] == each
@@ -286,7 +288,7 @@ def test_a_damaged_file_is_read_or_is_a_typed_error(
         at = int(place * len(data))
         data = data[:at] + put + data[at + removed :]
     try:
-        found = read_file(data, FileSource("landing", format_, SCHEMA), Required(), path)
+        found = read_file(data, FileSource("landing", format_, SCHEMA), RequiredColumns(), path)
     except HeadraceError:
         return
     assert len(found.raw(np.arange(len(found)))) == len(found)
@@ -298,5 +300,5 @@ def test_timestamps_of_96_bits_are_those_of_all_years() -> None:
     data = parquet(table, use_deprecated_int96_timestamps=True, store_schema=False)
     assert pq.ParquetFile(io.BytesIO(data)).schema.column(0).physical_type == "INT96"
     source = FileSource("landing", "parquet", {"timestamp": DataType.TIMESTAMP})
-    found = read_file(data, source, Required(), "file").columns["timestamp"]
+    found = read_file(data, source, RequiredColumns(), "file").columns["timestamp"]
     assert found.cast(pa.int64()).to_pylist() == times

@@ -22,10 +22,10 @@ from headrace.distribute.spark.ranges.errors import (
 )
 from headrace.distribute.spark.types import SparkSession
 from headrace.errors import HeadraceError, PipelineError, RetryError
-from headrace.pipeline.sources import Source
+from headrace.ext.sources import SplitGoneError
+from headrace.pipeline.source import Source
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.restore import InputGoneError
-from headrace.sources.connector import SplitGoneError
 from headrace.sources.landing import Landing
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from headrace.testing.connectors.source_reading import records

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.formats.errors import FileColumnsError
+from headrace.formats.file_format import read_file
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import NOUNS, ScannedRecords
 from headrace.model.expressions.data_types import DataType
 from headrace.pipeline.sources import FileSource
-from headrace.sources.formats.errors import FileColumnsError
-from headrace.sources.formats.reader import read_file
-from headrace.sources.formats.scan import NOUNS, Scanned
-from headrace.sources.required_columns import Required
 from tests.corpus.typed import BAD, COLUMNS, OTHERS, TEXTS, Written
 from tests.kernel.columns import VALUES, arrow, python
 from tests.reference.strategies import examples
@@ -24,11 +24,11 @@ from tests.reference.strategies import examples
 KINDS = list(TEXTS)
 
 
-def read(data: bytes, kind: DataType, format_: str) -> Scanned:
-    return read_file(data, FileSource("landing", format_, {"v": kind}), Required(), "file")
+def read(data: bytes, kind: DataType, format_: str) -> ScannedRecords:
+    return read_file(data, FileSource("landing", format_, {"v": kind}), RequiredColumns(), "file")
 
 
-def assert_values(found: Scanned, kind: DataType, wanted: list[Any]) -> None:
+def assert_values(found: ScannedRecords, kind: DataType, wanted: list[Any]) -> None:
     reason = f"column v: not {NOUNS[kind]}"
     assert found.unparsed.to_pylist() == [reason if value is BAD else None for value in wanted]
     assert found.columns["v"].to_pylist() == [None if value is BAD else value for value in wanted]

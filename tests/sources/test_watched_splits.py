@@ -13,7 +13,7 @@ import pytest
 import headrace as hr
 from headrace.connections import MissingConnectionError
 from headrace.errors import PipelineError
-from headrace.pipeline.sources import Source
+from headrace.pipeline.source import Source
 from headrace.sources.landed.lander import Lander
 from headrace.sources.landing import Landing
 from headrace.testing.connectors import SourceWorld

@@ -20,8 +20,8 @@ from headrace.distribute.spark.errors import (
 from headrace.distribute.spark.failures import readable_uri, spark_errors, translate_spark_error
 from headrace.distribute.spark.types import SparkSession
 from headrace.errors import FixDataError, HeadraceError
+from headrace.formats.errors import FileColumnsError, UnreadableFileError
 from headrace.sources.file_planning import VanishedFileError
-from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
 from headrace_snapshots.store import StoreUnavailableError
 
 

@@ -31,11 +31,33 @@ ROOM = Path("jobs/headrace/room")
         ({"a.py": f'"""{"word " * 46}."""\n'}, "jobs/headrace/room/a.py:1: a sentence of 47 words"),
         ({"../../../docs/a.md": "# A\n\n* Whoever\n  reads.\n"}, "docs/a.md:3: 'Whoever' (write: name the reader"),
         ({"../../../docs/a.md": "| a |\n|---|\n| the names of now |\n"}, "docs/a.md:3: 'of now'"),
+        (
+            {"../../../docs/a.md": "```python\nfrom headrace.sinks.open_sink import Held\n```\n"},
+            "docs/a.md:2: headrace.sinks.open_sink is not public",
+        ),
+        (
+            {"../../../docs/a.md": "A `headrace.room.b.Part` is there.\n", "b.py": ""},
+            "docs/a.md:1: headrace.room.b.Part is",
+        ),
+        ({"../../../docs/a.md": "```python\nimport headrace.room\n```\n"}, "docs/a.md:2: headrace.room is not public"),
+        (
+            {"../../../docs/a.md": "```python\nfrom headrace import col, room\n```\n"},
+            "docs/a.md:2: headrace.room is not public",
+        ),
+        (
+            {"../../../examples/a.py": "def f():\n    from headrace_snapshots.store import open_store\n"},
+            "examples/a.py:2: headrace_snapshots.store is not public",
+        ),
+        (
+            {"../../../tests/additions/a.py": 'CODE = """\nfrom headrace.runs import process\n"""\n'},
+            "tests/additions/a.py:2: headrace.runs is not public",
+        ),
     ],
 )
 def test_what_breaks_a_rule_is_named(tmp_path: Path, files: dict[str, str], said: str) -> None:
     (tmp_path / ROOM).mkdir(parents=True)
-    (tmp_path / "docs").mkdir()
+    for folder in ("docs", "examples", "tests/additions"):
+        (tmp_path / folder).mkdir(parents=True)
     for name, text in files.items():
         (tmp_path / ROOM / name).write_text(text)
     (found,) = broken_rules(tmp_path)
@@ -51,4 +73,9 @@ def test_what_keeps_the_rules_is_not_named(tmp_path: Path) -> None:
         (tmp_path / ROOM / f"m{number}.py").write_text("class _Part:\n    said: str\n")
     (tmp_path / ROOM / "__init__.py").write_text(f"QUERY = 'select {'a, ' * 50}'\n")
     (tmp_path / "README.md").write_text(f"# A\n\n```text\nanew\n```\n\n`of now`: {'word ' * 40}; {'word ' * 40}.\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/a.md").write_text(
+        "The group `headrace.room` and `headrace.epochs`.\n```python\nimport headrace as hr\nfrom headrace import col\n"
+        "from headrace.ext.sinks import Sink\nfrom headrace.testing import run\n```\n"
+    )
     assert broken_rules(tmp_path) == []

@@ -17,7 +17,7 @@ from headrace.pipeline.loading.folders import imported
 from headrace.pipeline.loading.registry import Registered, UnknownPipelineError, in_file, registered_files, resolve
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.schedules import DAG_FAMILIES, dag_id, retention_dag_id
-from headrace.pipeline.sources import SparkFunction
+from headrace.pipeline.source import SparkFunction
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,9 @@ from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.checks.trigger_checks import looks_at_values, nodes
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sinks import Sink
-from headrace.pipeline.sources import FileSource, Input, NameOrder
+from headrace.pipeline.sink import Sink
+from headrace.pipeline.source import Input
+from headrace.pipeline.sources import FileSource, NameOrder
 from headrace.pipeline.upstream import upstream_first
 
 _HOW = {

@@ -11,19 +11,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.errors import HeadraceError
+from headrace.ext.sources import SourceSplit
+from headrace.formats.errors import DividedFileError, UnreadableFileError
+from headrace.formats.scan import WHOLE_FILE, ScannedRecords, Span
 from headrace.kernel.elements import Columns
 from headrace.kernel.grouping import Ints, valid
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import arrow_type
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import Input, OnUnreadable
+from headrace.pipeline.source import Input, OnUnreadable
 from headrace.program import columns as c
 from headrace.sources.changelogs.changes import as_changes
-from headrace.sources.connector import SourceSplit
-from headrace.sources.formats.errors import DividedFileError, UnreadableFileError
-from headrace.sources.formats.scan import Scanned
-from headrace.sources.formats.spans import WHOLE_FILE, Span
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.newest_event_time import newest_handed_on
 from headrace.sources.progress import later_of
@@ -87,7 +86,7 @@ class ReadFile:
 
     input: str
     path: str
-    records: Scanned | None = None
+    records: ScannedRecords | None = None
     unreadable: str | None = None
     is_whole: bool = True
 
@@ -279,11 +278,13 @@ def read_one(pipeline: Pipeline, landing: Landing, input_: Input, piece: Piece) 
     return ReadFile(input_.name, path, as_changes(input_.source, scanned), is_whole=piece.span.is_whole)
 
 
-def _unparsed(records: Scanned, input_: Input) -> Scanned:
+def _unparsed(records: ScannedRecords, input_: Input) -> ScannedRecords:
     rows = np.flatnonzero(valid(records.unparsed))
     columns = {name: pa.nulls(len(rows), arrow_type(kind)) for name, kind in input_.source.columns.items()}
     reasons = records.unparsed.take(pa.array(rows))
-    return Scanned(columns, reasons, records.position[rows], lambda chosen: records.raw(rows[chosen]), records.lacks)
+    return ScannedRecords(
+        columns, reasons, records.position[rows], lambda chosen: records.raw(rows[chosen]), records.lacks
+    )
 
 
 def _judged(
@@ -297,7 +298,7 @@ def _judged(
 ) -> JudgedRecords:
     if file.records is not None:
         return judged(pipeline, stages, input_, file.records, processing_time, path=file.path, apart=apart)
-    unreadable = Scanned(
+    unreadable = ScannedRecords(
         columns={name: pa.nulls(1, arrow_type(kind)) for name, kind in input_.source.columns.items()},
         unparsed=pa.array([f"file: {file.unreadable}"]),
         position=np.zeros(1, np.int64),

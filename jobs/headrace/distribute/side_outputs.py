@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.distribute.records import Records
+from headrace.formats.json_text import as_json
 from headrace.kernel.delta import Disposition
 from headrace.kernel.elements import Columns, takes_part
 from headrace.kernel.grouping import Ints, valid
@@ -16,7 +17,6 @@ from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import TIMESTAMP, timestamps
 from headrace.kernel.windows.assignment import Assigned
 from headrace.program import columns as c
-from headrace.sources.formats.json_text import as_json
 from headrace.state.datafiles.files import stored
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import DataFile

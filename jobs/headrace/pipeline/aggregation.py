@@ -21,7 +21,7 @@ from headrace.model.triggers.reads import inputs
 from headrace.model.windows import WindowFn
 from headrace.pipeline.checks.trigger_checks import nodes
 from headrace.pipeline.loops.step import StepTerm
-from headrace.pipeline.sources import SparkFunction
+from headrace.pipeline.source import SparkFunction
 
 
 @dataclass(frozen=True, init=False)

@@ -9,7 +9,7 @@ from headrace.model.triggers.custom import CustomTrigger
 from headrace.model.windows import CustomWindows, ShiftedOutputTime
 from headrace.pipeline.checks.trigger_checks import nodes
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import OWN, Input
+from headrace.pipeline.source import OWN, Input
 
 
 def columns_read(pipeline: Pipeline, given: Input) -> Mapping[str, str]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.entry_points import EntryPointGroup
 
 if TYPE_CHECKING:
+    from headrace.ext.executors import Executor
     from headrace.model.arguments import Arguments
-    from headrace.runs.executors.executor import Executor
 
 
 SPARK: Final = "spark"
@@ -19,7 +19,7 @@ AUTO: Final = "auto"
 EXECUTORS: "Final[EntryPointGroup[Executor]]" = EntryPointGroup(
     "headrace.executors",
     "executor",
-    provides="headrace.runs.executors.executor:Executor",
+    provides="headrace.ext.executors:Executor",
     built_in={SPARK: "headrace.runs.executors.own:SPARK", LOCAL: "headrace.runs.executors.own:LOCAL"},
 )
 

@@ -20,7 +20,8 @@ from headrace.pipeline.loops.loop import OF_PANES, Loop, grouping
 from headrace.pipeline.loops.step import LoopError
 from headrace.pipeline.quality.limits import Limits
 from headrace.pipeline.quality.usual import UsualCheck
-from headrace.pipeline.sinks import FinalRowsSink, Sink, named_sinks
+from headrace.pipeline.sink import Sink, named_sinks
+from headrace.pipeline.sinks import FinalRowsSink
 from headrace.pipeline.upstream import upstream_first
 
 AT_THE_END = Default()

@@ -35,8 +35,8 @@ from headrace.pipeline.loops.step import LoopError
 from headrace.pipeline.output import AT_THE_END, Output, check_apart, named_outputs
 from headrace.pipeline.quality.limits import Limits
 from headrace.pipeline.quality.usual import UsualCheck
-from headrace.pipeline.sinks import Sink, named_sinks
-from headrace.pipeline.sources import OWN, Input, Source, SparkFunction
+from headrace.pipeline.sink import Sink, named_sinks
+from headrace.pipeline.source import OWN, Input, Source, SparkFunction
 from headrace.pipeline.upstream import UnitedPanes, Upstream, upstream_first
 
 

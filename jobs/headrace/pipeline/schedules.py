@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headrace.entry_points import EntryPointGroup
 
 if TYPE_CHECKING:
-    from headrace_airflow.families.dag_family import DagFamily
+    from headrace_airflow.families.family import DagFamily
 
 PRESETS: Final = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 DAG_FAMILIES: "Final[EntryPointGroup[DagFamily]]" = EntryPointGroup(
     "headrace.dag_families",
     "DAG family",
-    provides="headrace_airflow.families.dag_family:DagFamily",
+    provides="headrace_airflow.families.family:DagFamily",
     built_in={
         "process": "headrace_airflow.families.own:PROCESS",
         "recover": "headrace_airflow.families.own:RECOVER",

@@ -1,34 +1,18 @@
 """Sinks: systems beside the root that follow what readers see. What they are is no part of what a pipeline means."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
-from headrace.entry_points import EntryPointGroup
 from headrace.model.arguments import Arguments
-from headrace.model.suggestions import Suggesting, keywords
+from headrace.model.suggestions import keywords
+from headrace.moved import moved
+from headrace.pipeline import sink
 from headrace.pipeline.loading.folders import current
+from headrace.pipeline.sink import connection_name, function_name, sink_name
 
-if TYPE_CHECKING:
-    from headrace.sinks.open_sink import SinkKind
+__getattr__ = moved(__name__)
 
-SINKS: "Final[EntryPointGroup[SinkKind]]" = EntryPointGroup(
-    "headrace.sinks",
-    "kind of sink",
-    provides="headrace.sinks.open_sink:SinkKind",
-    built_in={
-        "postgres": "headrace.sinks.postgres.kind:POSTGRES",
-        "delta": "headrace.sinks.delta.kind:DELTA",
-        "iceberg": "headrace.sinks.iceberg.kind:ICEBERG",
-        "final_rows": "headrace.sinks.final_rows:FINAL_ROWS",
-        "spark": "headrace.sinks.spark_target:SPARK",
-        "kafka": "headrace.sinks.kafka.kind:KAFKA_SINK",
-    },
-)
-CONNECTION_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 _MOST_BYTES: Final = 63
 """Of a name in PostgreSQL, which cuts longer ones without a word."""
 _TABLE = re.compile(r"([^.\x00]{1,63}\.)?[^.\x00]{1,63}")
@@ -39,27 +23,7 @@ _PATH = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z
 
 
 @dataclass(frozen=True)
-class Sink(Suggesting):
-    """A target of some ``kind`` that holds what readers see. ``connection`` names how it is reached, "" if by none."""
-
-    kind: ClassVar[str]
-
-    name: str
-    connection: str
-
-    @property
-    def table_of_rows(self) -> str | None:
-        """What comparisons call the table that it fills; None if it fills none."""
-        return None
-
-    def refuses_column(self, name: str) -> str | None:
-        """Why the target has no column of that ``name``; None if it has, or if that shows at a delivery."""
-        del name
-        return None
-
-
-@dataclass(frozen=True)
-class PostgresSink(Sink):
+class PostgresSink(sink.Sink):
     """A ``table`` of rows or of ``changes``, of a PostgreSQL database, with its schema if it is not in the first one of
     the search path.
     """
@@ -81,7 +45,7 @@ class PostgresSink(Sink):
 
 
 @dataclass(frozen=True)
-class DeltaSink(Sink):
+class DeltaSink(sink.Sink):
     """A Delta table at ``path``, below the place that the connection names."""
 
     kind: ClassVar[str] = "delta"
@@ -94,7 +58,7 @@ class DeltaSink(Sink):
 
 
 @dataclass(frozen=True)
-class IcebergSink(Sink):
+class IcebergSink(sink.Sink):
     """A ``table`` of an Iceberg catalog, with its namespace; ``partition_by`` is how it is partitioned when it is made:
     by the year, month, day or hour in which a window begins, or not at all.
     """
@@ -110,7 +74,7 @@ class IcebergSink(Sink):
 
 
 @dataclass(frozen=True)
-class KafkaSink(Sink):
+class KafkaSink(sink.Sink):
     """A ``topic`` of changes of a cluster of Kafka."""
 
     kind: ClassVar[str] = "kafka"
@@ -119,7 +83,7 @@ class KafkaSink(Sink):
 
 
 @dataclass(frozen=True)
-class _FunctionSink(Sink):
+class _FunctionSink(sink.Sink):
     """A ``function`` (``module:function``) of the user's. ``package`` says which folder the module lies in, if it lies
     beside the pipeline's file.
     """
@@ -163,7 +127,7 @@ def postgres(table: str, *, connection: str, changes: bool = False, name: str | 
             "table", table, f"write a table, or schema.table, with names of at most {_MOST_BYTES} bytes in UTF-8"
         )
     return PostgresSink(
-        _sink_name(given, name, table),
+        sink_name(given, name, table),
         connection_name(given, connection),
         table,
         changes=given.flag("changes", changes),
@@ -186,7 +150,7 @@ def delta(path: str, *, connection: str, name: str | None = None) -> DeltaSink:
         raise given.wrong(
             "path", path, "write folders below the connection's, as in reports/sales: no .. and no scheme"
         )
-    return DeltaSink(_sink_name(given, name, path.replace("/", ".")), connection_name(given, connection), path)
+    return DeltaSink(sink_name(given, name, path.replace("/", ".")), connection_name(given, connection), path)
 
 
 @keywords
@@ -209,7 +173,7 @@ def iceberg(table: str, *, connection: str, partition_by: str | None = "day", na
     if partition_by is not None and not (isinstance(partition_by, str) and partition_by in _PARTITIONS):
         raise given.wrong("partition_by", partition_by, 'write "year", "month", "day", "hour" or None')
     return IcebergSink(
-        _sink_name(given, name, table), connection_name(given, connection), table, partition_by=partition_by
+        sink_name(given, name, table), connection_name(given, connection), table, partition_by=partition_by
     )
 
 
@@ -229,7 +193,7 @@ def kafka_sink(topic: str, *, connection: str, name: str | None = None) -> Kafka
     given = Arguments("kafka_sink")
     if not _TOPIC.fullmatch(given.text("topic", topic, "reports.sales")):
         raise given.wrong("topic", topic, "write letters, digits, ., - and _, at most 200")
-    return KafkaSink(_sink_name(given, name, topic[:100]), connection_name(given, connection), topic)
+    return KafkaSink(sink_name(given, name, topic[:100]), connection_name(given, connection), topic)
 
 
 @keywords
@@ -249,7 +213,7 @@ def final_rows(function: str, *, connection: str | None = None, name: str | None
     given = Arguments("final_rows")
     called = function_name(given, function, "billing:send")
     reached = "" if connection is None else connection_name(given, connection)
-    return FinalRowsSink(_sink_name(given, name, called), reached, function, package=current())
+    return FinalRowsSink(sink_name(given, name, called), reached, function, package=current())
 
 
 @keywords
@@ -269,39 +233,4 @@ def spark_sink(function: str, *, connection: str | None = None, name: str | None
     given = Arguments("spark_sink")
     called = function_name(given, function, "targets:Reports")
     reached = "" if connection is None else connection_name(given, connection)
-    return SparkSink(_sink_name(given, name, called), reached, function, package=current())
-
-
-def function_name(given: Arguments, function: object, example: str) -> str:
-    """The name of ``module:function`` in its module."""
-    module, _, called = given.text("function", function, example).partition(":")
-    if not all(part.isidentifier() for part in (*module.split("."), called)):
-        raise given.wrong("function", function, f"write module:function, as in {example}")
-    return called
-
-
-def _sink_name(given: Arguments, name: object, table: str) -> str:
-    called = _NO_NAME.sub("_", table)[:100] if name is None else given.text("name", name, "reports.sales")
-    if not _NAME.fullmatch(called):
-        raise given.wrong("name", called, "write letters, digits, ., - and _, at most 100")
-    return called
-
-
-def connection_name(given: Arguments, value: object) -> str:
-    """The argument ``connection``. Raises the error of ``given``."""
-    if not isinstance(value, str) or not CONNECTION_NAME.fullmatch(value):
-        # not quoted: it may be a URI with a password
-        raise given.wrong(
-            "connection", "...", "write the name of a connection (lower case letters, digits and _), never its URI"
-        )
-    return value
-
-
-def named_sinks(given: Arguments, sinks: Sequence[Sink]) -> tuple[Sink, ...]:
-    """The argument ``sinks``, each with a name of its own. Raises the error of ``given``."""
-    several = given.several("sinks", sinks, Sink, 'postgres("reports.sales", connection="warehouse")')
-    names = [sink.name for sink in several]
-    for name in names:
-        if names.count(name) > 1:
-            raise given.wrong("sinks", name, "two sinks have this name; give one of them a name= of its own")
-    return several
+    return SparkSink(sink_name(given, name, called), reached, function, package=current())

@@ -12,10 +12,11 @@ from typing import Any
 
 from headrace.connections import Connection, knowing
 from headrace.errors import FixConfigError
+from headrace.ext.sources import OpenSource, SourcePosition
 from headrace.model.expressions.data_types import DataType
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import SOURCES, FileSource, Source
-from headrace.sources.connector import Offsets, OpenSource
+from headrace.pipeline.source import Source
+from headrace.pipeline.sources import SOURCES, FileSource
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.sources.landing import landed_first
 from headrace_snapshots.store import ObjectStore
@@ -90,7 +91,7 @@ class SplitWatch:
         self._watched = watched
         self._reached = reached
 
-    def unread(self, position: Offsets) -> Unread:
+    def unread(self, position: SourcePosition) -> Unread:
         """How much a run would read that continues from ``position``; where a lander was killed at least 1. Raises what
         the source raises, MissingConnectionError, UnwatchedSourceError.
         """
@@ -100,7 +101,7 @@ class SplitWatch:
             return Unread(**{opened.enumerator.counts: _count_unread(source, opened, self._place, position)})
 
 
-def _count_unread(source: Source, opened: OpenSource, place: LandingPlace, position: Offsets) -> int:
+def _count_unread(source: Source, opened: OpenSource, place: LandingPlace, position: SourcePosition) -> int:
     """How much of a ``source`` a run would read that continues from ``position``; at least 1 if landers have claimed at
     ``place`` what no run has read.
     """
@@ -109,7 +110,7 @@ def _count_unread(source: Source, opened: OpenSource, place: LandingPlace, posit
     if lander is None:
         return count(position)
     newest = place.newest(position.mark)
-    new = count(Offsets("" if newest is None else newest.after))
+    new = count(SourcePosition("" if newest is None else newest.after))
     if new or newest is None:
         return new
     is_unread = next(landed.enumerator.unread(position), None) is not None
@@ -117,7 +118,7 @@ def _count_unread(source: Source, opened: OpenSource, place: LandingPlace, posit
     return int(is_unread or (is_broken_off and _is_behind(place, newest.number, position)))
 
 
-def _is_behind(place: LandingPlace, number: int, position: Offsets) -> bool:
+def _is_behind(place: LandingPlace, number: int, position: SourcePosition) -> bool:
     """Whether range ``number`` has files behind the position."""
     known = place.file(position.mark)
     return known is None or known.range < number or known.number < known.last

@@ -11,12 +11,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import FixDataError, RestoreError
+from headrace.ext.sources import ENOUGH, SourcePosition, SourceSplit
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileSource, NameOrder
 from headrace.read.snapshots.logged_names import ReadNames
 from headrace.read.snapshots.progress import progress_of, without_copies
-from headrace.sources.connector import ENOUGH, Offsets, SourceSplit
 from headrace.sources.file_planning import open_source, unread, unread_names
 from headrace.sources.known_names import KnownNames
 from headrace.sources.progress import PipelineProgress
@@ -121,7 +121,7 @@ class WorkFinder:
             manifest, progress = self._at(snapshot)
             files = {name: new for name in self._places if (new := self._unread(name, manifest, progress))}
             at = progress.offsets
-            others = {name: watch.unread(at.get(name, Offsets())) for name, watch in self._others.items()}
+            others = {name: watch.unread(at.get(name, SourcePosition())) for name, watch in self._others.items()}
             records = {name: unread.records for name, unread in others.items() if unread.records}
             splits = {name: unread.splits for name, unread in others.items() if unread.splits}
         except (FixDataError, RestoreError) as error:
@@ -140,7 +140,7 @@ class WorkFinder:
         return self._known
 
     def _unread(self, name: str, manifest: Manifest | None, progress: PipelineProgress) -> UnreadFiles | None:
-        place, offsets = self._places[name], progress.offsets.get(name, Offsets())
+        place, offsets = self._places[name], progress.offsets.get(name, SourcePosition())
         snapshot = None if manifest is None else manifest.snapshot_id
         if place.is_due():
             begun = monotonic()

@@ -17,13 +17,13 @@ from typing import Any
 
 from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch, counts_with
 from headrace.errors import RetryError
+from headrace.ext.executors import Engine
 from headrace.pipeline.loading.code_digests import code_of
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import columns_after, under_new_names
 from headrace.read.snapshots.progress import StoredProgress, continuing_to_json, epoch_to_json
 from headrace.read.views.columns import ViewColumns, schema_of
 from headrace.runs.compaction import Folds
-from headrace.runs.executors.interface import Engine
 from headrace.runs.names_files import NamesFiles
 from headrace.runs.parking.identity import SnapshotIdentity
 from headrace.sources.landing import ByInput

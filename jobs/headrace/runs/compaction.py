@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from headrace.distribute.tasks.background.merge import LayerMerge
 from headrace.distribute.tasks.background.merges import MOST_LAYERS
 from headrace.distribute.tasks.background.thread import Beside
+from headrace.ext.executors import Engine
 from headrace.read.views.columns import View, ViewColumns
-from headrace.runs.executors.interface import Engine
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.layers import plan_merge
 
@@ -44,7 +44,7 @@ class Folds:
         self._beside.begin(
             lambda stop: _Folded(
                 merging,
-                self._engine.fold_current(
+                self._engine.compact_current(
                     merging.layers, prefix, bottom=merging.is_lowest, names=names, stop=stop, output=self._output
                 ),
             )

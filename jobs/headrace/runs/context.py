@@ -4,6 +4,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from headrace.ext.sources import SourcePosition
 from headrace.model.triggers import Signal
 from headrace.pipeline.executors import AUTO, ExecutorDecision
 from headrace.pipeline.identity.fingerprint import definition
@@ -15,7 +16,6 @@ from headrace.runs.continuation import check_code, check_continues
 from headrace.runs.executors.choice import WorkEstimate, check_installed, choose
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import Watched
-from headrace.sources.connector import Offsets
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.landing_places import PlaceError
 from headrace.sources.progress import PipelineProgress
@@ -54,6 +54,15 @@ class RunContext:
     ) -> "RunContext":
         """A run of ``pipeline`` on what ``store`` has of it."""
         return cls(pipeline, options, store, Landing(pipeline, store), Catalog(store, pipeline.name), listener, now)
+
+    @property
+    def run_id(self) -> str:
+        """The name of the run."""
+        return self.options.run_id
+
+    def note(self, text: str) -> None:
+        """Tell a line to a person who watches the run."""
+        self.listener.noted(text)
 
     def warn(self, warning: str) -> None:
         """Tell ``warning`` now, and again in the result, once however often it comes."""
@@ -125,7 +134,7 @@ class RunContext:
     def _warn_of_order(self, files: ByInput, progress: PipelineProgress) -> None:
         """Name files that land behind others although their names sort before those."""
         for name, enumerator in self.landing.files.items():
-            if early := enumerator.early(progress.offsets.get(name, Offsets()), files.get(name, ())):
+            if early := enumerator.early(progress.offsets.get(name, SourcePosition()), files.get(name, ())):
                 many = "1 file" if len(early) == 1 else f"{len(early):,} files"
                 self.warn(
                     f'input {name}: names="ordered" says that each file sorts after those before it, and {many} that '

@@ -10,13 +10,13 @@ from datetime import datetime
 
 from headrace.distribute.epoch import ComputedEpoch
 from headrace.errors import HeadraceError
+from headrace.ext.executors import Engine
+from headrace.ext.sources import SourcePosition, SourceSplit
 from headrace.model.time import instant
 from headrace.model.triggers import Signal
 from headrace.read.snapshots.epoch_history import RecordedEpoch
 from headrace.runs.commits import Committer
-from headrace.runs.executors.interface import Engine
 from headrace.runs.options import RunOptions
-from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.landed.portions import LandedPortions
 from headrace.sources.landing import ByInput, counted
 from headrace.sources.progress import WatermarkHold
@@ -112,7 +112,7 @@ def _more(engine: Engine, files: ByInput, portions: LandedPortions) -> ByInput:
     while read := [name for name in portions.left if name not in files and name not in more]:
         portions.land(read)
         for name in read:
-            if splits := engine.landing.unread(name, engine.progress.offsets.get(name, Offsets())):
+            if splits := engine.landing.unread(name, engine.progress.offsets.get(name, SourcePosition())):
                 more[name] = splits
     return more
 

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from urllib.parse import unquote
 
+from headrace.ext.sources import SplitGoneError
 from headrace.read.snapshots.landed_reading import LandedReading
-from headrace.sources.connector import SplitGoneError
 from headrace.sources.landed.ranges import LandedRange, LandingPlace
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError

@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from headrace.ext.sources import SourceSplit
 from headrace.read.snapshots.logged_names import NO_NAMES, NamesSeen, logged
-from headrace.sources.connector import SourceSplit
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.codec import BrokenObjectError, checksum

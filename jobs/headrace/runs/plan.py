@@ -11,6 +11,8 @@ from functools import partial
 from itertools import chain
 from typing import ClassVar
 
+from headrace.ext.executors import Engine
+from headrace.ext.sources import SourcePosition, SourceSplit
 from headrace.model.time import instant
 from headrace.pipeline.executors import ExecutorDecision
 from headrace.read.roots import check_root
@@ -19,14 +21,12 @@ from headrace.runs.backfill.replay import Replay, next_number, open_replay, repl
 from headrace.runs.context import RunContext
 from headrace.runs.epochs import PlannedEpoch, batch, micro_batches
 from headrace.runs.executors.choice import WorkEstimate, input_bytes, work_of_run
-from headrace.runs.executors.interface import Engine
 from headrace.runs.following.circles import check_circles
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.parking.catching_up import waiting_outputs
 from headrace.runs.reporting.listener import number_of
 from headrace.runs.restore import RestoredRun
-from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.landed.portions import LandedPortions
 from headrace.sources.landing import ByInput, counted
 from headrace.sources.landing_places import check_places
@@ -63,7 +63,7 @@ class LandRecords:
 
     word: ClassVar[str] = "land"
     inputs: tuple[str, ...]
-    offsets: Mapping[str, Offsets]
+    offsets: Mapping[str, SourcePosition]
     all_at_once: bool
     begin: FoundBranch = field(repr=False)
     waiting: ByInput | None = None
@@ -375,7 +375,7 @@ def _warn_of_empty_inputs(run: RunContext, with_news: Set[str], progress: Pipeli
     if not with_news and not run.options.create:
         check_root(run.store)
     for name, enumerator in run.landing.enumerators.items():
-        if name not in with_news and not progress.offsets.get(name, Offsets()).files:
+        if name not in with_news and not progress.offsets.get(name, SourcePosition()).files:
             run.warn(f"input {name}: {enumerator.explain()}")
 
 

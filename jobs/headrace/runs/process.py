@@ -18,6 +18,7 @@ from headrace.audit.store import (
     failing,
     stale_error,
 )
+from headrace.ext.executors import Engine, Execution
 from headrace.model.time import render
 from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
 from headrace.pipeline.identity.fingerprint import fingerprint
@@ -33,7 +34,6 @@ from headrace.runs.context import RunContext
 from headrace.runs.continuation import definition_change
 from headrace.runs.epochs import commit_epochs
 from headrace.runs.executors.choice import WorkEstimate
-from headrace.runs.executors.interface import Engine, ExecutorSide
 from headrace.runs.following.moves import check_counted
 from headrace.runs.following.reading import hold
 from headrace.runs.modes import Mode
@@ -133,7 +133,7 @@ class _Run:
         self.started_at = timestamp()
         self.tally = Tally()
         self.executor: ExecutorDecision | None = None
-        self._side: ExecutorSide | None = None
+        self._side: Execution | None = None
         self._connected, self._checking = ExitStack(), ExitStack()
         self._portions: LandedPortions | None = None
         self._allowed: Callable[[], None] = lambda: None
@@ -335,22 +335,22 @@ class _Run:
         engine.restore(head.epoch, progress, tables, columns, snapshot=head.snapshot_id)
 
     @property
-    def side(self) -> ExecutorSide:
+    def side(self) -> Execution:
         """The run's side of the executor that was chosen, from first use on."""
         if self._side is None:
             self._side = self._new_side()
         return self._side
 
-    def _new_side(self) -> ExecutorSide:
+    def _new_side(self) -> Execution:
         assert self.executor is not None, "the plan or the audit has decided"
-        return EXECUTORS[self.executor.name].side(self.context, self.spark)
+        return EXECUTORS[self.executor.name].open(self.context, self.spark)
 
     def _audited(self, stage: AuditBranch) -> BranchAudits:
         """The audits of what the branch has and readers have not; made now where they are not stored."""
         self.executor = self.executor if stage.executor is None else stage.executor
         return Auditor(self.context, self._side_for).audits()
 
-    def _side_for(self, work: Callable[[], WorkEstimate]) -> ExecutorSide:
+    def _side_for(self, work: Callable[[], WorkEstimate]) -> Execution:
         if self.executor is None:
             self.executor = self.context.decide(work)
         return self.side

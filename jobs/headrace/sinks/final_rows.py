@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.connections import Connection
+from headrace.ext.sinks import FinalRows, OpenReceiver, SinkConnector, SinkRefusedError
 from headrace.pipeline.loading.named_function import named_function
-from headrace.pipeline.sinks import FinalRowsSink, Sink
-from headrace.read.diff.final_rows import FinalRows
-from headrace.sinks.open_sink import OpenReceiver, SinkKind, SinkRefusedError
+from headrace.pipeline.sink import Sink
+from headrace.pipeline.sinks import FinalRowsSink
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class _Function(OpenReceiver):
         self.function(rows)
 
 
-class FinalRowsKind(SinkKind):
+class FinalRowsKind(SinkConnector):
     """Functions of users."""
 
     @contextmanager

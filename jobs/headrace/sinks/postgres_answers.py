@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from headrace.connections import Connection, variable
 from headrace.errors import HeadraceError
-from headrace.sinks.open_sink import SinkRefusedError, SinkUnreachableError, UndeliverableError
+from headrace.ext.sinks import SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.sql_states import SqlAnswer, answer_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import psycopg
 from psycopg.errors import ConnectionTimeout
 
 from headrace.errors import HeadraceError
-from headrace.sinks.open_sink import SinkUnreachableError
+from headrace.ext.sinks import SinkUnreachableError
 
 LOOK_SECONDS: Final = 30.0
 """How long a delivery lasts before somebody looks, and between two looks."""

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from headrace.connections import Connection
 from headrace.distribute.spark.connected.session import ConnectedSession
 from headrace.errors import HeadraceError
+from headrace.ext.sinks import (
+    SIGN,
+    AppliedCounts,
+    Changes,
+    ChangeSource,
+    OpenSink,
+    SinkConnector,
+    SinkRefusedError,
+    SinkState,
+    SinkUnreachableError,
+)
 from headrace.extras import require
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ValueType, from_words
 from headrace.pipeline.loading.named_function import named_function
-from headrace.pipeline.sinks import Sink, SparkSink
-from headrace.read.diff.changes import SIGN, Changes, ChangeSource
-from headrace.sinks.open_sink import (
-    Applied,
-    Held,
-    OpenSink,
-    SinkKind,
-    SinkRefusedError,
-    SinkUnreachableError,
-    check_columns,
-)
+from headrace.pipeline.sink import Sink
+from headrace.pipeline.sinks import SparkSink
+from headrace.sinks.failures import check_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,18 +54,18 @@ class _OpenTarget(OpenSink):
     session: ConnectedSession
     name: str
 
-    def held(self) -> Held | None:
+    def held(self) -> SinkState | None:
         text = self.target.held()
         if text is None:
             return None
         try:
-            return Held(**json.loads(text))
+            return SinkState(**json.loads(text))
         except (ValueError, TypeError) as error:
             raise SinkRefusedError(
                 f"sink {self.name} says that it holds {text!r:.100}, which is no text that apply() was given as after"
             ) from error
 
-    def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
+    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
         # where nothing is published there are the columns that it had, and no row
         columns = changes.columns or {name: from_words(kind) for name, kind in after.columns.items()}
         rows = _signed(changes, columns)
@@ -71,7 +74,7 @@ class _OpenTarget(OpenSink):
         before_text = None if before is None else _text(before)
         frame = self.session.spark.createDataFrame(rows)
         self.target.apply(frame, before_text, _text(after), replaces=replaces)
-        return Applied(rows.num_rows - written, written)
+        return AppliedCounts(rows.num_rows - written, written)
 
     def rows(self, columns: Mapping[str, ValueType]) -> "AbstractContextManager[pa.RecordBatchReader] | None":
         """What the function ``rows`` of the target gives, if it has one."""
@@ -85,7 +88,7 @@ class _OpenTarget(OpenSink):
         yield frame.select(*names).toArrow().to_reader()
 
 
-class SparkKind(SinkKind):
+class SparkKind(SinkConnector):
     """Whatever Spark reaches."""
 
     @contextmanager
@@ -124,7 +127,7 @@ def _passing(sink: Sink, connection: Connection) -> Iterator[None]:
 SPARK: Final = SparkKind()
 
 
-def _text(held: Held) -> str:
+def _text(held: SinkState) -> str:
     """The text that a target of the user's compares with what it has stored, by an older version too."""
     fields = asdict(held)
     unknown = [name for name in ("identity", "at") if fields[name] is None]

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 from typing import Final
 
+from headrace.ext.stores import lists_in_pages, sort_key
 from headrace.sources.parallel_listing import listed_in_parallel, listed_of
 from headrace_snapshots.store import ObjectInfo, ObjectStore
-from headrace_snapshots.store.port import lists_in_pages, sort_key
 
 UNFINISHED: Final = (".tmp", ".part", ".filepart", ".crdownload", ".inprogress")
 """How names end while a producer still writes the file, as many do it; in letters of any case."""

@@ -3,18 +3,17 @@
 The driver's side of the file source, without Spark. Files are taken in the order of their names. What is new is what is
 listed and has no name that was ever read (``unread_names``).
 
-Where names are said to ascend, a snapshot remembers of ``Offsets`` the newest ``look_back`` files as they were when
-they were read, and the mark below them from which listing starts; so a run lists only what is new or nearly so. The
-files themselves are stored once, in the file log of the inputs: a manifest has the mark, and how many files after it
-were read.
-"""
+Where names are said to ascend, a snapshot remembers of ``SourcePosition`` the newest ``look_back`` files as they were
+when they were read, and the mark below them from which listing starts; so a run lists only what is new or nearly so.
+The files themselves are stored once, in the file log of the inputs: a manifest has the mark, and how many files after
+it were read."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from headrace.errors import FixDataError, RetryError
+from headrace.ext.sources import SourcePosition, SourceSplit
 from headrace.model.time import Instant
 from headrace.pipeline.sources import FileSource
-from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.file_listing import inputs_of, listed_inputs
 from headrace.sources.known_names import KnownNames
 from headrace.sources.known_version import KnownVersion, hashed
@@ -70,7 +69,7 @@ def open_source(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
     return root, path.strip("/")
 
 
-def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSource) -> list[SourceSplit]:
+def discover(store: ObjectStore, prefix: str, offsets: SourcePosition, source: FileSource) -> list[SourceSplit]:
     """Files to read that sort after the mark of ``offsets``, in the order of their names.
 
     Raises ChangedFileError if a file of ``offsets.recent`` has another content now.
@@ -78,7 +77,9 @@ def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSour
     return [*unread(store, prefix, offsets, source.suffixes)]
 
 
-def unread(store: ObjectStore, prefix: str, offsets: Offsets, suffixes: tuple[str, ...]) -> Iterator[SourceSplit]:
+def unread(
+    store: ObjectStore, prefix: str, offsets: SourcePosition, suffixes: tuple[str, ...]
+) -> Iterator[SourceSplit]:
     """What ``discover`` gives, one by one as they are listed, of a source with these ``suffixes``."""
     known = {file.path: file for file in offsets.recent}
     for file in _listed(store, prefix, offsets.mark, suffixes):
@@ -191,7 +192,7 @@ def content(store: ObjectStore, file: SourceSplit) -> bytes:
 
 
 def full_sweep(
-    store: ObjectStore, prefix: str, offsets: Offsets, known: Iterable[str], source: FileSource
+    store: ObjectStore, prefix: str, offsets: SourcePosition, known: Iterable[str], source: FileSource
 ) -> list[SourceSplit]:
     """Stragglers: files that sort at or before the mark, where ``discover`` does not look, and were never read.
 
@@ -219,14 +220,14 @@ def next_batch(files: Sequence[SourceSplit], max_files: int, max_bytes: int) -> 
     return batch
 
 
-def advance(offsets: Offsets, batch: Sequence[SourceSplit], look_back: int) -> Offsets:
+def advance(offsets: SourcePosition, batch: Sequence[SourceSplit], look_back: int) -> SourcePosition:
     """``offsets`` after ``batch`` has been read; the newest ``look_back`` files stay in the window."""
     if not batch:
         return offsets
     by_name = sorted((*offsets.recent, *batch), key=lambda file: file.path)
     passed = by_name[: max(0, len(by_name) - look_back)]
     mark = max([offsets.mark, *(file.path for file in passed)])
-    return Offsets(
+    return SourcePosition(
         mark=mark,
         recent=tuple(file for file in by_name if file.path > mark),
         files=offsets.files + len(batch),

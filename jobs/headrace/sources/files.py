@@ -4,9 +4,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from headrace.ext.sources import (
+    OpenSource,
+    SourceConnector,
+    SourcePosition,
+    SourceReader,
+    SourceSplit,
+    SplitEnumerator,
+)
 from headrace.model.time import Instant
-from headrace.pipeline.sources import FileSource, NameOrder, Source
-from headrace.sources.connector import Offsets, OpenSource, SourceConnector, SourceReader, SourceSplit, SplitEnumerator
+from headrace.pipeline.source import Source
+from headrace.pipeline.sources import FileSource, NameOrder
 from headrace.sources.file_listing import is_unfinished
 from headrace.sources.file_planning import (
     advance,
@@ -26,9 +34,8 @@ from headrace.sources.known_names import KnownNames
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:  # with Arrow, which planning does without
-    from headrace.sources.formats.scan import Scanned
-    from headrace.sources.formats.spans import Span
-    from headrace.sources.required_columns import Required
+    from headrace.formats.required import RequiredColumns
+    from headrace.formats.scan import ScannedRecords, Span
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class FileEnumerator(SplitEnumerator):
     prefix: str
     source: FileSource
 
-    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         """Files after the mark that are not among the recent ones, by name; before them stragglers that were never
         ``read``. Raises ChangedFileError if a recent one has another content now.
         """
@@ -47,7 +54,9 @@ class FileEnumerator(SplitEnumerator):
             yield from full_sweep(self.store, self.prefix, position, read, self.source)
         yield from discover(self.store, self.prefix, position, self.source)
 
-    def unread_beside(self, position: Offsets, known: KnownNames, *, everywhere: bool = False) -> Iterator[SourceSplit]:
+    def unread_beside(
+        self, position: SourcePosition, known: KnownNames, *, everywhere: bool = False
+    ) -> Iterator[SourceSplit]:
         """Files whose names are not ``known``; if names are said to ascend, only those after the mark, unless it is to
         be looked ``everywhere``. Raises ChangedFileError if a known one has another content now.
         """
@@ -60,12 +69,12 @@ class FileEnumerator(SplitEnumerator):
         """Whether files are said to land in the order of their names."""
         return self.source.names is NameOrder.ORDERED
 
-    def early(self, position: Offsets, files: Sequence[SourceSplit]) -> list[SourceSplit]:
+    def early(self, position: SourcePosition, files: Sequence[SourceSplit]) -> list[SourceSplit]:
         """Names those of unread ``files`` that sort before one that was read up to ``position``, if none should."""
         newest = max([position.mark, *(file.path for file in position.recent)])
         return [file for file in files if file.path < newest] if self.is_ordered else []
 
-    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         """Where names ascend, the newest ``look_back`` files stay in the window; else they are in the log alone."""
         return advance(position, splits, self.source.look_back if self.is_ordered else 0)
 
@@ -85,7 +94,7 @@ class FileEnumerator(SplitEnumerator):
         """The files that are gone or have changed."""
         return gone(self.store, self.prefix, splits)
 
-    def newest(self, position: Offsets) -> Instant | None:
+    def newest(self, position: SourcePosition) -> Instant | None:
         """When the newest file landed; where names ascend, of those after the mark."""
         return newest_landed(self.store, self.prefix, position.mark if self.is_ordered else "", self.source)
 
@@ -106,9 +115,9 @@ class FileReader(SourceReader):
     store: ObjectStore
     source: FileSource
 
-    def read(self, split: SourceSplit, span: "Span", required: "Required") -> "Scanned":
+    def read(self, split: SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """The records of a file. Raises VanishedFileError, ChangedFileError too."""
-        from headrace.sources.formats.reader import read_file
+        from headrace.formats.file_format import read_file
 
         return read_file(content(self.store, split), self.source, required, split.path, span, rules=split.rules)
 

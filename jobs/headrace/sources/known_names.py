@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from headrace.sources.connector import SourceSplit
+from headrace.ext.sources import SourceSplit
 from headrace.sources.known_version import KnownVersion
 from headrace_snapshots.store import ObjectInfo
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from headrace.sources.connector import SourceSplit
+from headrace.ext.sources import SourceSplit
 
 
 class KnownVersion(NamedTuple):

@@ -5,20 +5,21 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.model.time import Instant
-from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import SOURCES, Source
-from headrace.sources.connector import (
+from headrace.ext.sources import (
     FILES,
     FetchingReader,
-    Offsets,
     OpenSource,
+    SourcePosition,
     SourceReader,
     SourceSplit,
     SplitEnumerator,
     UnknownPositionError,
     WritingReader,
 )
+from headrace.model.time import Instant
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.source import Source
+from headrace.pipeline.sources import SOURCES
 from headrace.sources.file_planning import MAX_READS, ChangingFileError, next_batch
 from headrace.sources.files import FileEnumerator
 from headrace.sources.known_names import KnownNames
@@ -75,7 +76,7 @@ class Landing:
             yield
 
     def land_first(
-        self, offsets: Mapping[str, Offsets], max_files: int | None = None, max_bytes: int | None = None
+        self, offsets: Mapping[str, SourcePosition], max_files: int | None = None, max_bytes: int | None = None
     ) -> "LandedPortions":
         """Land what makes an epoch of what inputs have that cannot give it again, as ``next_epoch`` takes it; what is
         left lands when it is asked for. All that was read up to ``offsets`` is landed.
@@ -88,18 +89,20 @@ class Landing:
         }
         return LandedPortions(self.landers, {name: one.mark for name, one in offsets.items()}, most)
 
-    def land(self, offsets: Mapping[str, Offsets]) -> None:
+    def land(self, offsets: Mapping[str, SourcePosition]) -> None:
         """Land all of it at once."""
         for name, lander in self.landers.items():
-            lander.land(offsets.get(name, Offsets()).mark)
+            lander.land(offsets.get(name, SourcePosition()).mark)
 
-    def unread(self, name: str, position: Offsets) -> list[SourceSplit]:
+    def unread(self, name: str, position: SourcePosition) -> list[SourceSplit]:
         """What input ``name`` has behind ``position``."""
         return [*self.enumerators[name].unread(self._known(name, position))]
 
-    def to_land(self, offsets: Mapping[str, Offsets]) -> dict[str, list[SourceSplit]]:
+    def to_land(self, offsets: Mapping[str, SourcePosition]) -> dict[str, list[SourceSplit]]:
         """What ``land`` would land, as splits of the sources; writes nothing."""
-        waiting = {name: lander.waiting(offsets.get(name, Offsets()).mark) for name, lander in self.landers.items()}
+        waiting = {
+            name: lander.waiting(offsets.get(name, SourcePosition()).mark) for name, lander in self.landers.items()
+        }
         return {name: splits for name, splits in waiting.items() if splits}
 
     @property
@@ -118,14 +121,14 @@ class Landing:
         return tuple(dict.fromkeys(store.uri for store in self.stores))
 
     def new_files(
-        self, offsets: Mapping[str, Offsets], known: KnownFiles | None = None, *, full_sweep: bool = False
+        self, offsets: Mapping[str, SourcePosition], known: KnownFiles | None = None, *, full_sweep: bool = False
     ) -> dict[str, list[SourceSplit]]:
         """What has come since ``offsets``, and is none of what is ``known`` to be read (None: nothing). ``full_sweep``:
         stragglers are found as well, where nobody looks any more.
         """
         new: dict[str, list[SourceSplit]] = {}
         for name, enumerator in self.enumerators.items():
-            position = self._known(name, offsets.get(name, Offsets()))
+            position = self._known(name, offsets.get(name, SourcePosition()))
             if isinstance(enumerator, FileEnumerator):
                 looks_behind = enumerator.is_ordered and not full_sweep
                 names = KnownNames() if known is None or looks_behind else known.of_input(name)
@@ -138,12 +141,12 @@ class Landing:
 
     def newest_landed(self, marks: Mapping[str, str]) -> dict[str, Instant | None]:
         """When the newest split of each input came, looked for after its mark; None where that cannot be told."""
-        return {name: one.newest(Offsets(marks.get(name, ""))) for name, one in self.enumerators.items()}
+        return {name: one.newest(SourcePosition(marks.get(name, ""))) for name, one in self.enumerators.items()}
 
-    def _known(self, name: str, position: Offsets) -> Offsets:
+    def _known(self, name: str, position: SourcePosition) -> SourcePosition:
         """``position`` of input ``name``, which its source can read. Raises UnknownPositionError."""
         source = self._sources[name]
-        if position == Offsets() or source.kind == position.kind == FILES:
+        if position == SourcePosition() or source.kind == position.kind == FILES:
             return position
         newest = SOURCES[source.kind].format
         if position.kind == FILES:  # a snapshot from before they said their kind: definitions have always said it
@@ -156,10 +159,10 @@ class Landing:
             )
         return position
 
-    def after(self, name: str, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+    def after(self, name: str, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         """The position of input ``name`` once ``splits`` have been read."""
         kind, after = self._sources[name].kind, self.enumerators[name].after(position, splits)
-        if kind == FILES or after == Offsets():
+        if kind == FILES or after == SourcePosition():
             return after
         return replace(after, kind=kind, format=SOURCES[kind].format)
 
@@ -177,7 +180,7 @@ class Landing:
         """The first of ``files`` of each input whose records take back, or repeat, what was counted before."""
         again_of = {}
         for name, splits in files.items():
-            again = next((split for split in splits if self.enumerators[name].counts_again(split)), None)
+            again = next((split for split in splits if self.enumerators[name].is_correction(split)), None)
             if again is not None:
                 again_of[name] = again
         return again_of
@@ -201,14 +204,14 @@ class Landing:
             source = self._sources[name]
             batch = next_batch(waiting, max_files or source.max_files, max_bytes or source.max_bytes)
             taken[name] = self._until_again(name, batch)
-        alone = next((name for name, batch in taken.items() if self.enumerators[name].counts_again(batch[0])), None)
+        alone = next((name for name, batch in taken.items() if self.enumerators[name].is_correction(batch[0])), None)
         taken = taken if alone is None else {alone: taken[alone]}
         rest = {name: [*waiting[len(taken.get(name, ())) :]] for name, waiting in files.items()}
         return self.taken(taken), {name: waiting for name, waiting in rest.items() if waiting}
 
     def _until_again(self, name: str, batch: list[SourceSplit]) -> list[SourceSplit]:
         """What of ``batch`` comes before the first split that counts again; that one alone, if it is the first."""
-        again = [number for number, split in enumerate(batch) if self.enumerators[name].counts_again(split)]
+        again = [number for number, split in enumerate(batch) if self.enumerators[name].is_correction(split)]
         return batch[: max(again[0], 1)] if again else batch
 
     def taken(self, files: ByInput) -> dict[str, list[SourceSplit]]:
@@ -253,10 +256,10 @@ class Landing:
         is_claimed = name in self.landers and self.landers[name].reader is None
         return [split.path for split, _ in self.missing(name, claimed)] if is_claimed else []
 
-    def expired_before(self, files: ByInput, offsets: Mapping[str, Offsets]) -> dict[str, SourceSplit]:
+    def expired_before(self, files: ByInput, offsets: Mapping[str, SourcePosition]) -> dict[str, SourceSplit]:
         """The first of ``files`` of inputs that are read from the beginning, where that was landed and has expired."""
         begun = {name: splits[0] for name, splits in files.items() if splits and name in self.landers}
-        begun = {name: split for name, split in begun.items() if not offsets.get(name, Offsets()).mark}
+        begun = {name: split for name, split in begun.items() if not offsets.get(name, SourcePosition()).mark}
         places = {name: landed_file(self._pipeline, landed_as(self._pipeline, split)) for name, split in begun.items()}
         return {name: begun[name] for name, place in places.items() if place is not None and place.range > 0}
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.sources.connector import SourceSplit
+from headrace.ext.sources import SourceSplit
+from headrace.ext.stores import sort_key
 from headrace.sources.known_version import KnownVersion, hashed
 from headrace_snapshots.store import ObjectInfo
-from headrace_snapshots.store.port import sort_key
 
 SCHEMA = pa.schema([("path", pa.binary()), ("size", pa.int64()), ("etag", pa.uint64()), ("digest", pa.uint64())])
 ROWS = 32_768

@@ -7,13 +7,13 @@ Records too far ahead of the clock are left out (semantics 12.14): one that is w
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.formats.scan import ScannedRecords
 from headrace.kernel.expressions.overflowing import column_apart
 from headrace.kernel.types import TIMESTAMP
 from headrace.model.expressions.traversal import columns_of
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import Input
-from headrace.sources.formats.scan import Scanned
+from headrace.pipeline.source import Input
 from headrace.sources.progress import EpochClocks
 from headrace.sources.validation import LATEST
 
@@ -28,7 +28,7 @@ def newest_of(given: Input, times: pa.Array, processing_time: Instant) -> Instan
     return None if newest is None else Instant(newest)
 
 
-def newest_handed_on(given: Input, records: Scanned, processing_time: Instant) -> Instant | None:
+def newest_handed_on(given: Input, records: ScannedRecords, processing_time: Instant) -> Instant | None:
     """The newest event time of ``records`` before a user's own code, which may drop some, gets them. It is read from
     columns with the names of those that the code makes; event times of other columns are the latest possible.
     """

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise, takewhile
 from typing import Final
 
+from headrace.ext.stores import sort_key
 from headrace_snapshots.store import ObjectInfo, ObjectStore
-from headrace_snapshots.store.port import sort_key
 
 PAGE: Final = 1_000
 """So many names are a page."""

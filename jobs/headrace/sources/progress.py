@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
+from headrace.ext.sources import SourcePosition, SourceSplit
 from headrace.model.time import (
     MAX_INSTANT,
     MIN_INSTANT,
@@ -16,7 +17,6 @@ from headrace.model.time import (
 )
 from headrace.model.watermarks import Split
 from headrace.sources.chain_clocks import ChainClocks, Parked, by_output, by_output_to_json
-from headrace.sources.connector import Offsets, SourceSplit
 from headrace.sources.stored_times import in_calendar, instant_of, instants_of, optional_instant_of
 from headrace_snapshots.format.codec import Fields, MalformedError
 from headrace_snapshots.format.manifest import INPUT_WATERMARK
@@ -33,7 +33,7 @@ NEWEST_BY_INPUT, BEHIND_BY_FILE = "newest_event_times", "behind_by_file"
 class InputProgress:
     """How far one input has come: offsets, what is known of its splits, its watermark and percentile watermarks."""
 
-    offsets: Offsets = field(default_factory=Offsets)
+    offsets: SourcePosition = field(default_factory=SourcePosition)
     splits: Mapping[str, Split] = field(default_factory=dict)
     watermark: Instant = MIN_INSTANT
     percentiles: Mapping[float, Instant] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class InputProgress:
     def from_json(cls, fields: Fields, recent: Iterable[SourceSplit]) -> "InputProgress":
         """The inverse of ``to_json``, given the ``recent`` files of its offsets. Raises MalformedError."""
         return cls(
-            offsets=Offsets.from_json(fields, recent),
+            offsets=SourcePosition.from_json(fields, recent),
             splits=fields.mapping("splits", lambda splits, name: split_from_json(splits.fields(name))),
             watermark=instant_of(fields, "watermark"),
             percentiles=_by_number(float, fields.mapping("percentile_watermarks", instant_of)),
@@ -331,7 +331,7 @@ class PipelineProgress(EpochClocks):
         return self.due_time <= processing_time or self.held_to not in (None, hold)
 
     @property
-    def offsets(self) -> dict[str, Offsets]:
+    def offsets(self) -> dict[str, SourcePosition]:
         """Offsets by input."""
         return {name: progress.offsets for name, progress in self.inputs.items()}
 

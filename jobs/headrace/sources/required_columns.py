@@ -1,58 +1,20 @@
-"""Columns that a file must have: those that something reads, unless the source takes a column that is missing for NULL,
-and always those without which every record would be a dead letter.
-"""
+"""Which columns a file of an input must have, by what the pipeline reads."""
 
-import difflib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from headrace.formats.required import RequiredColumns
 from headrace.model.changelog import DebeziumEnvelope, DeltaChangeType
-from headrace.model.expressions.expr import Binary, Column, Expr, Function
-from headrace.model.expressions.fields import SourceFields
-from headrace.model.expressions.traversal import columns_of
+from headrace.model.expressions.expr import Column
+from headrace.moved import moved
 from headrace.pipeline.column_usage import columns_read
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import Input, OnMissing
+from headrace.pipeline.source import Input, OnMissing
 from headrace.program.lets import substitute
-from headrace.sources.formats.errors import FileColumnsError, MissingColumnError
+
+__getattr__ = moved(__name__)
 
 
-@dataclass(frozen=True)
-class Required:
-    """What a file of an input must have. ``identities``: expressions that must not be NULL for want of a column, by
-    purpose ("event time"). ``columns``: those that must be there, and what reads them. ``fields`` of the source: where
-    its columns are in a file, if not under their own names.
-    """
-
-    identities: Mapping[str, Expr] = field(default_factory=dict)
-    columns: Mapping[str, str] = field(default_factory=dict)
-    fields: SourceFields = field(default_factory=dict)
-
-    def check(self, names: Sequence[str], filled: Collection[str], path: str, where: str) -> None:
-        """Raise FileColumnsError for a file whose header or schema (``where``) lacks one. ``names``: the places of its
-        columns; ``filled``: the columns of the source of which it has values.
-        """
-        for purpose, expr in self.identities.items():
-            missing = sorted(nulling_columns(expr) - {*filled})
-            if missing:
-                why = f"without which every record has no {purpose}"
-                raise FileColumnsError(path, f"its {where} lacks {self._lacked(missing[0], why, names)}")
-        for name, reader in self.columns.items():
-            if self._place(name) not in names:
-                why = f"which {reader} reads"
-                raise MissingColumnError(path, f"its {where} lacks {self._lacked(name, why, names)}")
-
-    def _place(self, name: str) -> str:
-        return self.fields[name].place if name in self.fields else name
-
-    def _lacked(self, name: str, why: str, names: Sequence[str]) -> str:
-        place = self._place(name)
-        column = f"column {place}" if place == name else f"column {place} ({name} in the source)"
-        near = "; it is there, and of type null" if place in names else _near(place, names)
-        return f"{column}, {why}{near}"
-
-
-def required_by(pipeline: Pipeline, given: Input) -> Required:
+def required_by(pipeline: Pipeline, given: Input) -> RequiredColumns:
     """What a file of ``given`` must have, by the columns that it is read with."""
     required = _of_rows(pipeline, given)
     match given.source.changelog:
@@ -66,44 +28,18 @@ def required_by(pipeline: Pipeline, given: Input) -> Required:
                 if name not in given.source.metadata
                 for row in (envelope.before, envelope.after)
             }
-            return Required({"changelog": Column(envelope.op)}, read, given.source.as_read.fields)
+            return RequiredColumns({"changelog": Column(envelope.op)}, read, given.source.as_read.fields)
     return required
 
 
-def _of_rows(pipeline: Pipeline, given: Input) -> Required:
+def _of_rows(pipeline: Pipeline, given: Input) -> RequiredColumns:
     """What must be there of the columns of its schema."""
     read = columns_read(pipeline, given) if given.source.missing is OnMissing.FAIL else {}
     if given.source.transform is not None:
-        return Required(columns=read, fields=given.source.fields)
+        return RequiredColumns(columns=read, fields=given.source.fields)
     columns = given.expressions(pipeline.schema)
     outputs = [*pipeline.of_records.values()]
     key = outputs[0].key if len(outputs) == 1 else {}  # of several, others take records that have none
     keys = {f"key {name}": substitute(expr, columns) for name, expr in key.items()}
     expr = given.event_time.expr
-    return Required(keys if expr is None else {"event time": expr, **keys}, read, given.source.fields)
-
-
-def nearest(name: str, names: Collection[str]) -> str | None:
-    """Which of ``names`` is most like ``name``; None if none is."""
-    spelled = {candidate.casefold(): candidate for candidate in names}
-    close = difflib.get_close_matches(name.casefold(), spelled, 1)
-    return spelled[close[0]] if close else None
-
-
-def _near(name: str, names: Collection[str]) -> str:
-    near = nearest(name, names)
-    return "" if near is None else f"; it has {near!r}, which is spelled much like it"
-
-
-def nulling_columns(expr: Expr) -> frozenset[str]:
-    """Columns whose NULL alone makes ``expr`` NULL: ``a + b`` needs both, ``coalesce(a, b)`` needs neither."""
-    match expr:
-        case Binary("and" | "or", _, _) | Function("is_null", _):
-            return frozenset()
-        case Function("coalesce" | "least" | "greatest", args) | Function("if", (_, *args)):
-            return frozenset.intersection(*(nulling_columns(arg) for arg in args))
-        case Function(_, args):
-            return frozenset().union(*(nulling_columns(arg) for arg in args))
-        case Binary(_, left, right):
-            return nulling_columns(left) | nulling_columns(right)
-    return columns_of(expr)
+    return RequiredColumns(keys if expr is None else {"event time": expr, **keys}, read, given.source.fields)

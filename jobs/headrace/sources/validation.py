@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import HeadraceError, PipelineError, ValueOverflowError
+from headrace.formats.scan import ScannedRecords
 from headrace.kernel.elements import Columns, decide, inputs_of, rejecting, with_size
 from headrace.kernel.expressions.overflowing import Overflow, RowOverflowsError, column_apart
 from headrace.kernel.stage import CompiledStage
@@ -24,9 +25,8 @@ from headrace.model.time import Instant
 from headrace.model.watermarks import FromSource, SplitStrategy
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import Input
+from headrace.pipeline.source import Input
 from headrace.program import columns as c
-from headrace.sources.formats.scan import Scanned
 
 EARLIEST, LATEST = -2_208_988_800_000_000, 253_370_764_799_999_999
 """Event times and marks are of the years 1900 to 9998: what lies outside is a mistake (9999-12-31 mostly means never),
@@ -91,7 +91,7 @@ def judged(
     pipeline: Pipeline,
     stages: Sequence[CompiledStage],
     given: Input,
-    records: Scanned,
+    records: ScannedRecords,
     processing_time: Instant,
     *,
     path: str = "",
@@ -164,7 +164,7 @@ Fitting = Callable[[str, Expr, Mapping[str, pa.Array], Schema], pa.Array]
 """Gives an expression of each record; what it is called, and the columns that it is over, with their types."""
 
 
-def _located(overflows: RowOverflowsError, path: str, records: Scanned) -> ValueOverflowError:
+def _located(overflows: RowOverflowsError, path: str, records: ScannedRecords) -> ValueOverflowError:
     """The error of a record, with where it is."""
     position = int(records.position[overflows.row])
     return type(overflows.error)(f"{path or 'the input'}, position {position}: {overflows.error}")
@@ -180,7 +180,7 @@ def _of(
     return values, overflows
 
 
-def _in_form(pipeline: Pipeline, given: Input, records: Scanned, fitting: Fitting) -> dict[str, pa.Array]:
+def _in_form(pipeline: Pipeline, given: Input, records: ScannedRecords, fitting: Fitting) -> dict[str, pa.Array]:
     """The records in the form of the pipeline's own."""
     columns = given.expressions(pipeline.schema)
     if all(isinstance(expr, Column) and expr.name == name for name, expr in columns.items()):
@@ -190,7 +190,7 @@ def _in_form(pipeline: Pipeline, given: Input, records: Scanned, fitting: Fittin
 
 
 def _stamps(
-    event_time: EventTime, records: Scanned, schema: Schema, processing_time: Instant, fitting: Fitting
+    event_time: EventTime, records: ScannedRecords, schema: Schema, processing_time: Instant, fitting: Fitting
 ) -> dict[str, pa.Array]:
     """Event time, mark and split, over the columns of the input."""
     parses, length = records.unparsed.is_null(), len(records)
@@ -223,7 +223,7 @@ def _is_control(event_time: EventTime, is_fit: pa.Array, stamps: Mapping[str, pa
     return pc.and_(is_fit, pc.and_(stamps[c.EVENT_TIME].is_null(), stamps[c.MARK].is_valid()))
 
 
-def _signs(records: Scanned) -> pa.Array:
+def _signs(records: ScannedRecords) -> pa.Array:
     """Whether records add a row or withdraw it; 1 for those that do not say it, which are rejected."""
     if c.SIGN not in records.columns:
         return pa.array(np.ones(len(records), np.int64))
@@ -235,7 +235,7 @@ def _is_sign(signs: pa.Array) -> pa.Array:
 
 
 def _reasons(
-    given: Input, records: Scanned, unfit: pa.Array, stamps: Mapping[str, pa.Array], control: pa.Array | None
+    given: Input, records: ScannedRecords, unfit: pa.Array, stamps: Mapping[str, pa.Array], control: pa.Array | None
 ) -> pa.Array:
     """Why records are rejected, but for their keys; the first reason counts, and what makes them ``unfit`` comes
     before all.

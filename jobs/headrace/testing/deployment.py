@@ -11,7 +11,8 @@ from headrace.model.expressions.expr import Expr
 from headrace.model.time import to_datetime
 from headrace.pipeline.executors import executor_name
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import OWN, FileSource, Input
+from headrace.pipeline.source import OWN, Input
+from headrace.pipeline.sources import FileSource
 from headrace.testing.errors import UnitTestError
 from headrace.testing.files import stand_in, written
 from headrace.testing.results import Row

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.formats.file_format import read_file
+from headrace.formats.scan import ScannedRecords
 from headrace.kernel.expressions.overflowing import column_apart
 from headrace.kernel.types import TIMESTAMP, own_arrow_type
 from headrace.model.arguments import shown
@@ -17,10 +19,9 @@ from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.value_types import ListType
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileSource, Input, Source
+from headrace.pipeline.source import Input, Source
+from headrace.pipeline.sources import FileSource
 from headrace.sources.changelogs.changes import as_changes
-from headrace.sources.formats.reader import read_file
-from headrace.sources.formats.scan import Scanned
 from headrace.sources.required_columns import required_by
 from headrace.sources.validation import EARLIEST, LATEST
 from headrace.testing.errors import UnitTestError
@@ -93,7 +94,7 @@ def landed(pipeline: Pipeline, given: Input, records: Sequence[Record], name: st
     )
 
 
-def _newest(given: Input, records: Scanned) -> Instant | None:
+def _newest(given: Input, records: ScannedRecords) -> Instant | None:
     """The newest event time of ``records`` that can be meant; an overflow is a dead letter."""
     expr = given.event_time.expr
     if expr is None:

@@ -11,7 +11,7 @@ from headrace.model.suggestions import keywords
 from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.model.watermarks import Ingestion
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import Input
+from headrace.pipeline.source import Input
 from headrace.testing.errors import UnitTestError
 from headrace.testing.executors.interface import LATE_COLUMNS, REJECTED_COLUMNS, Computes, GivenEpoch, StepOutput
 from headrace.testing.files import RecordsFile, landed

@@ -9,7 +9,7 @@ from headrace.model.arguments import Arguments, shown
 from headrace.model.suggestions import keywords
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.testing.errors import UnitTestError
 from headrace.testing.times import moment
 

@@ -22,13 +22,13 @@ from headrace.distribute.tasks.shuffle.level_functions import Rows, numbers_in
 from headrace.distribute.tasks.shuffle.shuffle_input import bundle
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.distribute.tasks.task_results import BundleOutput, ShareOutput
+from headrace.ext.sources import SourceSplit
 from headrace.kernel.elements import judge
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.row_files import tables
-from headrace.sources.connector import SourceSplit
 from headrace_lab.conformance.epoch_replay import StageElement, StagesOutcome
 from headrace_lab.conformance.values import element_rows, stored_panes
 from headrace_snapshots.format.table_names import OutputTables

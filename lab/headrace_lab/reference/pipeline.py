@@ -12,7 +12,7 @@ from headrace.model.triggers import Signal, Trigger
 from headrace.model.triggers.leaves import AfterPercentileWatermark
 from headrace.model.windows import Window
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import OWN
+from headrace.pipeline.source import OWN
 from headrace.pipeline.upstream import Upstream, upstream_first
 from headrace_lab.reference.chain import Chain
 from headrace_lab.reference.elements import DroppedElement, Element

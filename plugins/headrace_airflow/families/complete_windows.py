@@ -11,8 +11,9 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 from airflow.sdk.exceptions import AirflowSkipException
 
 from headrace.model.windows import GlobalWindows
-from headrace_airflow.assets import Published, windows_asset
-from headrace_airflow.families.dag_family import BY_HAND, DagFamily, new_dag
+from headrace_airflow.addresses import windows_asset
+from headrace_airflow.assets import Published
+from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag
 from headrace_airflow.families.options import options_of
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.roots.store import reaching_store

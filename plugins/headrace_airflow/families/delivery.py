@@ -7,9 +7,9 @@ from airflow.sdk import DAG, AssetAny, BaseOperator, Context
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 from airflow.sdk.exceptions import AirflowSkipException
 
-from headrace.pipeline.sinks import Sink
+from headrace.pipeline.sink import Sink
 from headrace_airflow.assets import Published
-from headrace_airflow.families.dag_family import BY_HAND, DagFamily, new_dag
+from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.roots.store import reaching_store
 from headrace_airflow.roots.system_connections import reaching_system

@@ -18,7 +18,8 @@ from headrace.errors import FixConfigError
 from headrace.model.time import Duration
 from headrace.pipeline.deployment.airflow_options import AirflowOptions
 from headrace.pipeline.deployment.timetables import AssetSchedule, CronSchedule, FileSchedule, Schedule, Times
-from headrace_airflow.assets import landed, published_asset
+from headrace_airflow.addresses import published_asset
+from headrace_airflow.assets import landed
 from headrace_airflow.roots.root import Root, RootedPipeline
 
 DEFAULTS: Final = "HEADRACE_AIRFLOW_DEFAULTS"

@@ -13,7 +13,7 @@ from headrace_airflow.audit_task import AuditOperator
 from headrace_airflow.decisions.operators import REHEARSE
 from headrace_airflow.decisions.reasons import REASON, reason_field
 from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
-from headrace_airflow.families.dag_family import BY_HAND, DagFamily, new_dag
+from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag
 from headrace_airflow.families.output_tasks import audit_and_publish
 from headrace_airflow.families.recovery_tasks import RECOVER as RECOVER_TASK
 from headrace_airflow.families.recovery_tasks import (

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 
+from headrace.ext.stores import shown
 from headrace.model.time import instant
 from headrace.read.lineage.lineage import ReaderProgress
 from headrace.read.lineage.overview import LineageOverview, overview
@@ -23,7 +24,6 @@ from headrace_airflow.pages.lineage import UnservedRootError, line_of, opened_by
 from headrace_airflow.pages.listing import problems_for
 from headrace_airflow.pages.opened_roots import OpenedRoot, OpenedRoots, RootSummaries
 from headrace_airflow.pages.wording import told
-from headrace_snapshots.store.scheme import shown
 
 _KEPT_SECONDS: Final = 5.0
 """So long all who look share one cut."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.errors import FixConfigError
+from headrace.ext.stores import SCHEMES, shown
 from headrace.model.suggestions import did_you_mean
 from headrace.pipeline.loading.registry import PipelineFolders
 from headrace_airflow.roots.root import Root
-from headrace_snapshots.store.scheme import SCHEMES, shown
 
 _TABLE: Final = "root"
 _NAME: Final = re.compile("[a-z][a-z0-9_]{0,30}")

@@ -124,9 +124,17 @@ class RootedPipeline:
         return self.root.named(self.name)
 
     def dag_id(self, family: str) -> str:
-        """What Airflow calls its DAG of a family."""
+        """Name its DAG of a family. It raises nothing.
+
+        :param family: the family's name.
+        :returns: what Airflow calls that DAG.
+        """
         return dag_id(self.name, family, self.root.name)
 
     def catalog(self) -> Catalog:
-        """Its catalog. Raises DeploymentError."""
+        """Open its catalog, which makes no request.
+
+        :returns: branches, tags and snapshots of the pipeline.
+        :raises DeploymentError: the environment does not say where the root is.
+        """
         return Catalog(open_store(self.root.uri), self.name)

@@ -11,9 +11,9 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from headrace.errors import FixConfigError
+from headrace.ext.stores import shown
 from headrace_airflow.roots.declared import RootsFileError, declared_in
 from headrace_airflow.roots.root import Root
-from headrace_snapshots.store.scheme import shown
 
 ROOTS: Final = "HEADRACE_ROOTS"
 

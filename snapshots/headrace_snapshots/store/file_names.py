@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Final
 
-from headrace_snapshots.store.port import sort_key
+from headrace.ext.stores import sort_key
 
 _AS_THEY_ARE: Final = sys.getfilesystemencoding() == "utf-8"
 

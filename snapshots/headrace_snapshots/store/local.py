@@ -21,19 +21,20 @@ from urllib.parse import unquote
 import xxhash
 
 from headrace.errors import FixConfigError
-from headrace_snapshots.store.file_names import file_of, path_of
-from headrace_snapshots.store.port import (
+from headrace.ext.stores import (
     ObjectChangedError,
     ObjectExistsError,
     ObjectInfo,
     ObjectNotFoundError,
     RequestCounts,
+    StoreScheme,
     StoreUnavailableError,
     UnknownOutcomeError,
     check_path,
+    shown,
     sort_key,
 )
-from headrace_snapshots.store.scheme import StoreScheme, shown
+from headrace_snapshots.store.file_names import file_of, path_of
 from headrace_snapshots.store.unnamed import sweep, unnamed_file
 
 UNNAMED = ".headrace-unnamed"

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from itertools import islice, takewhile
 from typing import Final
 
-from headrace_snapshots.store.port import (
+from headrace.ext.stores import (
     ObjectChangedError,
     ObjectExistsError,
     ObjectInfo,
     ObjectNotFoundError,
     RequestCounts,
+    StoreScheme,
     check_path,
     sort_key,
 )
-from headrace_snapshots.store.scheme import StoreScheme
 
 PAGE = 1000
 """Objects per counted page of a listing, as S3 has it."""

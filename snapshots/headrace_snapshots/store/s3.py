@@ -24,7 +24,7 @@ from minio.sse import Sse
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from headrace.errors import FixConfigError
-from headrace_snapshots.store.port import (
+from headrace.ext.stores import (
     EncryptionRefusedError,
     ObjectChangedError,
     ObjectExistsError,

@@ -22,7 +22,7 @@ from minio.helpers import sha256_hash
 from minio.signer import sign_v4_sts
 from minio.time import from_iso8601utc, to_amz_date, utcnow
 
-from headrace_snapshots.store.port import S3KeysError, StoreUnavailableError
+from headrace.ext.stores import S3KeysError, StoreUnavailableError
 
 _ATTEMPTS: Final = 3
 _SESSION: Final = "headrace"

@@ -4,8 +4,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import FixConfigError
+from headrace.ext.stores import StoreScheme, shown
 from headrace.extras import require
-from headrace_snapshots.store.scheme import StoreScheme, shown
 
 if TYPE_CHECKING:
     from headrace_snapshots.store.s3 import S3Store

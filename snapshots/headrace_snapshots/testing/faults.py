@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from headrace_snapshots.store.port import (
+from headrace.ext.stores import (
     ObjectExistsError,
     ObjectInfo,
     ObjectStore,

@@ -30,9 +30,9 @@ from headrace.distribute.spark.errors import (
     StorageFailedError,
 )
 from headrace.errors import HeadraceError
+from headrace.formats.errors import UnreadableFileError
 from headrace.pipeline.loading.folders import OWN_PACKAGES
 from headrace.sources.file_planning import VanishedFileError
-from headrace.sources.formats.errors import UnreadableFileError
 
 SparkFailure = (PySparkException, Py4JError, ConnectionError)
 """What ``except`` should name around a Spark action; connections fail where the JVM is gone."""

@@ -8,7 +8,7 @@ from headrace.distribute.spark.errors import SparkFunctionError
 from headrace.distribute.spark.module_pickling import travels
 from headrace.distribute.spark.types import SPARK_TYPES, DataFrame, SparkColumn
 from headrace.pipeline.loading.named_function import named_function
-from headrace.pipeline.sources import SparkFunction
+from headrace.pipeline.source import SparkFunction
 
 
 def applied(function: SparkFunction, rows: DataFrame) -> DataFrame:

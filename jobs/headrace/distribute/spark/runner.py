@@ -41,7 +41,7 @@ from headrace.distribute.tasks.shuffle.row_locations import PLACE
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.model.expressions.data_types import DataType
 from headrace.pipeline.executors import LevelProgress
-from headrace.pipeline.sources import Input
+from headrace.pipeline.source import Input
 
 _ROW = from_arrow_schema(SCHEMA)
 _TASKS = 1_000_000

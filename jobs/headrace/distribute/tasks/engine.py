@@ -1,7 +1,7 @@
 """The driver of an epoch whose work is done by tasks: it tells them what to do, and puts their results together.
 
 It holds no rows: clocks, and which files the layers of state are in. ``compute`` is called from one thread, epoch by
-epoch; ``fold_current`` may run beside it in another.
+epoch; ``compact_current`` may run beside it in another.
 """
 
 import time
@@ -30,6 +30,7 @@ from headrace.distribute.tasks.task_results import (
     summed,
 )
 from headrace.distribute.watermark_inputs import check
+from headrace.formats.errors import DividedFileError
 from headrace.kernel.renamed_columns import Names
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
@@ -37,7 +38,6 @@ from headrace.pipeline.executors import LevelProgress
 from headrace.pipeline.identity.renaming import Formerly
 from headrace.sources.chain_clocks import ChainClocks, Parked
 from headrace.sources.file_planning import ChangedFileError
-from headrace.sources.formats.errors import DividedFileError
 from headrace.sources.landing import ByInput
 from headrace.sources.newest_event_time import newest_read
 from headrace.sources.progress import InputProgress, PipelineProgress, WatermarkHold, later_of
@@ -353,7 +353,7 @@ class TasksEngine:
                 )
         return {chain.names.output: clocks[chain.names.output] for chain in self.work.chains}
 
-    def fold_current(
+    def compact_current(
         self,
         layers: Sequence[Layer],
         prefix: str,

@@ -23,14 +23,14 @@ from headrace.distribute.tasks.shuffle.shuffle_input import bundle, by_part
 from headrace.distribute.tasks.task_environment import EpochTask
 from headrace.distribute.tasks.task_results import BundleOutput, Failure, ShareOutput, isolate_failure
 from headrace.distribute.watermark_inputs import InputObservations, ObservationContext, observe
+from headrace.formats.errors import DividedFileError
+from headrace.formats.scan import ScannedRecords
 from headrace.kernel.delta import KeyHashes, aggregate
 from headrace.kernel.elements import Columns, takes_part
 from headrace.kernel.types import arrow_type
 from headrace.model.expressions.data_types import Schema
 from headrace.program import columns as c
 from headrace.sources.changelogs.changes import with_signs
-from headrace.sources.formats.errors import DividedFileError
-from headrace.sources.formats.scan import Scanned
 from headrace.sources.progress import later_of
 from headrace.sources.validation import judged
 from headrace_snapshots.format.table_names import REJECTED, UNNAMED
@@ -80,7 +80,9 @@ def map_rows(task: EpochTask, name: str, batches: Iterable[pa.RecordBatch]) -> t
     rows = in_arrival_order(pa.concat_batches(list(batches)))
     parsed_columns = typed(rows, input_.source.columns)
     place = {column: rows.column(column) for column in PLACE}
-    parsed = Scanned(parsed_columns, pa.nulls(rows.num_rows, pa.string()), rows.column(PLACE[-1]).to_numpy(), _no_raw)
+    parsed = ScannedRecords(
+        parsed_columns, pa.nulls(rows.num_rows, pa.string()), rows.column(PLACE[-1]).to_numpy(), _no_raw
+    )
     parsed = with_signs(input_.source, parsed)
     records = judged(work.pipeline, work.firsts, input_, parsed, plan.processing_time, apart=plan.apart)
     return _mapped(task, ShippedRecords(task, records, place), lambda: place)

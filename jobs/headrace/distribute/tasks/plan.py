@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from headrace.distribute.chain import ChainState
 from headrace.distribute.epoch import Again
 from headrace.distribute.records import MOST_OF_A_FILE, Piece, divided, in_arrival_order
+from headrace.formats.scan import WHOLE_FILE, Span
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.pipeline import Pipeline
-from headrace.sources.formats.spans import WHOLE_FILE, Span
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import WatermarkHold
 from headrace.sources.source_clock import SourceClock

@@ -32,7 +32,11 @@ class SourceField:
         return ".".join(self.path)
 
     def named(self, column: str) -> str:
-        """The name of a ``column``, with the place of its field where that is another."""
+        """Give the name of a column, with the place of its field where that is another. It raises nothing.
+
+        :param column: the column's name.
+        :returns: words for a message.
+        """
         return column if self.place == column else f"{column} ({self.place})"
 
     def __repr__(self) -> str:

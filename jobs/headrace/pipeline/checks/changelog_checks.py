@@ -10,7 +10,8 @@ from headrace.model.expressions.typing import type_of
 from headrace.model.windows import GlobalWindows
 from headrace.pipeline.checks.trigger_checks import check_finishing, looks_at_values
 from headrace.pipeline.following.published_source import PublishedSource
-from headrace.pipeline.sources import FileSource, Input
+from headrace.pipeline.source import Input
+from headrace.pipeline.sources import FileSource
 
 if TYPE_CHECKING:
     from headrace.pipeline.pipeline import Pipeline

@@ -11,7 +11,7 @@ from headrace.model.windows import FixedWindows, ShiftedOutputTime
 from headrace.pipeline.aggregation import Aggregation
 from headrace.pipeline.checks.trigger_checks import nodes
 from headrace.pipeline.deduplicate import Deduplicate
-from headrace.pipeline.sources import Input
+from headrace.pipeline.source import Input
 
 MOST_AGGREGATIONS = 100
 MOST_TRIGGERS, DEEPEST_TRIGGER = 500, 50

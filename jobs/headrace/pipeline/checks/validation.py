@@ -24,7 +24,8 @@ from headrace.pipeline.checks.trigger_checks import check_finishing, check_own, 
 from headrace.pipeline.deployment.timetables import FileSchedule
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.loops.step import LoopError
-from headrace.pipeline.sources import OWN, FileSource, Source
+from headrace.pipeline.source import OWN, Source
+from headrace.pipeline.sources import FileSource
 
 if TYPE_CHECKING:
     from headrace.pipeline.aggregation import Stage

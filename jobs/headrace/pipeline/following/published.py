@@ -8,7 +8,7 @@ from headrace.model.watermarks import FromSource
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.following.published_source import OF_PANES, PANE_TIME, PublishedSource
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import Input
+from headrace.pipeline.source import Input
 
 
 @keywords

@@ -13,7 +13,7 @@ from headrace.model.expressions.functions import if_else
 from headrace.model.expressions.value_types import in_words
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.pipeline.identity.names import NAME
-from headrace.pipeline.sources import PLACE, Source
+from headrace.pipeline.source import PLACE, Source
 
 if TYPE_CHECKING:
     from headrace.pipeline.pipeline import Pipeline

@@ -9,7 +9,8 @@ from headrace.pipeline.aggregation import Aggregation
 from headrace.pipeline.identity.encoding import encoded
 from headrace.pipeline.identity.once import once
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileSource, Input, Source
+from headrace.pipeline.source import Input, Source
+from headrace.pipeline.sources import FileSource
 
 FORMAT = 1
 """Of what fingerprints are made; ``tests/pipeline/golden`` holds some of each format."""

@@ -20,7 +20,7 @@ from typing import Any
 from headrace.pipeline.identity.once import once
 from headrace.pipeline.loading.folders import OWN_PACKAGES, imported, package_of, plain_name
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import Source, SparkFunction
+from headrace.pipeline.source import Source, SparkFunction
 
 _Import = ast.Import | ast.ImportFrom
 

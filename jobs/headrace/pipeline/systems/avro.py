@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.model.arguments import Arguments
 from headrace.model.suggestions import keywords
-from headrace.pipeline.sinks import connection_name
+from headrace.pipeline.sink import connection_name
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from headrace.model.expressions.expr import col
 from headrace.model.expressions.fields import ColumnType, SourceColumns, SourceField, WrittenColumns, columns_of_source
 from headrace.model.expressions.value_types import ListType, in_words
 from headrace.model.suggestions import keywords
-from headrace.pipeline.sinks import connection_name
-from headrace.pipeline.sources import Source, SparkFunction
+from headrace.pipeline.sink import connection_name
+from headrace.pipeline.source import Source, SparkFunction
 from headrace.pipeline.systems.avro import AvroValues
 
 METADATA: Final[Mapping[str, tuple[ColumnType, ...]]] = {

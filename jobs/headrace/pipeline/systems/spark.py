@@ -8,8 +8,8 @@ from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
 from headrace.model.expressions.fields import SourceColumns, WrittenColumns, columns_of_source
 from headrace.model.suggestions import keywords
 from headrace.pipeline.loading.folders import current
-from headrace.pipeline.sinks import connection_name, function_name
-from headrace.pipeline.sources import OnMissing, Source, SparkFunction
+from headrace.pipeline.sink import connection_name, function_name
+from headrace.pipeline.source import OnMissing, Source, SparkFunction
 
 
 class RangeReading(TypedDict, total=False):

@@ -10,19 +10,15 @@ window says what its row is; and the sum is what readers see, if panes withdraw 
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from headrace.ext.sinks import EPOCH, NUMBER, SIGN, ChangeRecords, ChangeSource, FillReason
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.value_types import ValueType
 from headrace.read.diff.changes import (
     BATCH_ROWS,
-    EPOCH,
-    SIGN,
     AllRows,
-    ChangeSource,
     DifferingRows,
-    FillReason,
     RecordOrigin,
     RecordQuery,
     delivered_columns,
@@ -40,43 +36,20 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-NUMBER: Final = "_change"
-"""The column of the number of a record, which no other record of its target has: they count from 1 without a gap."""
-
 _ABOUT: Final[Mapping[str, DataType]] = {NUMBER: DataType.INT, SIGN: DataType.INT, EPOCH: DataType.INT}
 _RECORDS: Final = "headrace_records"
 _FILLS: Final = (ChangeSource.ALL_ROWS, ChangeSource.ALL_PANES)
 
 
 @dataclass(frozen=True)
-class ChangeRecords:
-    """Records that lead from ``before`` to ``after``, numbered from ``first`` on. ``columns``: ``_change``, ``_sign``,
-    ``_epoch``, then key, window and values, with their types.
-
-    ``added`` rows come (sign 1), ``withdrawn`` go (sign -1). ``restarts``: the first record, of sign 0, says that all
-    before it is void, since what it led to is not known any more; its other columns are NULL. ``reason``: why these are
-    all rows, or all panes, if they are.
-
-    It reads from a ``database`` that is open as long as the context that gave it.
+class StoredChangeRecords(ChangeRecords):
+    """Records that are read from a ``database``, where a ``table`` has them, in an ``order`` of its columns. It is open
+    as long as the context that gave them.
     """
 
-    source: ChangeSource
-    before: str | None
-    after: str | None
-    columns: Mapping[str, ValueType]
-    first: int
-    restarts: bool
-    added: int
-    withdrawn: int
-    database: "duckdb.DuckDBPyConnection"
-    order: tuple[str, ...]
-    reason: FillReason | None
+    database: "duckdb.DuckDBPyConnection" = field(kw_only=True)
+    order: tuple[str, ...] = field(default=(), kw_only=True)
     table: ClassVar[str] = _RECORDS
-
-    @property
-    def number(self) -> int:
-        """How many these are."""
-        return self.restarts + self.added + self.withdrawn
 
     def batches(self) -> "Iterator[pa.RecordBatch]":
         """All records in order, which is the same each time."""
@@ -110,7 +83,7 @@ def _restart(schema: "pa.Schema", number: int) -> "pa.RecordBatch":
 @contextmanager
 def records_between(
     catalog: Catalog, before: str | None, after: Manifest | None, *, after_number: int, restarts: bool
-) -> Iterator[ChangeRecords]:
+) -> Iterator[StoredChangeRecords]:
     """What leads a target from ``before`` (None: from nothing, or from what is not known) to ``after`` (None: without a
     row). Records count on from ``after_number``; ``restarts``: if ``before`` does not serve, a first one says so.
 
@@ -120,15 +93,15 @@ def records_between(
     if source is None:
         with without_rows() as connection:
             first, reason = after_number + 1, FillReason.UNPUBLISHED
-            yield ChangeRecords(
-                ChangeSource.ALL_ROWS, before, None, _ABOUT, first, restarts, 0, 0, connection, (), reason
+            yield StoredChangeRecords(
+                ChangeSource.ALL_ROWS, before, None, _ABOUT, first, restarts, 0, 0, reason=reason, database=connection
             )
         return
     columns = {**_ABOUT, **delivered_columns(source.columns)}
     with source.database(catalog) as (connection, local):
         records = source.records(connection, local)
         added, withdrawn = (0, 0) if records is None else _prepared(connection, source, records)
-        yield ChangeRecords(
+        yield StoredChangeRecords(
             source.kind,
             before,
             None if after is None else after.snapshot_id,
@@ -137,9 +110,9 @@ def records_between(
             restarts and source.kind in _FILLS,
             added,
             withdrawn,
-            connection,
-            () if records is None else (*records.order,),
-            source.reason,
+            reason=source.reason,
+            database=connection,
+            order=() if records is None else (*records.order,),
         )
 
 

@@ -9,14 +9,16 @@ expired. One that is at no snapshot that is still there, or has other columns, i
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.ext import sinks
+from headrace.ext.sinks import EPOCH, SIGN, Changes, FillReason
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.moved import moved
 from headrace.read.diff.current_files import current_files, files_of, fold_of_current
 from headrace.read.diff.later_panes import LaterPanes
 from headrace.read.diff.row_changes import ChangeKind, ComparedTable, RecordFold
@@ -37,60 +39,21 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+__getattr__ = moved(__name__)
+
 BATCH_ROWS = 100_000
-SIGN, EPOCH = "_sign", "_epoch"
-"""Columns of records: 1 for a row that comes, -1 for one that is withdrawn; the epoch of a pane, NULL where no pane of
-the line says so.
-"""
 _CHANGES = "headrace_changes"
 _COPIED = "headrace_copied"
 _ROW = "_headrace_row"
 
 
-class ChangeSource(StrEnum):
-    """What changes are read from: the panes after an ancestor, the rows that differ, or all rows; all panes, of which
-    each counts by itself; or rows that have become final.
-    """
-
-    PANES = "panes"
-    DIFFERENCE = "difference"
-    ALL_ROWS = "all_rows"
-    ALL_PANES = "all_panes"
-    FINAL_ROWS = "final_rows"
-
-
-class FillReason(StrEnum):
-    """Why a target gets all rows, or all panes, and not what lies between: it is the first time, what it held had
-    another owner, has other columns, accumulates otherwise, has expired or was changed by others; a person wants it; or
-    nothing is published, so that none are left.
-    """
-
-    FIRST = "first"
-    OWNER = "owner"
-    COLUMNS = "columns"
-    ACCUMULATION = "accumulation"
-    EXPIRED = "expired"
-    CHANGED = "changed"
-    REFILL = "refill"
-    UNPUBLISHED = "unpublished"
-
-
 @dataclass(frozen=True)
-class Changes:
-    """What makes rows of ``before`` rows of ``after``. ``columns``: key, window and values with their types, in order;
-    ``identity``: those that tell rows apart. A change of ``ALL_ROWS`` replaces all rows that there are, and has a
-    ``reason``.
-
-    It reads from a ``database`` that is open as long as the context that gave it, and has its rows in a ``table``.
+class StoredChanges(Changes):
+    """Changes that are read from a ``database``, where a ``table`` has their rows. It is open as long as the context
+    that gave them.
     """
 
-    source: ChangeSource
-    before: str | None
-    after: str | None
-    columns: Mapping[str, ValueType]
-    identity: Sequence[str]
-    database: "duckdb.DuckDBPyConnection"
-    reason: FillReason | None = None
+    database: "duckdb.DuckDBPyConnection" = field(kw_only=True)
     table: ClassVar[str] = _CHANGES
 
     def removed(self) -> "Iterator[pa.RecordBatch]":
@@ -160,7 +123,7 @@ def delivered_columns(columns: ViewColumns) -> dict[str, ValueType]:
 
 
 @contextmanager
-def changes_between(catalog: Catalog, before: str | None, after: Manifest | None) -> Iterator[Changes]:
+def changes_between(catalog: Catalog, before: str | None, after: Manifest | None) -> Iterator[StoredChanges]:
     """What a copy at snapshot ``before`` (None: at nothing known) lacks to be ``after`` (None: without a row).
 
     Memory is that of readers (HEADRACE_READ_MEMORY). Raises BrokenObjectError, ReadResourcesError.
@@ -168,20 +131,22 @@ def changes_between(catalog: Catalog, before: str | None, after: Manifest | None
     if after is None:
         with without_rows() as connection:
             connection.execute(f"create or replace temp table {_CHANGES} as select false as {GONE} limit 0")
-            yield Changes(ChangeSource.ALL_ROWS, before, None, {}, (), connection, FillReason.UNPUBLISHED)
+            yield StoredChanges(
+                sinks.ChangeSource.ALL_ROWS, before, None, {}, (), reason=FillReason.UNPUBLISHED, database=connection
+            )
         return
     source = origin_of(catalog, before, after)
     columns = ViewColumns.from_json(after.schema)
     with source.database(catalog) as (connection, local):
         source.prepare(connection, local)
-        yield Changes(
+        yield StoredChanges(
             source.kind,
             before,
             after.snapshot_id,
             delivered_columns(columns),
             columns.identity,
-            connection,
-            source.reason,
+            reason=source.reason,
+            database=connection,
         )
 
 
@@ -246,7 +211,7 @@ class RecordQuery:
 class RecordOrigin(ABC):
     """Where records of what leads to a snapshot are read from, in the columns of ``shown``."""
 
-    kind: ChangeSource
+    kind: sinks.ChangeSource
     reason: FillReason | None = None
 
     def __init__(self, shown: Manifest) -> None:
@@ -296,7 +261,7 @@ class ChangeOrigin(RecordOrigin):
 class AllRows(ChangeOrigin):
     """All rows."""
 
-    kind = ChangeSource.ALL_ROWS
+    kind = sinks.ChangeSource.ALL_ROWS
 
     def __init__(self, after: Manifest, reason: FillReason) -> None:
         super().__init__(after)
@@ -328,7 +293,7 @@ class AllRows(ChangeOrigin):
 class _NewestPanes(ChangeOrigin):
     """The newest pane of each key and window after an ancestor."""
 
-    kind = ChangeSource.PANES
+    kind = sinks.ChangeSource.PANES
 
     def __init__(self, catalog: Catalog, before: Manifest, after: Manifest) -> None:
         super().__init__(after)
@@ -358,7 +323,7 @@ class _NewestPanes(ChangeOrigin):
 class DifferingRows(ChangeOrigin):
     """Rows of two snapshots that are not the same."""
 
-    kind = ChangeSource.DIFFERENCE
+    kind = sinks.ChangeSource.DIFFERENCE
 
     def __init__(self, before: Manifest, after: Manifest | None) -> None:
         super().__init__(before if after is None else after)

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from headrace.ext.sinks import ChangeSource
 from headrace.model.calendar import CalendarWindows
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, is_finite, iso_8601, parse, render
 from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window, WindowFn, window_at
-from headrace.read.diff.changes import ChangeSource, changes_between
+from headrace.read.diff.changes import changes_between
 from headrace.read.snapshots.last_stage import complete_until
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError

@@ -4,18 +4,19 @@ Between two snapshots these are the rows whose windows have expired meanwhile, a
 before and are others now, by a patch or since the output was computed again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.connections import Connection
 from headrace.errors import FixConfigError
+from headrace.ext.sinks import ID, ChangeSource, FinalRows
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.panes import WINDOW_END
 from headrace.model.time import MAX_INSTANT, Instant
-from headrace.read.diff.changes import BATCH_ROWS, Changes, ChangeSource, changes_between, delivered_columns
+from headrace.read.diff.changes import BATCH_ROWS, StoredChanges, changes_between, delivered_columns
 from headrace.read.snapshots.last_stage import LastStage
 from headrace.read.views.columns import ViewColumns
 from headrace.read.views.compaction import GONE
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-ID: Final = "_id"
-"""The column of what identifies a row: the same each time that the row of this key and window comes."""
-
 _FINAL: Final = "headrace_final"
 
 
@@ -40,19 +38,9 @@ class NeverFinalError(FixConfigError):
 
 
 @dataclass(frozen=True)
-class FinalRows:
-    """Rows that are final at snapshot ``after`` and were not, or were others, at ``before`` (None: the beginning).
+class StoredFinalRows(FinalRows):
+    """Final rows that are read by queries, each a part of them."""
 
-    Iterated, it gives each row as a dict: ``_id``, key, window and values; ``batches()`` gives them as Arrow batches.
-    They are in order of the ends of their windows. ``columns`` has the types. ``connection`` is that of the sink.
-    """
-
-    sink: str
-    before: str | None
-    after: str
-    columns: Mapping[str, ValueType]
-    number: int
-    connection: Connection | None
     parts: "Sequence[_Part]" = field(repr=False)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -60,9 +48,6 @@ class FinalRows:
 
         for batch in self.batches():
             yield from zoneless_rows(batch)
-
-    def __len__(self) -> int:
-        return self.number
 
     def batches(self) -> "Iterator[pa.RecordBatch]":
         """The rows."""
@@ -87,7 +72,7 @@ class _Part:
 @contextmanager
 def final_rows_between(
     catalog: Catalog, before: str | None, after: Manifest, sink: str, connection: Connection | None
-) -> Iterator[FinalRows]:
+) -> Iterator[StoredFinalRows]:
     """The final rows of ``after`` that a ``sink`` which has those of ``before`` lacks. Their ids are of the pipeline
     and the sink, whatever its output is called. Raises NeverFinalError, BrokenObjectError, ReadResourcesError.
     """
@@ -107,7 +92,7 @@ def final_rows_between(
             if changes.source is not ChangeSource.ALL_ROWS:
                 parts.append(_part(changes, f"not {GONE} and {_ended_by(since)}", view, of))
         number = sum(part.number for part in parts)
-        yield FinalRows(sink, before, after.snapshot_id, columns, number, connection, parts)
+        yield StoredFinalRows(sink, before, after.snapshot_id, columns, number, connection, parts)
 
 
 def _final_until(catalog: Catalog, manifest: Manifest) -> Instant:
@@ -128,7 +113,7 @@ def _ended_by(until: Instant) -> str:
     return f"coalesce(epoch_us({identifier(WINDOW_END)}) <= {int(until)}, false)"
 
 
-def _part(changes: Changes, condition: str, view: ViewColumns, of: str) -> _Part:
+def _part(changes: StoredChanges, condition: str, view: ViewColumns, of: str) -> _Part:
     shown = delivered_columns(view)
     texts = " || ".join(_text(name, shown[name]) for name in view.identity)
     id_ = f"substr(sha256({literal(of)} || {texts}), 1, 32) as {ID}"

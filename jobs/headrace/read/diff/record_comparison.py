@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
+from headrace.ext.sinks import NUMBER, RECORD_AT, RECORD_MISREAD, RECORD_PLACE, SIGN, StoredRecords
 from headrace.model.accumulation import Accumulation
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType
-from headrace.read.diff.change_records import NUMBER, ChangeRecords, records_between
-from headrace.read.diff.changes import SIGN, delivered_columns
-from headrace.read.diff.stored_records import RECORD_AT, RECORD_MISREAD, RECORD_PLACE, StoredRecords
+from headrace.read.diff.change_records import StoredChangeRecords, records_between
+from headrace.read.diff.changes import delivered_columns
 from headrace.read.diff.table_comparison import (
     THEIR_BATCHES,
     THERE,
@@ -95,7 +95,9 @@ def _said_of(gone: Mapping[int, int], lacking: int) -> str:
 class _Comparison:
     """Records of one target in a database of its own."""
 
-    def __init__(self, ours: ChangeRecords, columns: Mapping[str, ValueType], identity: list[str], limit: int) -> None:
+    def __init__(
+        self, ours: StoredChangeRecords, columns: Mapping[str, ValueType], identity: list[str], limit: int
+    ) -> None:
         self.database: duckdb.DuckDBPyConnection = ours.database
         self._columns, self._identity, self._limit = columns, identity, limit
         self._snapshot = ours.after or ""

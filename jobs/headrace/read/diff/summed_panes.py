@@ -9,16 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.read.diff.changes import (
-    EPOCH,
-    SIGN,
-    ChangeSource,
-    FillReason,
-    RecordOrigin,
-    RecordQuery,
-    are_alike,
-    delivered_columns,
-)
+from headrace.ext.sinks import EPOCH, SIGN, ChangeSource, FillReason
+from headrace.read.diff.changes import RecordOrigin, RecordQuery, are_alike, delivered_columns
 from headrace.read.diff.later_panes import LaterPanes
 from headrace.read.snapshots.last_stage import discards
 from headrace.read.snapshots.named_panes import common_epoch, has_panes

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from headrace.errors import FixConfigError
+from headrace.ext.sources import SourceSplit
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.read.snapshots.progress import StoredProgress, input_file, watermarks_of
-from headrace.sources.connector import SourceSplit
 from headrace.sources.landing import ByInput
 from headrace.sources.progress import WatermarkHold
 from headrace_snapshots.catalog import Catalog

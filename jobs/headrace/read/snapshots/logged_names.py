@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from headrace.sources.connector import SourceSplit
+from headrace.ext.sources import SourceSplit
 from headrace.sources.known_names import KnownNames
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.datafiles import verify

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from headrace.ext.sources import FILES, SourcePosition, SourceSplit
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.model.watermarks import Split
 from headrace.model.windows import Window
 from headrace.read.snapshots.logged_names import NamesSeen, ReadNames
 from headrace.read.snapshots.reprocessed_copies import left_out
-from headrace.sources.connector import FILES, Offsets, SourceSplit
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import (
     NO_READING,
@@ -41,7 +41,7 @@ class ListingPosition:
         """Reads the stored offsets of input ``name``. Raises MalformedError."""
         fields = inputs.fields(name)
         recent = fields.fields("offsets").integer("recent")
-        position = Offsets.from_json(fields)
+        position = SourcePosition.from_json(fields)
         return cls(position.mark, recent, position.kind)
 
 

@@ -3,19 +3,18 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from headrace.ext.sources import OpenSource, SourceConnector, SourceReader, SourceSplit, SplitGoneError
 from headrace.pipeline.following.published_source import PublishedSource
-from headrace.pipeline.sources import Source
+from headrace.pipeline.source import Source
 from headrace.read.upstream.planning import StepEnumerator
 from headrace.read.upstream.position import FORMAT
 from headrace.read.upstream.read_pipeline import GONE, ReadPipeline
 from headrace.read.upstream.step import UpstreamStep
-from headrace.sources.connector import OpenSource, SourceConnector, SourceReader, SourceSplit, SplitGoneError
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:  # with Arrow, which planning does without
-    from headrace.sources.formats.scan import Scanned
-    from headrace.sources.formats.spans import Span
-    from headrace.sources.required_columns import Required
+    from headrace.formats.required import RequiredColumns
+    from headrace.formats.scan import ScannedRecords, Span
 
 
 @dataclass(frozen=True)
@@ -24,14 +23,14 @@ class StepReader(SourceReader):
 
     pipeline: ReadPipeline
 
-    def read(self, split: SourceSplit, span: "Span", required: "Required") -> "Scanned":
+    def read(self, split: SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """The panes of a step, each at its number. Raises SplitGoneError."""
         import numpy as np
         import pyarrow as pa
 
+        from headrace.formats.json_text import as_json
+        from headrace.formats.scan import ScannedRecords
         from headrace.read.upstream.elements import StepElements, with_times
-        from headrace.sources.formats.json_text import as_json
-        from headrace.sources.formats.scan import Scanned
 
         del span, required  # it is read whole, and whether it has all columns was looked at when it was planned
         source = self.pipeline.source
@@ -41,7 +40,7 @@ class StepReader(SourceReader):
             raise SplitGoneError(f"{source}, {split.path}", f"is gone ({error})", self.pipeline.begins_again) from error
         flat = {name: panes[field.place].combine_chunks() for name, field in source.fields.items()}
         rows = panes.num_rows
-        return Scanned(flat, pa.nulls(rows, pa.string()), np.arange(rows), lambda chosen: as_json(flat, chosen))
+        return ScannedRecords(flat, pa.nulls(rows, pa.string()), np.arange(rows), lambda chosen: as_json(flat, chosen))
 
 
 class PublishedConnector(SourceConnector):

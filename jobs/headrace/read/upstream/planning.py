@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.errors import RestoreError
+from headrace.ext.sources import SourcePosition, SourceSplit, SplitEnumerator, SplitGoneError
 from headrace.model.time import MIN_INSTANT, Instant, instant
 from headrace.read.diff.current_files import files_of
 from headrace.read.snapshots.last_stage import discards
@@ -12,7 +13,6 @@ from headrace.read.snapshots.named_panes import has_panes
 from headrace.read.upstream.position import UpstreamPosition, output_watermark
 from headrace.read.upstream.read_pipeline import GONE, ReadPipeline
 from headrace.read.upstream.step import StepKind, UpstreamStep
-from headrace.sources.connector import Offsets, SourceSplit, SplitEnumerator, SplitGoneError
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
@@ -32,7 +32,7 @@ class StepEnumerator(SplitEnumerator):
 
     read: ReadPipeline
 
-    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         """The steps to what is published now. ``read`` says nothing: what counts is where one has come to.
 
         Raises UpstreamExpiredError, UpstreamPanesError.
@@ -138,7 +138,7 @@ class StepEnumerator(SplitEnumerator):
     def _name(self) -> str:
         return self.read.source.upstream
 
-    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         """The position once ``splits`` have been read. Their watermarks were asked for before."""
         if not splits:
             return position
@@ -163,7 +163,7 @@ class StepEnumerator(SplitEnumerator):
             where = f"{self.read.source}, snapshot {step.end}"
             raise SplitGoneError(where, f"is gone ({error})", self.read.begins_again) from error
 
-    def counts_again(self, split: SourceSplit) -> bool:
+    def is_correction(self, split: SourceSplit) -> bool:
         """Whether the step takes back, or repeats."""
         return UpstreamStep.of(split).kind.counts_again
 
@@ -179,7 +179,7 @@ class StepEnumerator(SplitEnumerator):
             if gone:
                 yield split, f"is gone: snapshot {gone[0]} of {self.read.source.upstream} has expired"
 
-    def newest(self, position: Offsets) -> Instant | None:
+    def newest(self, position: SourcePosition) -> Instant | None:
         """When the snapshot that is published now was made, unless that is where one has come to."""
         at, published = UpstreamPosition.from_mark(position.mark), self.read.published()
         if published is None or (at is not None and at.snapshot == published):

@@ -8,9 +8,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from headrace.ext.sources import SourcePosition
 from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.pipeline.following.published_source import PUBLISHED
-from headrace.sources.connector import Offsets
 from headrace.sources.stored_times import in_calendar, instant_of, instants_of
 from headrace_snapshots.format.codec import BrokenObjectError, Fields, MalformedError
 from headrace_snapshots.format.manifest import POSITION, Manifest
@@ -91,7 +91,7 @@ def upstreams_of(manifest: Manifest) -> dict[str, UpstreamPosition]:
         for name, read in inputs.items():
             if POSITION not in read:
                 continue
-            offsets = Offsets.from_json(Fields(dict(read), f"progress.inputs.{name}"))
+            offsets = SourcePosition.from_json(Fields(dict(read), f"progress.inputs.{name}"))
             position = UpstreamPosition.from_mark(offsets.mark) if offsets.kind == PUBLISHED else None
             if position is not None:
                 positions[name] = position

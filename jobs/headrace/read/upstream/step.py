@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headrace.sources.connector import SourceSplit
+from headrace.ext.sources import SourceSplit
 from headrace_snapshots.refs import NOTHING, SNAPSHOT
 
 

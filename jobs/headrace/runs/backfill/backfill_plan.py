@@ -27,6 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from headrace.ext.sources import SourceSplit
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
@@ -35,7 +36,6 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.epoch_history import RecordedEpoch, what_was_read
 from headrace.read.snapshots.progress import StoredProgress, watermarks_of
 from headrace.runs.epochs import PlannedEpoch
-from headrace.sources.connector import SourceSplit
 from headrace.sources.landing import ByInput
 from headrace.sources.progress import WatermarkHold
 from headrace_snapshots.catalog import Catalog

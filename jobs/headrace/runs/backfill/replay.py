@@ -13,6 +13,7 @@ of the very same replay.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from headrace.ext.executors import Engine
 from headrace.model.time import NEVER
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.pipeline import Pipeline
@@ -21,7 +22,6 @@ from headrace.read.snapshots.progress import without_copies
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.epochs import PlannedEpoch
 from headrace.runs.executors.choice import input_bytes
-from headrace.runs.executors.interface import Engine
 from headrace.runs.option_values import ReplayClock
 from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.restore import InputGoneError

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.connections import Connection, connection
+from headrace.ext.sinks import OpenChangeLog, OpenReceiver, OpenSink, OpenTarget, SinkState, StoredRecords
 from headrace.model.expressions.value_types import ValueType
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sinks import SINKS, FinalRowsSink, Sink
+from headrace.pipeline.sink import SINKS, Sink
+from headrace.pipeline.sinks import FinalRowsSink
 from headrace.read.diff.changes import delivered_columns, still_there
 from headrace.read.diff.record_comparison import compare_with_records
-from headrace.read.diff.stored_records import StoredRecords
 from headrace.read.diff.table_comparison import (
     ComparedColumns,
     ComparedColumnsError,
@@ -20,7 +21,7 @@ from headrace.read.diff.table_comparison import (
 )
 from headrace.read.views.columns import ViewColumns
 from headrace.runs.delivering.deliver import chosen_sinks, is_same_place
-from headrace.sinks.open_sink import Held, OpenChangeLog, OpenReceiver, OpenSink, OpenTarget, named_failures
+from headrace.sinks.failures import named_failures
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.output_catalog import OutputCatalog
@@ -145,7 +146,7 @@ class _Look:
                 return replace(check, comparison=compared, reason=None)
         return replace(check, reason=_MOVING)
 
-    def _compared(self, target: OpenTarget, held: Held | None) -> TableComparison | str:
+    def _compared(self, target: OpenTarget, held: SinkState | None) -> TableComparison | str:
         """What a target has beside what was delivered, or why that is not compared."""
         manifest = self._delivered(held)
         if isinstance(manifest, str):
@@ -160,7 +161,7 @@ class _Look:
         except ComparedColumnsError as error:
             return str(error)
 
-    def _delivered(self, held: Held | None) -> Manifest | str:
+    def _delivered(self, held: SinkState | None) -> Manifest | str:
         """The snapshot that is held; or why there is none to compare with."""
         if held is None or held.snapshot is None:
             return "nothing was delivered"

@@ -18,26 +18,28 @@ import tenacity
 
 from headrace.connections import Connection, connection
 from headrace.errors import FixConfigError, HeadraceError
-from headrace.model.expressions.value_types import in_words
-from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sinks import SINKS, Sink
-from headrace.read.diff.change_records import ChangeRecords, records_between
-from headrace.read.diff.changes import ChangeSource, FillReason, changes_between, delivered_columns
-from headrace.read.views.columns import ViewColumns
-from headrace.runs.delivering.delivery_notes import DeliveryNote, note
-from headrace.runs.delivering.hand_over import hand_over, handed_over
-from headrace.sinks.open_sink import (
-    Applied,
-    Held,
+from headrace.ext.sinks import (
+    AppliedCounts,
+    ChangeRecords,
+    ChangeSource,
+    FillReason,
     OpenChangeLog,
     OpenReceiver,
     OpenSink,
     OpenTarget,
     SinkMovedError,
     SinkRefusedError,
-    SinkTakenError,
-    named_failures,
+    SinkState,
 )
+from headrace.model.expressions.value_types import in_words
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sink import SINKS, Sink
+from headrace.read.diff.change_records import records_between
+from headrace.read.diff.changes import changes_between, delivered_columns
+from headrace.read.views.columns import ViewColumns
+from headrace.runs.delivering.delivery_notes import DeliveryNote, note
+from headrace.runs.delivering.hand_over import hand_over, handed_over
+from headrace.sinks.failures import SinkTakenError, named_failures
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError
@@ -148,7 +150,7 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
         head = catalog.head()
         published = head.refs.get(PUBLISHED)
         manifest = None if published is None else catalog.manifest(published)
-        own = Held(
+        own = SinkState(
             catalog.store.uri,
             catalog.pipeline,
             output,
@@ -189,7 +191,7 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
         if isinstance(target, OpenChangeLog):
             with _records(catalog, held, own, start, manifest) as records:
                 target.append(records, held, replace(own, number=records.first + records.number - 1))
-                applied = Applied(records.withdrawn, records.added)
+                applied = AppliedCounts(records.withdrawn, records.added)
                 source, reason = records.source, records.reason
         else:
             assert isinstance(target, OpenSink)
@@ -216,7 +218,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _of_no_use(held: Held | None, own: Held, *, is_changed: bool, refill: bool) -> FillReason:
+def _of_no_use(held: SinkState | None, own: SinkState, *, is_changed: bool, refill: bool) -> FillReason:
     """Why a delivery did not go out from what is ``held``."""
     if held is None:
         return FillReason.FIRST
@@ -246,18 +248,18 @@ def is_same_place(root: str, other: str) -> bool:
     return root == other or (len(paths) == 2 and os.path.realpath(paths[0]) == os.path.realpath(paths[1]))
 
 
-def _owner(held: Held) -> str:
+def _owner(held: SinkState) -> str:
     return f"{held.pipeline}{held.output and '.' + held.output} under {held.root}"
 
 
-def _is_former(catalog: Catalog, held: Held, own: Held) -> bool:
+def _is_former(catalog: Catalog, held: SinkState, own: SinkState) -> bool:
     """Whether what is ``held`` is of the output under a name that it had then."""
     if not isinstance(catalog, OutputCatalog) or held.snapshot is None:
         return False
     return held.is_beside(own) and catalog.was_called(held.output, held.snapshot)
 
 
-def _number(target: OpenTarget, held: Held | None) -> int | None:
+def _number(target: OpenTarget, held: SinkState | None) -> int | None:
     """The number of the last record; None of a target that holds rows."""
     if not isinstance(target, OpenChangeLog):
         return None
@@ -265,7 +267,7 @@ def _number(target: OpenTarget, held: Held | None) -> int | None:
 
 
 def _records(
-    catalog: Catalog, held: Held | None, own: Held, start: str | None, manifest: Manifest | None
+    catalog: Catalog, held: SinkState | None, own: SinkState, start: str | None, manifest: Manifest | None
 ) -> AbstractContextManager[ChangeRecords]:
     """What leads a target that appends from ``start`` to ``manifest``. Where it ``held`` rows of which nothing is known
     any more, or records of which it does not say what they led to, the first record says that these are void.
@@ -274,7 +276,7 @@ def _records(
     return records_between(catalog, start, manifest, after_number=own.number or 0, restarts=restarts)
 
 
-def _columns(manifest: Manifest | None, held: Held | None) -> Mapping[str, str]:
+def _columns(manifest: Manifest | None, held: SinkState | None) -> Mapping[str, str]:
     """Columns with their types in words; those that are ``held`` where nothing is published."""
     if manifest is None:
         return {} if held is None else held.columns

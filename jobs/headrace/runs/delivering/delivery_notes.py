@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from headrace.errors import HeadraceError
-from headrace.pipeline.sinks import Sink
+from headrace.pipeline.sink import Sink
 from headrace.runs.reporting.results import redacted
 from headrace_snapshots.format.sealed import sealed, unsealed
 from headrace_snapshots.layout import ObjectKind, delivery_path, folder

@@ -6,9 +6,9 @@ rows since the last that is known come again. So each row comes at least once, w
 """
 
 from headrace.connections import Connection
-from headrace.pipeline.sinks import Sink
+from headrace.ext.sinks import OpenReceiver
+from headrace.pipeline.sink import Sink
 from headrace.read.diff.final_rows import final_rows_between
-from headrace.sinks.open_sink import OpenReceiver
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.protocol import BeginDelivery, EndDelivery
 from headrace_snapshots.refs import PUBLISHED, delivered_ref, delivering_ref

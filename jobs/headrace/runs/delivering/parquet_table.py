@@ -13,7 +13,7 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType, in_words
 from headrace.read.diff.table_comparison import ComparedColumnsError, text_as
 from headrace.read.views.database import check_room, database, working_folder
-from headrace.sinks.open_sink import check_columns
+from headrace.sinks.failures import check_columns
 from headrace_snapshots.store import open_store
 
 if TYPE_CHECKING:

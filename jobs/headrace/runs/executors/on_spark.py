@@ -1,6 +1,6 @@
 """A run whose epochs are Spark jobs: its session, started once there is something to do."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -26,7 +26,6 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.views.columns import View as ReadersView
 from headrace.read.views.columns import ViewColumns
 from headrace.runs.executors.choice import stored_bytes
-from headrace.runs.reporting.listener import Listener
 from headrace.runs.reporting.results import redacted
 from headrace.sizes import size_in
 from headrace.sources.landing import Landing
@@ -48,7 +47,7 @@ class SparkExecution:
     store: ObjectStore
     landing: Landing
     run_id: str
-    listener: Listener
+    note: Callable[[str], None]
     given_session: SparkSession | None
 
     def __post_init__(self) -> None:
@@ -62,7 +61,7 @@ class SparkExecution:
             return
         self._was_running = is_running()
         self._log = None if is_submitted() else new_log(self.run_id)
-        self.listener.noted("starting Spark" if self._log is None else f"starting Spark; its messages: {self._log}")
+        self.note("starting Spark" if self._log is None else f"starting Spark; its messages: {self._log}")
         thread = ThreadPoolExecutor(1, thread_name_prefix="spark")
         self._own = thread.submit(spark_session, f"headrace {self.pipeline.name}", log=self._log)
         thread.shutdown(wait=False)

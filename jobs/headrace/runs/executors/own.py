@@ -3,21 +3,20 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.ext.executors import Executor
 from headrace.extras import require
-from headrace.runs.executors.executor import Executor
 
 if TYPE_CHECKING:
-    from headrace.runs.context import RunContext
-    from headrace.runs.executors.interface import ExecutorSide
+    from headrace.ext.executors import Execution, ExecutorRun
 
 
-def _on_spark(run: "RunContext", given_session: Any) -> "ExecutorSide":
+def _on_spark(run: "ExecutorRun", given_session: Any) -> "Execution":
     from headrace.runs.executors.on_spark import SparkExecution
 
-    return SparkExecution(run.pipeline, run.store, run.landing, run.options.run_id, run.listener, given_session)
+    return SparkExecution(run.pipeline, run.store, run.landing, run.run_id, run.note, given_session)
 
 
-def _on_local(run: "RunContext", given_session: Any) -> "ExecutorSide":
+def _on_local(run: "ExecutorRun", given_session: Any) -> "Execution":
     from headrace.runs.executors.on_local import LocalExecution
 
     return LocalExecution(run.pipeline, run.store, run.landing)

@@ -18,6 +18,7 @@ from pathlib import PurePosixPath
 
 from headrace.distribute.epoch import Again, ComputedEpoch, DivergedError
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RetryError
+from headrace.ext.executors import Engine, Execution
 from headrace.model.time import render
 from headrace.pipeline.identity.renaming import Formerly
 from headrace.pipeline.upstream import with_upstream
@@ -30,7 +31,6 @@ from headrace.read.views.columns import View
 from headrace.runs.commits import attempts_of
 from headrace.runs.context import RunContext
 from headrace.runs.continuation import ChangedPipelineError, changed_outputs, definition_change
-from headrace.runs.executors.interface import Engine, ExecutorSide
 from headrace.runs.following.moves import UpstreamMovedError, check_counted
 from headrace.runs.parking.left_out import check_left_out, left_out
 from headrace.runs.reporting.listener import number_of
@@ -87,7 +87,7 @@ def waiting_outputs(run: RunContext, head: Manifest) -> tuple[str, ...]:
     return tuple(sorted({*StoredProgress.of(head).parked, *new} - left_out(run)))
 
 
-def catch_up(run: RunContext, side: ExecutorSide, head: Manifest) -> CaughtUp:
+def catch_up(run: RunContext, side: Execution, head: Manifest) -> CaughtUp:
     """Compute again what outputs that are parked at ``head`` have missed, each from where it stands. Those that fail
     again stay there, and a warning says why.
 
@@ -109,7 +109,7 @@ def catch_up(run: RunContext, side: ExecutorSide, head: Manifest) -> CaughtUp:
     return caught_up
 
 
-def _attempt(missed: "_Missed", side: ExecutorSide) -> CaughtUp:
+def _attempt(missed: "_Missed", side: Execution) -> CaughtUp:
     """What outputs come to that have ``missed`` the same epochs, or that they still stand, and why."""
     try:
         return missed.computed(side)
@@ -154,7 +154,7 @@ class _Missed:
         """The snapshot where they stand, with outputs by the names that they have now."""
         return None if self.snapshot is None else as_called_in(self.run.catalog.manifest(self.snapshot), self.head)
 
-    def computed(self, side: ExecutorSide) -> CaughtUp:
+    def computed(self, side: Execution) -> CaughtUp:
         """What they come to. Raises the error of an output that is the last to fail."""
         above = self._above(side)
         engine = side.engine(attempts_of(self.run.catalog))
@@ -209,7 +209,7 @@ class _Missed:
         paths = (*read, *(file.path for files in unread for file in files))
         return frozenset(name for path in paths if (name := landed_from(path, View.REJECTED)) is not None)
 
-    def _above(self, side: ExecutorSide) -> CaughtUp:
+    def _above(self, side: Execution) -> CaughtUp:
         """What the outputs that these read come to up to where these stand, as far as they stood still earlier there:
         that is computed again for these alone. Raises OutputHeldError if one fails.
         """

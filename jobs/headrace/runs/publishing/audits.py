@@ -11,6 +11,7 @@ from headrace.audit.run import Audited, run_audit
 from headrace.audit.store import AuditDamagedError, AuditOutcome, read_audit, with_limits
 from headrace.audit.usual.audit import UsualAudit
 from headrace.audit.usual.findings import UsualFinding
+from headrace.ext.executors import Execution
 from headrace.pipeline.expectations import ExpectationView
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality.limits import Severity
@@ -19,7 +20,6 @@ from headrace.read.views.row_files import check_files
 from headrace.runs.context import RunContext
 from headrace.runs.continuation import changed_outputs, check_continues
 from headrace.runs.executors.choice import WorkEstimate, work_of_audit
-from headrace.runs.executors.interface import ExecutorSide
 from headrace.runs.reporting.listener import number_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.output_catalog import seen_catalog
@@ -49,7 +49,7 @@ class BranchAudits:
 class Auditor:
     """Audits what a run's branch has. ``side`` gives the executor's side, which decides by what there is to do."""
 
-    def __init__(self, context: RunContext, side: Callable[[Callable[[], WorkEstimate]], ExecutorSide]) -> None:
+    def __init__(self, context: RunContext, side: Callable[[Callable[[], WorkEstimate]], Execution]) -> None:
         self._context, self._side = context, side
         self._pipeline, self._catalog = context.pipeline, context.catalog
         self._checked: set[str] = set()
@@ -157,7 +157,7 @@ class Auditor:
 
 
 def _looked_at(
-    side: ExecutorSide, alone: Pipeline, catalog: Catalog, unpublished: UnpublishedRange, views: Set[ExpectationView]
+    side: Execution, alone: Pipeline, catalog: Catalog, unpublished: UnpublishedRange, views: Set[ExpectationView]
 ) -> Audited:
     """What is audited; ``views`` are looked at whatever is expected of them."""
     manifest = catalog.manifest(unpublished.until)

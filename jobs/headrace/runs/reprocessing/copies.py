@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from headrace.errors import FixConfigError, FixDataError
+from headrace.ext.sources import SourceSplit
+from headrace.formats.errors import UnreadableFileError
+from headrace.formats.file_format import FileFormat
 from headrace.model.time import instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileSource
@@ -19,12 +22,9 @@ from headrace.read.snapshots.reprocessed_copies import landed_from
 from headrace.read.snapshots.snapshot_refs import At
 from headrace.read.views.columns import View
 from headrace.runs.publishing.read_files import files_as_read
-from headrace.sources.connector import SourceSplit
 from headrace.sources.file_planning import (
     open_source,
 )
-from headrace.sources.formats.errors import UnreadableFileError
-from headrace.sources.formats.file_format import FileFormat
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.landing_places import overlap
 from headrace_snapshots.catalog import Catalog

@@ -17,7 +17,8 @@ from typing import Any
 
 from headrace.pipeline.output import Output
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileSource, Input, NameOrder
+from headrace.pipeline.source import Input
+from headrace.pipeline.sources import FileSource, NameOrder
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.reprocessed_copies import DroppedBefore, landed_from
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileSource, Input
+from headrace.pipeline.source import Input
+from headrace.pipeline.sources import FileSource
 from headrace.read.snapshots.damage import ways_out
 from headrace.read.snapshots.reprocessed_copies import dropped
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at

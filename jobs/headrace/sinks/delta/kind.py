@@ -7,16 +7,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from headrace.connections import Connection, variable
+from headrace.ext.sinks import OpenTarget, SinkConnector, SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.extras import require
-from headrace.pipeline.sinks import DeltaSink, Sink
-from headrace.sinks.open_sink import (
-    OpenTarget,
-    SinkKind,
-    SinkMovedError,
-    SinkRefusedError,
-    SinkUnreachableError,
-    check_columns,
-)
+from headrace.pipeline.sink import Sink
+from headrace.pipeline.sinks import DeltaSink
+from headrace.sinks.failures import check_columns
 from headrace.sinks.store_answers import refuses_for_good
 
 if TYPE_CHECKING:
@@ -35,7 +30,7 @@ _MISWRITTEN: Final = re.compile(r"Generic Config error|failed to parse", re.IGNO
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class Delta(SinkKind):
+class Delta(SinkConnector):
     """Delta tables on S3, or in a folder."""
 
     @contextmanager

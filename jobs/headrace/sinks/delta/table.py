@@ -16,20 +16,21 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from headrace.model.expressions.value_types import ValueType
-from headrace.read.diff.changes import Changes, ChangeSource
-from headrace.read.views.arrow_types import named_as, schema_of
-from headrace.read.views.database import identifier
-from headrace.sinks.delta.table_log import TableLog
-from headrace.sinks.open_sink import (
-    Applied,
-    Held,
+from headrace.ext.sinks import (
+    AppliedCounts,
+    Changes,
+    ChangeSource,
     Intervention,
     OpenSink,
     SinkMovedError,
     SinkRefusedError,
+    SinkState,
     UndeliverableError,
 )
+from headrace.model.expressions.value_types import ValueType
+from headrace.read.views.arrow_types import named_as, schema_of
+from headrace.read.views.database import identifier
+from headrace.sinks.delta.table_log import TableLog
 
 if TYPE_CHECKING:
     from deltalake import Field
@@ -50,7 +51,7 @@ class DeltaTarget(OpenSink):
         self._table: DeltaTable | None = None
         self._log: TableLog | None = None
 
-    def held(self) -> Held | None:
+    def held(self) -> SinkState | None:
         try:
             self._table = DeltaTable(self._location, storage_options=self._options)
         except TableNotFoundError:
@@ -58,7 +59,7 @@ class DeltaTarget(OpenSink):
             return None
         return self._held(self._table)
 
-    def intervention(self, held: Held) -> Intervention | None:
+    def intervention(self, held: SinkState) -> Intervention | None:
         """Commits of others that its log still has, but for those that leave all rows as they are."""
         table = self._table
         assert table is not None
@@ -67,7 +68,7 @@ class DeltaTarget(OpenSink):
             return None
         return Intervention(words, is_mended={field.name for field in table.schema().fields} == {*held.columns})
 
-    def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
+    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
         if (None if self._table is None else self._held(self._table)) != before:
             raise SinkMovedError(f"table {self._place} does not hold what this delivery goes out from; deliver again")
         _check_names(changes.columns)
@@ -75,21 +76,21 @@ class DeltaTarget(OpenSink):
             return self._fill(changes, before, after)
         return self._change(changes, after)
 
-    def _held(self, table: DeltaTable) -> Held | None:
+    def _held(self, table: DeltaTable) -> SinkState | None:
         noted = next(filter(None, (field.metadata.get(_HELD) for field in table.schema().fields)), None)
         version = table.transaction_version(_SNAPSHOT)
         if noted is None or version is None:
             return None
         log = self._log_of(table)
         snapshot = None if version == _NO_SNAPSHOT or log.was_restored else _id_of(version)
-        return Held(**json.loads(noted), snapshot=snapshot, at=log.at)
+        return SinkState(**json.loads(noted), snapshot=snapshot, at=log.at)
 
     def _log_of(self, table: DeltaTable) -> TableLog:
         if self._log is None or self._log.version != table.version():
             self._log = TableLog.of(table, _SNAPSHOT)
         return self._log
 
-    def _fill(self, changes: Changes, before: Held | None, after: Held) -> Applied:
+    def _fill(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
         if self._table is not None and before is None:
             raise SinkRefusedError(
                 f"table {self._place} is there already, and no delivery made it: name another path, or remove this "
@@ -107,7 +108,7 @@ class DeltaTarget(OpenSink):
                 write_deltalake(
                     self._table, rows.reader, mode="overwrite", schema_mode="overwrite", commit_properties=properties
                 )
-        return Applied(removed, rows.number)
+        return AppliedCounts(removed, rows.number)
 
     def _create(self, rows: pa.RecordBatchReader, properties: CommitProperties) -> None:
         try:
@@ -122,7 +123,7 @@ class DeltaTarget(OpenSink):
                 "The next delivery continues from there"
             ) from error
 
-    def _schema(self, changes: Changes, before: Held | None, after: Held) -> pa.Schema:
+    def _schema(self, changes: Changes, before: SinkState | None, after: SinkState) -> pa.Schema:
         """The columns of ``changes``, and those that somebody else added; where nothing is published, as they are."""
         if self._table is None:
             return schema_of(changes.columns)
@@ -136,7 +137,7 @@ class DeltaTarget(OpenSink):
         first, *others = schema
         return pa.schema([first.with_metadata({_HELD: about}), *(field.remove_metadata() for field in others)])
 
-    def _change(self, changes: Changes, after: Held) -> Applied:
+    def _change(self, changes: Changes, after: SinkState) -> AppliedCounts:
         table = self._table
         assert table is not None  # it holds the rows that change
         schema = schema_of(changes.columns)
@@ -161,7 +162,7 @@ class DeltaTarget(OpenSink):
             with rows.errors():
                 nothing = pa.RecordBatchReader.from_batches(pa.schema(table.schema().to_arrow()), iter(()))
                 write_deltalake(table, nothing, mode="append", commit_properties=_committing(after))
-        return Applied(counts["num_target_rows_deleted"], rows.number)
+        return AppliedCounts(counts["num_target_rows_deleted"], rows.number)
 
     def _check_columns(self, there: "Sequence[Field]", wanted: pa.Schema) -> None:
         from deltalake import Schema
@@ -192,7 +193,7 @@ def _from_source(names: Iterable[str]) -> dict[str, str]:
 # --- the snapshot as a number -----------------------------------------------------------------------------------------
 
 
-def _committing(after: Held) -> CommitProperties:
+def _committing(after: SinkState) -> CommitProperties:
     """What the commit says: our snapshot. It is tried once."""
     version = _NO_SNAPSHOT if after.snapshot is None else _version_of(after.snapshot)
     return CommitProperties(

@@ -10,16 +10,11 @@ from urllib.parse import quote
 
 from headrace.connections import Connection, variable
 from headrace.errors import HeadraceError
+from headrace.ext.sinks import OpenTarget, SinkConnector, SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.extras import require
-from headrace.pipeline.sinks import IcebergSink, Sink
-from headrace.sinks.open_sink import (
-    OpenTarget,
-    SinkKind,
-    SinkMovedError,
-    SinkRefusedError,
-    SinkUnreachableError,
-    check_columns,
-)
+from headrace.pipeline.sink import Sink
+from headrace.pipeline.sinks import IcebergSink
+from headrace.sinks.failures import check_columns
 from headrace.sinks.store_answers import refuses_for_good
 
 if TYPE_CHECKING:
@@ -43,7 +38,7 @@ _PATIENCE: Final = {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
 """Seconds that a store of files is waited for."""
 
 
-class Iceberg(SinkKind):
+class Iceberg(SinkConnector):
     """Tables of Iceberg catalogs: REST, and SQL in PostgreSQL or SQLite."""
 
     @contextmanager

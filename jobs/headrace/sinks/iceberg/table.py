@@ -21,12 +21,20 @@ from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.update.snapshot import ManageSnapshots
 from sqlalchemy.exc import IntegrityError
 
+from headrace.ext.sinks import (
+    AppliedCounts,
+    Changes,
+    ChangeSource,
+    Intervention,
+    OpenSink,
+    SinkMovedError,
+    SinkRefusedError,
+    SinkState,
+)
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.panes import WINDOW_START
-from headrace.read.diff.changes import Changes, ChangeSource
 from headrace.sinks.iceberg.files import WrittenFiles, rows_of
 from headrace.sinks.iceberg.types import iceberg_schema, iceberg_type, is_same, partitions
-from headrace.sinks.open_sink import Applied, Held, Intervention, OpenSink, SinkMovedError, SinkRefusedError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -53,7 +61,7 @@ class IcebergTarget(OpenSink):
         self._partition_by = partition_by
         self._table: Table | None = None
 
-    def held(self) -> Held | None:
+    def held(self) -> SinkState | None:
         try:
             self._table = self._catalog.load_table(self._identifier)
         except (NoSuchTableError, NoSuchNamespaceError):
@@ -61,7 +69,7 @@ class IcebergTarget(OpenSink):
             return None
         return _held(self._table)
 
-    def intervention(self, held: Held) -> Intervention | None:
+    def intervention(self, held: SinkState) -> Intervention | None:
         """Snapshots of others in the line of its main branch, but for those that leave all rows as they are."""
         table = self._table
         assert table is not None
@@ -77,7 +85,7 @@ class IcebergTarget(OpenSink):
         words = f"got {number} ({operation} at {at.replace('+00:00', 'Z')})"
         return Intervention(words, is_mended={field.name for field in table.schema().fields} == {*held.columns})
 
-    def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
+    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
         if (None if self._table is None else _held(self._table)) != before:
             raise SinkMovedError(f"table {self._place} does not hold what this delivery goes out from; deliver again")
         if self._table is None:
@@ -93,7 +101,7 @@ class IcebergTarget(OpenSink):
             return self._fill(self._table, changes, before, after)
         return self._change(self._table, changes, after)
 
-    def _create(self, changes: Changes, after: Held) -> Applied:
+    def _create(self, changes: Changes, after: SinkState) -> AppliedCounts:
         with suppress(IntegrityError):  # an SQL catalog looks, then inserts: somebody has made the namespace between
             self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
         schema = iceberg_schema(changes.columns)
@@ -106,9 +114,9 @@ class IcebergTarget(OpenSink):
         with WrittenFiles(transaction) as written:
             number = written.add(changes.rows(ordered_by=[WINDOW_START]))
             _commit(transaction, after, (), written)
-        return Applied(0, number)
+        return AppliedCounts(0, number)
 
-    def _fill(self, table: "Table", changes: Changes, before: Held, after: Held) -> Applied:
+    def _fill(self, table: "Table", changes: Changes, before: SinkState, after: SinkState) -> AppliedCounts:
         """All rows again, in a table that has the columns. Those that somebody else added stay."""
         tasks = list(table.scan().plan_files())
         removed = table.scan().count()
@@ -119,9 +127,9 @@ class IcebergTarget(OpenSink):
         with WrittenFiles(transaction) as written:
             number = written.add(changes.rows(ordered_by=[WINDOW_START]))
             _commit(transaction, after, [task.file for task in tasks], written)
-        return Applied(removed, number)
+        return AppliedCounts(removed, number)
 
-    def _change(self, table: "Table", changes: Changes, after: Held) -> Applied:
+    def _change(self, table: "Table", changes: Changes, after: SinkState) -> AppliedCounts:
         self._check_columns(table, changes.columns)
         transaction = table.transaction()
         replaced: list[DataFile] = []
@@ -138,7 +146,7 @@ class IcebergTarget(OpenSink):
                     written.add([*changes.untouched(rows_of(table, task)).to_batches()])
             number = written.add(changes.rows(ordered_by=[WINDOW_START]))
             _commit(transaction, after, replaced, written)
-        return Applied(removed, number)
+        return AppliedCounts(removed, number)
 
     def _check_columns(self, table: "Table", wanted: Mapping[str, ValueType]) -> None:
         there = {field.name: field.field_type for field in table.schema().fields}
@@ -152,14 +160,14 @@ class IcebergTarget(OpenSink):
                 )
 
 
-def _held(table: "Table") -> Held | None:
+def _held(table: "Table") -> SinkState | None:
     if (current := table.current_snapshot()) is not None:
         for snapshot in ancestors_of(current, table.metadata):
             if (noted := _noted(snapshot)) is not None:
-                return Held(**json.loads(noted))
+                return SinkState(**json.loads(noted))
     # our snapshots have expired, or are none of this line: whose table it is says the table
     noted = table.properties.get(_HELD)
-    return None if noted is None else Held(**{**json.loads(noted), "snapshot": None})
+    return None if noted is None else SinkState(**{**json.loads(noted), "snapshot": None})
 
 
 def _noted(snapshot: "Snapshot") -> str | None:
@@ -216,7 +224,9 @@ def _on(days: Sequence[int | None]) -> BooleanExpression:
     return Or(first, *others) if others else first
 
 
-def _commit(transaction: "Transaction", after: Held, replaced: "Sequence[DataFile]", written: WrittenFiles) -> None:
+def _commit(
+    transaction: "Transaction", after: SinkState, replaced: "Sequence[DataFile]", written: WrittenFiles
+) -> None:
     """One snapshot without the files that are ``replaced`` and with those that were ``written``, and a tag for it."""
     after = replace(after, identity=str(transaction.table_metadata.table_uuid))
     about = {_HELD: json.dumps(asdict(after)), _SNAPSHOT: after.snapshot or ""}

@@ -5,20 +5,21 @@ from contextlib import contextmanager
 from typing import Final
 
 from headrace.connections import Connection, variable
-from headrace.extras import require
-from headrace.pipeline.sinks import KafkaSink, Sink
-from headrace.sinks.open_sink import (
+from headrace.ext.sinks import (
     OpenTarget,
-    SinkKind,
+    SinkConnector,
     SinkMovedError,
     SinkRefusedError,
     SinkUnreachableError,
     UndeliverableError,
 )
+from headrace.extras import require
+from headrace.pipeline.sink import Sink
+from headrace.pipeline.sinks import KafkaSink
 from headrace.sources.kafka.errors import KafkaRefusedError, KafkaUnreachableError
 
 
-class KafkaTopics(SinkKind):
+class KafkaTopics(SinkConnector):
     """Topics of Kafka."""
 
     @contextmanager

@@ -23,15 +23,22 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.partitioner import DefaultPartitioner
 
 from headrace.connections import Connection
+from headrace.ext.sinks import (
+    EPOCH,
+    SIGN,
+    ChangeRecords,
+    Intervention,
+    OpenChangeLog,
+    SinkMovedError,
+    SinkRefusedError,
+    SinkState,
+    StoredRecords,
+)
+from headrace.formats.json_text import as_json
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.panes import WINDOW_END
-from headrace.read.diff.change_records import ChangeRecords
-from headrace.read.diff.changes import EPOCH, SIGN
-from headrace.read.diff.stored_records import StoredRecords
 from headrace.sinks.kafka.stored_changes import stored_changes
 from headrace.sinks.kafka.transaction import Patience, started, transaction
-from headrace.sinks.open_sink import Held, Intervention, OpenChangeLog, SinkMovedError, SinkRefusedError
-from headrace.sources.formats.json_text import as_json
 from headrace.sources.kafka import client
 from headrace.sources.kafka.client import KafkaClient, Partition, Topic, settings_of
 from headrace.sources.kafka.errors import UnknownTopicError
@@ -77,7 +84,7 @@ class ChangeTopic(OpenChangeLog):
         if topic.startswith(DELIVERIES):
             raise SinkRefusedError(f"topic {topic} says what another topic holds: name another one")
 
-    def held(self) -> Held | None:
+    def held(self) -> SinkState | None:
         try:
             topic = self._reader.topic(self._deliveries)
         except UnknownTopicError:
@@ -91,9 +98,9 @@ class ChangeTopic(OpenChangeLog):
             return None
         noted = json.loads(newest)
         self._noted_partitions = noted.pop(_PARTITIONS, None)
-        return Held(**noted)
+        return SinkState(**noted)
 
-    def intervention(self, held: Held) -> Intervention | None:
+    def intervention(self, held: SinkState) -> Intervention | None:
         """Records that others have sent to it cannot be seen."""
         if held.identity is None:
             return None
@@ -132,7 +139,7 @@ class ChangeTopic(OpenChangeLog):
         begins = {number: there.first for number, there in partitions.items() if there.first}
         yield StoredRecords(stored_changes(self._reader, topic, partitions, columns), begins, is_compacted=True)
 
-    def append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
+    def append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
         try:
             topic = self._reader.topic(self._topic)
         except UnknownTopicError as error:
@@ -143,7 +150,7 @@ class ChangeTopic(OpenChangeLog):
         self._partitions = len(topic.leaders) if begins else self._noted_partitions or 0
         asyncio.run(self._append(records, before, replace(after, identity=topic.id)))
 
-    async def _append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
+    async def _append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
         patience = Patience(self._connection)
         if before is None:
             await patience.of(_make(self._deliveries, settings_of(self._connection)))
@@ -195,7 +202,7 @@ class ChangeTopic(OpenChangeLog):
                 for place in sorted(partitions):
                     yield partial(producer.send, self._topic, value, _OF_ALL, place)
 
-    def _as_text(self, held: Held) -> bytes:
+    def _as_text(self, held: SinkState) -> bytes:
         return json.dumps({**asdict(held), _PARTITIONS: self._partitions}).encode()
 
 

@@ -9,11 +9,8 @@ from contextlib import contextmanager
 
 from psycopg import sql
 
+from headrace.ext.sinks import NUMBER, SIGN, ChangeRecords, OpenChangeLog, SinkRefusedError, SinkState, StoredRecords
 from headrace.model.expressions.value_types import ValueType
-from headrace.read.diff.change_records import NUMBER, ChangeRecords
-from headrace.read.diff.changes import SIGN
-from headrace.read.diff.stored_records import StoredRecords
-from headrace.sinks.open_sink import Held, OpenChangeLog, SinkRefusedError
 from headrace.sinks.postgres.reading import rows_as_text
 from headrace.sinks.postgres.rows import column_type
 from headrace.sinks.postgres.session import writing
@@ -23,7 +20,7 @@ from headrace.sinks.postgres.target import PostgresTarget
 class PostgresChanges(PostgresTarget, OpenChangeLog):
     """A table of changes."""
 
-    def append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
+    def append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
         with writing(self._connection):
             self._lock(before)
             if before is None or self._identity() is None:
@@ -48,7 +45,7 @@ class PostgresChanges(PostgresTarget, OpenChangeLog):
             number=sql.Identifier(NUMBER),
         )
 
-    def _widen(self, before: Held, after: Held, records: ChangeRecords) -> None:
+    def _widen(self, before: SinkState, after: SinkState, records: ChangeRecords) -> None:
         """Add the columns that are new. Those of older changes stay."""
         if before.columns == after.columns:
             return

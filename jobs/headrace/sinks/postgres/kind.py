@@ -6,9 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.connections import Connection, variable
+from headrace.ext.sinks import OpenTarget, SinkConnector, SinkRefusedError
 from headrace.extras import require
-from headrace.pipeline.sinks import PostgresSink, Sink
-from headrace.sinks.open_sink import OpenTarget, SinkKind, SinkRefusedError
+from headrace.pipeline.sink import Sink
+from headrace.pipeline.sinks import PostgresSink
 from headrace.sinks.postgres_answers import refusal
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _SCHEMES: Final = ("postgresql", "postgres")
 _LEAST_VERSION: Final = 150_000
 
 
-class Postgres(SinkKind):
+class Postgres(SinkConnector):
     """Tables of PostgreSQL, from 15 on (NULL in a unique index as a value like others)."""
 
     @contextmanager

@@ -9,7 +9,7 @@ import pyarrow as pa
 from psycopg import sql
 from pyarrow import csv
 
-from headrace.sinks.open_sink import check_columns
+from headrace.sinks.failures import check_columns
 from headrace.sinks.postgres.session import reading
 
 if TYPE_CHECKING:

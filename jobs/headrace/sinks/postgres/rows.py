@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from headrace.ext.sinks import UndeliverableError
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType
 from headrace.read.views.database import identifier, without_rows
-from headrace.sinks.open_sink import UndeliverableError
 
 if TYPE_CHECKING:
     import pyarrow as pa

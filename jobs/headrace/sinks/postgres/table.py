@@ -6,9 +6,16 @@ from contextlib import contextmanager
 from psycopg import sql
 from psycopg.errors import ProgramLimitExceeded
 
+from headrace.ext.sinks import (
+    AppliedCounts,
+    Changes,
+    ChangeSource,
+    OpenSink,
+    SinkRefusedError,
+    SinkState,
+    UndeliverableError,
+)
 from headrace.model.expressions.value_types import ValueType
-from headrace.read.diff.changes import Changes, ChangeSource
-from headrace.sinks.open_sink import Applied, Held, OpenSink, SinkRefusedError, UndeliverableError
 from headrace.sinks.postgres.rows import INDEX_BYTES, long_key
 from headrace.sinks.postgres.session import writing
 from headrace.sinks.postgres.target import PostgresTarget, names_of
@@ -17,7 +24,7 @@ from headrace.sinks.postgres.target import PostgresTarget, names_of
 class PostgresTable(PostgresTarget, OpenSink):
     """A table of rows."""
 
-    def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
+    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
         with self._long_keys(changes), writing(self._connection):
             self._lock(before)
             if changes.source is ChangeSource.ALL_ROWS:
@@ -48,13 +55,13 @@ class PostgresTable(PostgresTarget, OpenSink):
                 "by a filter, or make the key shorter, and backfill"
             ) from None
 
-    def _fill(self, changes: Changes, before: Held | None, after: Held) -> Applied:
+    def _fill(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
         """All rows again, in a table that has the columns."""
         if before is None or self._identity() is None:
             self._create(changes)
             written = self._copy(self._table, changes.rows, changes.columns)
             self._index_by(changes.identity)  # sorted once; in a table that others read, it would lock them out
-            return Applied(0, written)
+            return AppliedCounts(0, written)
         self._check_own(before)
         self._identify_to_replicas()
         stay = {name: kind for name, kind in changes.columns.items() if before.columns.get(name) == after.columns[name]}
@@ -65,9 +72,9 @@ class PostgresTable(PostgresTarget, OpenSink):
         if before.columns != after.columns or (changes.identity and self._indexed() != {*changes.identity}):
             self._alter(before.columns, after.columns, changes)
         written = self._copy(self._table, changes.rows, changes.columns) if changes.columns else 0
-        return Applied(removed, written)
+        return AppliedCounts(removed, written)
 
-    def _check_own(self, before: Held) -> None:
+    def _check_own(self, before: SinkState) -> None:
         """Raise SinkRefusedError if another table has the name than the one that ``before`` was delivered to: one that
         a dump of ours was restored into has our index.
         """
@@ -113,7 +120,7 @@ class PostgresTable(PostgresTarget, OpenSink):
                 self._execute("alter table {table} add column {column}", column=self._declared(name, kind))
         self._index_by(changes.identity)
 
-    def _change(self, changes: Changes) -> Applied:
+    def _change(self, changes: Changes) -> AppliedCounts:
         staged = self._stage(changes.columns)
         self._check_columns(staged)
         self._copy(staged, changes.removed, {name: changes.columns[name] for name in changes.identity})
@@ -131,7 +138,7 @@ class PostgresTable(PostgresTarget, OpenSink):
             update=sql.SQL("update set {}").format(sets) if others else sql.SQL("nothing"),
         )
         self._execute("drop table {staged}", staged=staged)
-        return Applied(removed, written)
+        return AppliedCounts(removed, written)
 
     def _stage(self, columns: Mapping[str, ValueType]) -> sql.Identifier:
         """A table of this session, which has ``columns``."""

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import sql
 from psycopg.errors import CharacterNotInRepertoire, UndefinedTable, UntranslatableCharacter
 
-from headrace.model.expressions.value_types import ValueType
-from headrace.sinks.open_sink import (
-    Held,
+from headrace.ext.sinks import (
     Intervention,
     OpenTarget,
     SinkMovedError,
     SinkRefusedError,
+    SinkState,
     UndeliverableError,
 )
+from headrace.model.expressions.value_types import ValueType
 from headrace.sinks.postgres.encodings import ServerEncoding
 from headrace.sinks.postgres.rows import column_type, csv_of
 from headrace.sinks.postgres.session import writing
@@ -52,7 +52,7 @@ class PostgresTarget(OpenTarget):
         self._own_name = own
         self._encoding = ServerEncoding(connection)
 
-    def held(self) -> Held | None:
+    def held(self) -> SinkState | None:
         with writing(self._connection):
             try:
                 with self._connection.transaction():
@@ -60,21 +60,21 @@ class PostgresTarget(OpenTarget):
             except UndefinedTable:
                 return None
 
-    def intervention(self, held: Held) -> Intervention | None:
+    def intervention(self, held: SinkState) -> Intervention | None:
         """Rows that others have changed one by one cannot be seen."""
         with writing(self._connection):
             return self._intervention(held)
 
     # --- which snapshot it holds --------------------------------------------------------------------------------------
 
-    def _held(self, *, lock: bool = False) -> Held | None:
+    def _held(self, *, lock: bool = False) -> SinkState | None:
         # not by name: who made the table with an older version has no column for the number
         query = f"select to_jsonb(d) from {{deliveries}} d where table_name = %s{' for update' if lock else ''}"
         row = self._execute(query, (self._own_name,)).fetchone()
         # a row without columns is one that another delivery has begun, and has not come to an end
         if row is None or row[0]["columns"] is None:
             return None
-        return Held(**{name: row[0].get(name) for name in _HELD}, at=row[0].get("delivered_at"))
+        return SinkState(**{name: row[0].get(name) for name in _HELD}, at=row[0].get("delivered_at"))
 
     def _identity(self) -> str | None:
         """The table (oid) and where its rows are (relfilenode); None if it is not there. Partitions come and go."""
@@ -85,7 +85,7 @@ class PostgresTarget(OpenTarget):
         row = self._execute(query, (self._table.as_string(self._connection),)).fetchone()
         return None if row is None else str(row[0])
 
-    def _intervention(self, held: Held) -> Intervention | None:
+    def _intervention(self, held: SinkState) -> Intervention | None:
         now = self._identity()
         if now is None:
             return Intervention("was dropped")
@@ -95,7 +95,7 @@ class PostgresTarget(OpenTarget):
             return Intervention("was made again")
         return Intervention("was emptied, or rewritten as a whole (truncate, vacuum full, cluster)")
 
-    def _check_as_seen(self, before: Held) -> None:
+    def _check_as_seen(self, before: SinkState) -> None:
         """Raise SinkMovedError if somebody else has done something to the table since that was looked at; from here on
         nobody does, until the transaction ends.
         """
@@ -118,7 +118,7 @@ class PostgresTarget(OpenTarget):
                 statement = f"alter table {{deliveries}} add column if not exists {name} {kind}"
                 self._execute(statement)
 
-    def _lock(self, before: Held | None) -> None:
+    def _lock(self, before: SinkState | None) -> None:
         """Let no other delivery into this table until the transaction ends. Raises SinkMovedError."""
         self._add_columns()
         if before is None:
@@ -137,7 +137,7 @@ class PostgresTarget(OpenTarget):
                 "came between. Nothing was changed; the next delivery continues from there"
             )
 
-    def _store(self, after: Held) -> None:
+    def _store(self, after: SinkState) -> None:
         """Write what the table holds from now on."""
         self._execute(
             "update {deliveries} set root = %s, pipeline = %s, output = %s, snapshot = %s, columns = %s, "

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from headrace.formats.scan import ScannedRecords
 from headrace.kernel.expressions.overflowing import column_apart
 from headrace.kernel.grouping import Ints
 from headrace.model.changelog import DebeziumEnvelope, RecordSign
-from headrace.pipeline.sources import Source
+from headrace.pipeline.source import Source
 from headrace.program import columns as c
 from headrace.sources.changelogs.envelope import rows_of_envelopes
-from headrace.sources.formats.scan import Scanned
 
 
-def as_changes(source: Source, records: Scanned) -> Scanned:
+def as_changes(source: Source, records: ScannedRecords) -> ScannedRecords:
     """``records`` of ``source``, read with the columns of ``source.as_read``, as changes. Without a changelog, and
     where a user's own Spark code comes first, they stay what they are.
     """
@@ -27,7 +27,7 @@ def as_changes(source: Source, records: Scanned) -> Scanned:
     return records
 
 
-def with_signs(source: Source, records: Scanned) -> Scanned:
+def with_signs(source: Source, records: ScannedRecords) -> ScannedRecords:
     """``records``, of which each is one change, with their signs."""
     changelog = source.changelog
     if not isinstance(changelog, RecordSign):
@@ -38,7 +38,7 @@ def with_signs(source: Source, records: Scanned) -> Scanned:
     return replace(records, columns={**columns, c.SIGN: signs})
 
 
-def rows_at(records: Scanned, positions: Ints, signs: Ints | None) -> Ints:
+def rows_at(records: ScannedRecords, positions: Ints, signs: Ints | None) -> Ints:
     """Which of ``records`` have these ``positions``. An update is two changes of one position, first the row before it:
     ``signs`` say which of them is meant.
     """

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.formats.scan import NO_VALUE, ScannedRecords
 from headrace.kernel.grouping import Ints, truths
 from headrace.kernel.types import arrow_type
 from headrace.model.changelog import DebeziumEnvelope
-from headrace.pipeline.sources import Source
+from headrace.pipeline.source import Source
 from headrace.program import columns as c
 from headrace.sources.changelogs.one_row import with_one_row
-from headrace.sources.formats.scan import NO_VALUE, Scanned
 
 Bools = NDArray[np.bool_]
 
@@ -29,7 +29,7 @@ _OPS: Final = {"before": ("u", "d"), "after": ("c", "r", "u")}
 _OLD_VALUES: Final = ": the database must send old rows (in PostgreSQL ALTER TABLE ... REPLICA IDENTITY FULL)"
 
 
-def rows_of_envelopes(envelope: DebeziumEnvelope, source: Source, records: Scanned) -> Scanned:
+def rows_of_envelopes(envelope: DebeziumEnvelope, source: Source, records: ScannedRecords) -> ScannedRecords:
     """The changes in ``records``. An envelope whose ``op`` is unknown, or which lacks a row that it is about, does not
     parse.
     """
@@ -60,10 +60,10 @@ def rows_of_envelopes(envelope: DebeziumEnvelope, source: Source, records: Scann
 
     reasons = unparsed.take(pa.array(record))
     lacks = _lacks(envelope, source, records)
-    return Scanned(columns, reasons, records.position[record], raw, lacks, records.has_text)
+    return ScannedRecords(columns, reasons, records.position[record], raw, lacks, records.has_text)
 
 
-def _without_tombstones(records: Scanned) -> Scanned:
+def _without_tombstones(records: ScannedRecords) -> ScannedRecords:
     """``records`` without those that have no value."""
     is_tombstone = truths(pc.is_in(records.unparsed, pa.array([NO_VALUE])))
     if not is_tombstone.any():
@@ -86,7 +86,9 @@ def _place(envelope: DebeziumEnvelope, source: Source, row: str, name: str) -> s
     return name if name in source.metadata else envelope.of_row(row, name)
 
 
-def _reasons(envelope: DebeziumEnvelope, source: Source, records: Scanned, wanted: Mapping[str, Bools]) -> pa.Array:
+def _reasons(
+    envelope: DebeziumEnvelope, source: Source, records: ScannedRecords, wanted: Mapping[str, Bools]
+) -> pa.Array:
     """Why records do not parse, as records or as envelopes."""
     reasons = records.unparsed
     is_known = np.logical_or.reduce([*wanted.values()])
@@ -99,7 +101,7 @@ def _reasons(envelope: DebeziumEnvelope, source: Source, records: Scanned, wante
     return reasons
 
 
-def _has(envelope: DebeziumEnvelope, source: Source, records: Scanned, row: str) -> Bools:
+def _has(envelope: DebeziumEnvelope, source: Source, records: ScannedRecords, row: str) -> Bools:
     """Which records have a value in some column of that row: an object without any is as good as none."""
     names = [envelope.of_row(row, name) for name in source.in_records if name not in envelope.shared]
     there: Bools = np.logical_or.reduce([truths(records.columns[name].is_valid()) for name in names])
@@ -113,7 +115,7 @@ def _unless(reasons: pa.Array, wrong: Bools, why: str) -> pa.Array:
     return pc.if_else(pc.and_(pa.array(wrong), reasons.is_null()), why, reasons)
 
 
-def _lacks(envelope: DebeziumEnvelope, source: Source, records: Scanned) -> Mapping[str, str | None] | None:
+def _lacks(envelope: DebeziumEnvelope, source: Source, records: ScannedRecords) -> Mapping[str, str | None] | None:
     """The columns of rows that no record has, neither before a change nor after it."""
     lacks = records.lacks
     if lacks is None:

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import FixDataError
+from headrace.formats.avro.octets import Octets, pieces, varints
 from headrace.kernel.expressions.utf8 import are_text
 from headrace.kernel.grouping import Ints
-from headrace.sources.formats.avro.octets import Octets, pieces, varints
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _MAGIC: Final = 2

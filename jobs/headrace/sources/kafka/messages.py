@@ -8,6 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.formats.avro.datums import RecordType
+from headrace.formats.avro.messages import read_avro
+from headrace.formats.avro.schema import record_of
+from headrace.formats.json_lines import read_json
+from headrace.formats.parquet import values_as
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import NO_VALUE, NOT_UTF8, ScannedRecords, misfit, nothing
 from headrace.kernel.expressions.utf8 import text_of
 from headrace.kernel.grouping import Ints
 from headrace.kernel.types import arrow_type
@@ -15,20 +22,13 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.fields import ColumnType
 from headrace.pipeline.systems.avro import AvroValues
 from headrace.pipeline.systems.kafka import KafkaSource
-from headrace.sources.formats.avro.datums import RecordType
-from headrace.sources.formats.avro.messages import read_avro
-from headrace.sources.formats.avro.schema import record_of
-from headrace.sources.formats.json_messages import read_json
-from headrace.sources.formats.parquet import values_as
-from headrace.sources.formats.scan import NO_VALUE, NOT_UTF8, Scanned, misfit, nothing
 from headrace.sources.kafka.batches import UnreadableBatchError
-from headrace.sources.required_columns import Required
 
 _AT_ONCE: Final = 2**30
 """So many bytes of messages become columns at once: places in them have 32 bits."""
 
 
-def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: str, rules: int) -> Scanned:
+def scanned(fetched: pa.Table, source: KafkaSource, required: RequiredColumns, path: str, rules: int) -> ScannedRecords:
     """Messages that were ``fetched`` as records of ``source``, by the ``rules`` of that number; the number of a record
     is its offset. Raises UnreadableBatchError.
     """
@@ -68,10 +68,12 @@ def scanned(fetched: pa.Table, source: KafkaSource, required: Required, path: st
         read = {name: pc.if_else(parses, column, pa.scalar(None, column.type)) for name, column in read.items()}
     in_order = {name: read[name] for name in source.fields}
     has_text = source.values is None
-    return Scanned(in_order, unparsed, offsets, lambda rows: values.take(pa.array(rows)), records.lacks, has_text)
+    return ScannedRecords(
+        in_order, unparsed, offsets, lambda rows: values.take(pa.array(rows)), records.lacks, has_text
+    )
 
 
-def _joined(first: Scanned, second: Scanned, path: str) -> Scanned:
+def _joined(first: ScannedRecords, second: ScannedRecords, path: str) -> ScannedRecords:
     """Two parts of what is called ``path``, one after the other."""
     number = len(first)
     try:
@@ -92,7 +94,7 @@ def _joined(first: Scanned, second: Scanned, path: str) -> Scanned:
         lacks = {name: near for name, near in first.lacks.items() if name in second.lacks}
     unparsed = pa.concat_arrays([first.unparsed, second.unparsed])
     position = np.concatenate([first.position, second.position])
-    return Scanned(columns, unparsed, position, raw, lacks, first.has_text)
+    return ScannedRecords(columns, unparsed, position, raw, lacks, first.has_text)
 
 
 def _schemas(fetched: pa.Table, values: AvroValues) -> Mapping[int, RecordType | None] | RecordType:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from headrace.sources.connector import SourceSplit
+from headrace.ext.sources import SourceSplit
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeVar
 
 from headrace.connections import connection
 from headrace.errors import FixDataError
-from headrace.extras import require
-from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.pipeline.sources import Source
-from headrace.pipeline.systems.kafka import KafkaSource
-from headrace.sources.connector import (
+from headrace.ext.sources import (
     NOTHING,
     FetchingReader,
-    Offsets,
     OpenSource,
     SourceConnector,
+    SourcePosition,
     SourceSplit,
     SplitEnumerator,
 )
+from headrace.extras import require
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.pipeline.source import Source
+from headrace.pipeline.systems.kafka import KafkaSource
 from headrace.sources.kafka.errors import KafkaRefusedError, RecordsLostError, TopicReplacedError, lose
 from headrace.sources.kafka.kept_clients import CLIENTS
 from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns, spread
@@ -29,9 +29,9 @@ from headrace_snapshots.store import ObjectStore
 if TYPE_CHECKING:  # the client, and Arrow
     import pyarrow as pa
 
-    from headrace.sources.formats.scan import Scanned
+    from headrace.formats.required import RequiredColumns
+    from headrace.formats.scan import ScannedRecords
     from headrace.sources.kafka.client import KafkaClient, Partition, Topic
-    from headrace.sources.required_columns import Required
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class TopicEnumerator(SplitEnumerator):
 
     source: KafkaSource
 
-    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         """Ranges after the position, up to what each partition has now; of one that is new from its beginning on. Where
         partitions are new, the first split says which.
 
@@ -97,14 +97,14 @@ class TopicEnumerator(SplitEnumerator):
         for one in in_turns(unread, max(1, min(MOST_OFFSETS, MOST_BYTES // about))):
             yield SourceSplit(one.path(topic.name), about * (one.end - one.begin), topic.id)
 
-    def count_unread(self, position: Offsets) -> int:
+    def count_unread(self, position: SourcePosition) -> int:
         """How many offsets are after the position. Raises what ``unread`` raises."""
         with connected(self.source) as client:
             topic = client.topic(self.source.topic)
             known = self._known(topic, position)
             return sum(one.end - one.begin for one in self._behind(known, client.partitions(topic)))
 
-    def _known(self, topic: "Topic", position: Offsets) -> TopicPosition:
+    def _known(self, topic: "Topic", position: SourcePosition) -> TopicPosition:
         """The position, in this very ``topic``."""
         known = self._position(position)
         if known.topic_id in ("", topic.id):
@@ -143,11 +143,11 @@ class TopicEnumerator(SplitEnumerator):
         lose(f"{self.source}: {what}", error, skips_lost=self.source.skips_lost)
         return rest
 
-    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         """What comes next in each partition."""
         return position.passed(self._position(position).passed(splits).mark, splits) if splits else position
 
-    def _position(self, position: Offsets) -> TopicPosition:
+    def _position(self, position: SourcePosition) -> TopicPosition:
         try:
             return TopicPosition.parse(position.mark)
         except (ValueError, KeyError, AttributeError) as error:
@@ -250,7 +250,7 @@ class TopicReader(FetchingReader):
 
         return with_schemas(fetched, self.source.values.registry)
 
-    def scanned(self, fetched: "pa.Table", required: "Required", path: str) -> "Scanned":
+    def scanned(self, fetched: "pa.Table", required: "RequiredColumns", path: str) -> "ScannedRecords":
         """The columns of values and metadata; a value is judged as a line of JSON, or a row of Parquet."""
         from headrace.sources.kafka.messages import scanned
 

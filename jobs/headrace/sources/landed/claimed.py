@@ -7,16 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from headrace.ext.sources import SourcePosition, SourceReader, SourceSplit, SplitEnumerator
 from headrace.model.time import Instant
-from headrace.sources.connector import Offsets, SourceReader, SourceSplit, SplitEnumerator
 from headrace.sources.landed.ranges import LandedRange, LandingPlace
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.layout import landed_file
 
 if TYPE_CHECKING:  # with Arrow, which planning does without
-    from headrace.sources.formats.scan import Scanned
-    from headrace.sources.formats.spans import Span
-    from headrace.sources.required_columns import Required
+    from headrace.formats.required import RequiredColumns
+    from headrace.formats.scan import ScannedRecords, Span
 
 _READERS: Final = 16
 _MARK: Final = "#"
@@ -32,7 +31,7 @@ class ClaimedEnumerator(SplitEnumerator):
     place: LandingPlace
     source: SplitEnumerator
 
-    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         """Claimed splits behind the position. None is a straggler. Raises SplitGoneError if claims of them are gone."""
         known = self.place.file(position.mark)
         numbers = self.place.claims_behind(known)
@@ -45,7 +44,7 @@ class ClaimedEnumerator(SplitEnumerator):
         split = claimed.splits[number]
         return replace(split, etag=f"{split.etag}{_MARK}{self.place.path(claimed, number)}")
 
-    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         """Behind the last of them."""
         return position.passed(splits[-1].etag.partition(_MARK)[2], splits) if splits else position
 
@@ -55,7 +54,7 @@ class ClaimedEnumerator(SplitEnumerator):
         for split, how in self.source.missing([unplaced(split) for split in claimed.values()]):
             yield claimed[split.path], how
 
-    def newest(self, position: Offsets) -> Instant | None:
+    def newest(self, position: SourcePosition) -> Instant | None:
         """When the newest range was claimed, also of those that were read."""
         return self.place.newest_at(position.mark)
 
@@ -63,9 +62,9 @@ class ClaimedEnumerator(SplitEnumerator):
         """What the source knows."""
         return self.source.watermarks(unplaced(split))
 
-    def counts_again(self, split: SourceSplit) -> bool:
+    def is_correction(self, split: SourceSplit) -> bool:
         """What the source says."""
-        return self.source.counts_again(unplaced(split))
+        return self.source.is_correction(unplaced(split))
 
     def explain(self) -> str:
         """What the source says."""
@@ -78,7 +77,7 @@ class ClaimedReader(SourceReader):
 
     source: SourceReader
 
-    def read(self, split: SourceSplit, span: "Span", required: "Required") -> "Scanned":
+    def read(self, split: SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """What the source reads."""
         return self.source.read(unplaced(split), span, required)
 

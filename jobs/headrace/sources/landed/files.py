@@ -4,15 +4,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.model.time import Instant
-from headrace.sources.connector import (
+from headrace.ext.sources import (
     FetchingReader,
-    Offsets,
+    SourcePosition,
     SourceReader,
     SourceSplit,
     SplitEnumerator,
     SplitGoneError,
 )
+from headrace.model.time import Instant
 from headrace.sources.file_planning import (
     ChangedFileError,
     VanishedFileError,
@@ -29,9 +29,8 @@ from headrace_snapshots.store import ObjectNotFoundError
 if TYPE_CHECKING:  # with Arrow, which planning does without
     import pyarrow as pa
 
-    from headrace.sources.formats.scan import Scanned
-    from headrace.sources.formats.spans import Span
-    from headrace.sources.required_columns import Required
+    from headrace.formats.required import RequiredColumns
+    from headrace.formats.scan import ScannedRecords, Span
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,12 @@ class LandedEnumerator(SplitEnumerator):
     source: SplitEnumerator
     _ranges: dict[int, LandedRange] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         """Files behind the position, as far as ranges are whole. None is a straggler."""
         for info in unread_files(self.place, position.mark):
             yield SourceSplit(info.path, info.size, info.etag)
 
-    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         """The last file."""
         return position.passed(splits[-1].path, splits) if splits else position
 
@@ -67,7 +66,7 @@ class LandedEnumerator(SplitEnumerator):
         """The files that are gone (expired with the snapshots that would read them again) or have changed."""
         return gone(self.place.store, self._prefix, splits)
 
-    def newest(self, position: Offsets) -> Instant | None:
+    def newest(self, position: SourcePosition) -> Instant | None:
         """When the newest range was claimed, also of those that were read."""
         return self.place.newest_at(position.mark)
 
@@ -96,7 +95,7 @@ class LandedReader(SourceReader):
     source: FetchingReader
     _seals: dict[int, RangeSeal | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def read(self, split: SourceSplit, span: "Span", required: "Required") -> "Scanned":
+    def read(self, split: SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """The records of a file. Raises SplitGoneError, LandedDamagedError."""
         source = self.source.by_rules(split.rules)
         return source.scanned(as_fetched(self._content(split), split.path), required, split.path)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from headrace.sources.connector import (
+from headrace.ext.sources import (
     FetchingReader,
-    Offsets,
+    SourcePosition,
     SourceSplit,
     SplitEnumerator,
     SplitGoneError,
@@ -98,7 +98,7 @@ class Lander:
             put = self._complete(newest) if newest.is_landed or self.reader is None else self._land_claimed(after)
         room, is_over = _Room(most), False
         while not is_over:
-            position = Offsets("" if newest is None else newest.after)
+            position = SourcePosition("" if newest is None else newest.after)
             waiting = deque(self.enumerator.unread(position))
             is_over = True
             while waiting:
@@ -122,7 +122,7 @@ class Lander:
     def waiting(self, after: str = "") -> list[SourceSplit]:
         """What the source has that nobody has claimed, as splits of the source; writes nothing."""
         newest = self.place.newest(after)
-        return [*self.enumerator.unread(Offsets("" if newest is None else newest.after))]
+        return [*self.enumerator.unread(SourcePosition("" if newest is None else newest.after))]
 
     def _next(self, waiting: deque[SourceSplit], room: _Room) -> tuple[SourceSplit, ...]:
         """What of ``waiting`` becomes the next range, where there is ``room`` for the first."""

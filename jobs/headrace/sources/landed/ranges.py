@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, Self
 
+from headrace.ext.sources import SourceSplit, SplitGoneError
 from headrace.model.time import Instant
-from headrace.sources.connector import SourceSplit, SplitGoneError
 from headrace.sources.landed.damage import way_on
 from headrace_snapshots.format.codec import BrokenObjectError, Fields, MalformedError, checksum, decode, encode
 from headrace_snapshots.layout import (

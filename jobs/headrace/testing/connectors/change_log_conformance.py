@@ -1,8 +1,7 @@
 """What every sink must do that only appends, as tests for classes that inherit them."""
 
-from headrace.model.expressions.expr import col
-from headrace.read.diff.change_records import NUMBER
-from headrace.read.diff.changes import EPOCH, SIGN, ChangeSource
+from headrace import col
+from headrace.ext.sinks import EPOCH, NUMBER, SIGN, ChangeSource
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from headrace.testing.connectors.sink_conformance import SinkConformance
 from headrace.testing.connectors.sink_world import ChangeLogWorld

@@ -10,16 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.model.accumulation import retracting
-from headrace.model.combiners import count
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import col
-from headrace.model.triggers.composites import on_update
-from headrace.model.windows import FixedWindows, GlobalWindows, WindowFn
-from headrace.pipeline import sources
-from headrace.pipeline.pipeline import Pipeline
+import headrace as hr
+from headrace import open as open_root
 from headrace.read.views.arrow_types import schema_of, zoneless_rows
-from headrace.runs.client.deployment import open as open_root
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.delivering.deliver import Delivery, deliver
 from headrace.testing.connectors.sink_world import SinkWorld
@@ -35,54 +28,50 @@ class SinkDeployment:
     world: SinkWorld
     folder: Path
 
-    def sales(self, where: WindowFn | None = None, **changed: Any) -> Pipeline:
+    def sales(self, where: hr.WindowFn | None = None, **changed: Any) -> hr.Pipeline:
         """Sales by user and hour."""
-        made = Pipeline(
+        made = hr.Pipeline(
             "sales",
-            sources.json("landing/sales", {"user": str, "price": int, "at": datetime}).event_time("at", bound="10m"),
+            hr.json("landing/sales", {"user": str, "price": int, "at": datetime}).event_time("at", bound="10m"),
             key="user",
-            what={"orders": count(), "spent": col("price").sum()},
-            where=where or FixedWindows("1h"),
-            when=on_update(),
-            how=retracting(allowed_lateness="30d"),
+            what={"orders": hr.count(), "spent": hr.col("price").sum()},
+            where=where or hr.FixedWindows("1h"),
+            when=hr.on_update(),
+            how=hr.retracting(allowed_lateness="30d"),
             sinks=[self.world.sink],
             executor="local",
         )
         return replace(made, **changed) if changed else made
 
-    def values(self, kind: DataType, **what: Any) -> Pipeline:
+    def values(self, kind: hr.DataType, **what: Any) -> hr.Pipeline:
         """The greatest ``value`` of a ``kind`` for each number, in one window without an end."""
-        return Pipeline(
+        return hr.Pipeline(
             "values",
-            sources.parquet("landing/values", {"number": int, "value": kind, "at": datetime}).event_time(
-                "at", bound="0s"
-            ),
+            hr.parquet("landing/values", {"number": int, "value": kind, "at": datetime}).event_time("at", bound="0s"),
             key="number",
-            what=what or {"value": col("value").max()},
-            where=GlobalWindows(),
-            when=on_update(),
-            how=retracting(),
+            what=what or {"value": hr.col("value").max()},
+            where=hr.GlobalWindows(),
+            when=hr.on_update(),
+            how=hr.retracting(),
             sinks=[self.world.sink],
             executor="local",
         )
 
-    def keyed(self, kind: DataType) -> Pipeline:
+    def keyed(self, kind: hr.DataType) -> hr.Pipeline:
         """How often each value of a ``kind`` is there, by hour: values as keys."""
-        return Pipeline(
+        return hr.Pipeline(
             "keyed",
-            sources.parquet("landing/values", {"number": int, "value": kind, "at": datetime}).event_time(
-                "at", bound="0s"
-            ),
+            hr.parquet("landing/values", {"number": int, "value": kind, "at": datetime}).event_time("at", bound="0s"),
             key="value",
-            what={"times": count(), "number": col("number").max()},
-            where=FixedWindows("1h"),
-            when=on_update(),
-            how=retracting(allowed_lateness="30d"),
+            what={"times": hr.count(), "number": hr.col("number").max()},
+            where=hr.FixedWindows("1h"),
+            when=hr.on_update(),
+            how=hr.retracting(allowed_lateness="30d"),
             sinks=[self.world.sink],
             executor="local",
         )
 
-    def handle(self, pipeline: Pipeline) -> PipelineHandle:
+    def handle(self, pipeline: hr.Pipeline) -> PipelineHandle:
         """The pipeline under the root."""
         return open_root(self.folder.as_uri(), create=True)[pipeline]
 
@@ -92,32 +81,32 @@ class SinkDeployment:
         landing.mkdir(parents=True, exist_ok=True)
         (landing / f"{name}.json").write_text("".join(json.dumps(record) + "\n" for record in records))
 
-    def land_values(self, kind: DataType, values: Sequence[Any], name: str = "1") -> None:
+    def land_values(self, kind: hr.DataType, values: Sequence[Any], name: str = "1") -> None:
         """A landing file of values, numbered."""
         landing = self.folder / "landing" / "values"
         landing.mkdir(parents=True, exist_ok=True)
-        schema = schema_of({"number": DataType.INT, "value": kind, "at": DataType.TIMESTAMP})
+        schema = schema_of({"number": hr.DataType.INT, "value": kind, "at": hr.DataType.TIMESTAMP})
         at = datetime(2026, 5, 1, tzinfo=UTC)
         columns = [range(len(values)), values, [at] * len(values)]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), landing / f"{name}.parquet")
 
-    def deliver(self, pipeline: Pipeline, **options: Any) -> Delivery:
+    def deliver(self, pipeline: hr.Pipeline, **options: Any) -> Delivery:
         """Deliver to the one sink."""
         (delivery,) = self.handle(pipeline).deliver(**options)
         return delivery
 
-    def attempt(self, pipeline: Pipeline) -> Delivery:
+    def attempt(self, pipeline: hr.Pipeline) -> Delivery:
         """Deliver to the one sink, and do not look again where another delivery came between."""
         (sink,) = pipeline.sinks
         return deliver(self.handle(pipeline).catalog, "", sink)
 
-    def held(self, pipeline: Pipeline) -> Rows:
+    def held(self, pipeline: hr.Pipeline) -> Rows:
         """What the target holds, in the columns of the pipeline."""
         names = _columns(pipeline)
         return _in_order({name: row[name] for name in names} for row in self.world.rows())
 
-    def published(self, pipeline: Pipeline) -> Rows:
+    def published(self, pipeline: hr.Pipeline) -> Rows:
         """What readers see of the pipeline."""
         names = _columns(pipeline)
         return _in_order(zoneless_rows(self.handle(pipeline).current(columns=names).to_arrow()))
@@ -132,7 +121,7 @@ def order(user: str, minute: int, price: int = 1) -> dict[str, Any]:
     }
 
 
-def _columns(pipeline: Pipeline) -> list[str]:
+def _columns(pipeline: hr.Pipeline) -> list[str]:
     return [*pipeline.key_types, "window_start", "window_end", *pipeline.value_types]
 
 

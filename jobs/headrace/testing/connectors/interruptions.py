@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from headrace.pipeline.sinks import SINKS
-from headrace.read.diff.change_records import ChangeRecords
-from headrace.read.diff.changes import Changes
-from headrace.sinks.open_sink import Applied, Held, Intervention, OpenChangeLog, OpenSink, OpenTarget
+from headrace.ext.sinks import (
+    AppliedCounts,
+    ChangeRecords,
+    Changes,
+    Intervention,
+    OpenChangeLog,
+    OpenSink,
+    OpenTarget,
+    SinkState,
+)
+from headrace.pipeline.sink import SINKS
 from headrace.testing.connectors.sink_world import SinkWorld
 
 if TYPE_CHECKING:
@@ -27,26 +34,46 @@ _PRELOAD: Final = ("headrace.runs.delivering.deliver", "headrace.testing.connect
 
 @dataclass(frozen=True)
 class _SteppedChanges(Changes):
-    """Changes that call ``act`` before each batch."""
+    """Changes that call ``act`` before each batch of ``whole``."""
 
-    act: Act = field(default=lambda: None)
+    whole: Changes = field(kw_only=True)
+    act: Act = field(kw_only=True)
 
-    def _batches(self, columns: Collection[str], condition: str) -> "Iterator[pa.RecordBatch]":
-        for batch in super()._batches(columns, condition):
-            self.act()
-            yield batch
+    def removed(self) -> "Iterator[pa.RecordBatch]":
+        return _stepped(self.whole.removed(), self.act)
+
+    def rows(self, ordered_by: Sequence[str] = ()) -> "Iterator[pa.RecordBatch]":
+        return _stepped(self.whole.rows(ordered_by), self.act)
+
+    def days(self) -> list[int | None]:
+        return self.whole.days()
+
+    def met_by(self, copied: "pa.Table") -> tuple[int, int]:
+        return self.whole.met_by(copied)
+
+    def untouched(self, copied: "pa.Table") -> "pa.Table":
+        return self.whole.untouched(copied)
 
 
 @dataclass(frozen=True)
 class _SteppedRecords(ChangeRecords):
-    """Records that call ``act`` before each batch."""
+    """Records that call ``act`` before each batch of ``whole``."""
 
-    act: Act = field(default=lambda: None)
+    whole: ChangeRecords = field(kw_only=True)
+    act: Act = field(kw_only=True)
 
     def batches(self) -> "Iterator[pa.RecordBatch]":
-        for batch in super().batches():
-            self.act()
-            yield batch
+        return _stepped(self.whole.batches(), self.act)
+
+
+def _stepped(batches: "Iterator[pa.RecordBatch]", act: Act) -> "Iterator[pa.RecordBatch]":
+    for batch in batches:
+        act()
+        yield batch
+
+
+def _fields(whole: Changes | ChangeRecords, port: type[Changes | ChangeRecords]) -> dict[str, Any]:
+    return {part.name: getattr(whole, part.name) for part in fields(port)}
 
 
 @dataclass(frozen=True)
@@ -56,19 +83,19 @@ class _SteppedLog(OpenChangeLog):
     target: OpenChangeLog
     act: Act
 
-    def held(self) -> Held | None:
+    def held(self) -> SinkState | None:
         return self.target.held()
 
-    def intervention(self, held: Held) -> Intervention | None:
+    def intervention(self, held: SinkState) -> Intervention | None:
         return self.target.intervention(held)
 
     def unknown_records(self) -> int:
         return self.target.unknown_records()
 
-    def append(self, records: ChangeRecords, before: Held | None, after: Held) -> None:
+    def append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
         self.act()
-        parts: dict[str, Any] = {part.name: getattr(records, part.name) for part in fields(ChangeRecords)}
-        self.target.append(_SteppedRecords(**parts, act=self.act), before, after)
+        stepped = _SteppedRecords(**_fields(records, ChangeRecords), whole=records, act=self.act)
+        self.target.append(stepped, before, after)
         self.act()
 
 
@@ -79,16 +106,15 @@ class _Stepped(OpenSink):
     target: OpenSink
     act: Act
 
-    def held(self) -> Held | None:
+    def held(self) -> SinkState | None:
         return self.target.held()
 
-    def intervention(self, held: Held) -> Intervention | None:
+    def intervention(self, held: SinkState) -> Intervention | None:
         return self.target.intervention(held)
 
-    def apply(self, changes: Changes, before: Held | None, after: Held) -> Applied:
+    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
         self.act()
-        parts: dict[str, Any] = {part.name: getattr(changes, part.name) for part in fields(Changes)}
-        stepped = _SteppedChanges(**parts, act=self.act)
+        stepped = _SteppedChanges(**_fields(changes, Changes), whole=changes, act=self.act)
         applied = self.target.apply(stepped, before, after)
         self.act()
         return applied

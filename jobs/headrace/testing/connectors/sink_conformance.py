@@ -15,18 +15,12 @@ from typing import ClassVar
 
 import pytest
 
+from headrace import DataType, FixedWindows, GlobalWindows, Limits, Pipeline, Sessions, WindowFn, col, count, retracting
 from headrace.errors import FixDataError, RetryError
-from headrace.model.accumulation import retracting
-from headrace.model.combiners import count
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import col
-from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, WindowFn
+from headrace.ext.sinks import ChangeSource, FillReason, SinkMovedError, UndeliverableError
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.quality.limits import Limits
-from headrace.read.diff.changes import ChangeSource, FillReason
 from headrace.runs.delivering.deliver import Delivery
-from headrace.sinks.open_sink import SinkMovedError, SinkTakenError, UndeliverableError
+from headrace.sinks.failures import SinkTakenError
 from headrace.testing.connectors.deployment import SinkDeployment, order
 from headrace.testing.connectors.interruptions import at_each_step, killed_at
 from headrace.testing.connectors.sink_world import SinkWorld

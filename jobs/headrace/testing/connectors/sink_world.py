@@ -4,9 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from headrace.pipeline.sinks import Sink
-from headrace.read.diff.change_records import NUMBER
-from headrace.read.diff.changes import EPOCH, SIGN
+from headrace.ext.sinks import EPOCH, NUMBER, SIGN, Sink
 from headrace.testing.connectors.values import plain
 
 

@@ -14,21 +14,16 @@ from typing import Any, ClassVar
 
 import pytest
 
+from headrace import open as open_root
 from headrace.errors import FixDataError, RetryError
+from headrace.ext.formats import WHOLE_FILE, RequiredColumns, Span
+from headrace.ext.sources import FetchingReader, OpenSource, SourcePosition, SourceSplit
+from headrace.ext.stores import ObjectStore, open_store
 from headrace.pipeline.sources import SOURCES
-from headrace.runs.client.deployment import open as open_root
 from headrace.runs.client.handle import PipelineHandle
-from headrace.sources.connector import (
-    FetchingReader,
-    Offsets,
-    OpenSource,
-    SourceSplit,
-)
-from headrace.sources.formats.spans import WHOLE_FILE, Span
 from headrace.sources.landed.lander import Lander
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.sources.landing import Landing, landed_first
-from headrace.sources.required_columns import Required
 from headrace.testing.connectors.source_definition_conformance import SourceDefinitionConformance
 from headrace.testing.connectors.source_epoch_conformance import SourceEpochConformance
 from headrace.testing.connectors.source_reading import (
@@ -47,7 +42,6 @@ from headrace_snapshots.format.filelog import FileRecord
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.table_names import INPUTS
 from headrace_snapshots.refs import MAIN
-from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing.faults import Fault, FaultyStore, Operation
 
 
@@ -66,15 +60,15 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
 
     def test_a_source_with_nothing_in_it_says_where_it_looked(self, world: SourceWorld) -> None:
         enumerator = enumerator_of(world)
-        assert [*enumerator.unread(Offsets())] == []
+        assert [*enumerator.unread(SourcePosition())] == []
         assert enumerator.explain().strip()
-        assert enumerator.newest(Offsets()) is None
+        assert enumerator.newest(SourcePosition()) is None
 
     @pytest.mark.parametrize("seed", range(3))
     def test_each_record_is_in_one_split_wherever_a_run_stops(self, world: SourceWorld, seed: int) -> None:
         """A run plans, reads and commits; it may end after each of these, and the next one begins at the position."""
         choice = random.Random(seed)  # noqa: S311
-        position, committed, added = Offsets(), [], 0
+        position, committed, added = SourcePosition(), [], 0
         for _ in range(12):
             many = choice.randrange(4)
             world.append(records(added, many)) if many else None
@@ -94,11 +88,13 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         if not SOURCES[world.source.kind].repeats:
             pytest.skip("its connector says that an older position gives other splits (repeats)")
         world.append(records(0, 3))
-        first = [*enumerator_of(world).unread(Offsets())]
-        position = enumerator_of(world).after(Offsets(), first)
+        first = [*enumerator_of(world).unread(SourcePosition())]
+        position = enumerator_of(world).after(SourcePosition(), first)
         world.append(records(3, 3))
         second = [*enumerator_of(world).unread(position)]
-        assert [split.path for split in enumerator_of(world).unread(Offsets())] == [s.path for s in (*first, *second)]
+        assert [split.path for split in enumerator_of(world).unread(SourcePosition())] == [
+            s.path for s in (*first, *second)
+        ]
         every = {split.path for split in (*first, *second)}
         assert len(every) == len(first) + len(second)
         after = enumerator_of(world).after(position, second)
@@ -112,12 +108,12 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         world.append(records(0, 20))
         if world.has_unreadable:
             world.append_unreadable()
-        for split in [enumerator_of(world).taken(one) for one in enumerator_of(world).unread(Offsets())]:
+        for split in [enumerator_of(world).taken(one) for one in enumerator_of(world).unread(SourcePosition())]:
             whole = read_whole(reader_of(world), [split])
             assert read_whole(reader_of(world), [split]) == whole
             for of in (2, 3) if reader_of(world).is_divisible(split) else ():
                 spans = [Span(number, number + 1, of) for number in range(of)]
-                pieces = [rows_of(reader_of(world).read(split, span, Required())) for span in spans]
+                pieces = [rows_of(reader_of(world).read(split, span, RequiredColumns())) for span in spans]
                 assert [row for piece in pieces for row in piece] == whole
 
     def test_a_record_that_does_not_parse_is_one_with_a_reason(self, world: SourceWorld) -> None:
@@ -125,7 +121,7 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
             pytest.skip("each of its records parses")
         world.append(records(0, 2))
         world.append_unreadable()
-        reader, splits = reader_of(world), [*enumerator_of(world).unread(Offsets())]
+        reader, splits = reader_of(world), [*enumerator_of(world).unread(SourcePosition())]
         placed = [(split.path, row["position"]) for split in splits for row in read_whole(reader, [split])]
         rows = read_whole(reader, splits)
         (unread,) = [row for row in rows if row["unparsed"] is not None]
@@ -135,7 +131,7 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
 
     def test_values_come_as_they_are(self, world: SourceWorld) -> None:
         world.append(records(0, len(TEXTS)))
-        splits = [*enumerator_of(world).unread(Offsets())]
+        splits = [*enumerator_of(world).unread(SourcePosition())]
         rows = read_whole(reader_of(world), splits)
         read = [{name: row[name] for name in ("number", "text", "at")} for row in rows]
         assert sorted(read, key=lambda row: row["number"]) == records(0, len(TEXTS))
@@ -147,7 +143,7 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         world.append(records(2, 2))
         world.append(records(4, 2))
         enumerator = enumerator_of(world)
-        splits = [enumerator.taken(split) for split in enumerator.unread(Offsets())]
+        splits = [enumerator.taken(split) for split in enumerator.unread(SourcePosition())]
         assert [*enumerator.missing(splits)] == []
         assert [*enumerator.missing([])] == []
         _alter(world)
@@ -161,7 +157,7 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         for split, how in lost:
             assert how.strip()
             with pytest.raises(FixDataError):
-                reader_of(world).read(split, WHOLE_FILE, Required())
+                reader_of(world).read(split, WHOLE_FILE, RequiredColumns())
 
     # --- landed -------------------------------------------------------------------------------------------------------
 
@@ -292,7 +288,7 @@ def _landed_first(world: SourceWorld, store: ObjectStore | None = None) -> tuple
 
 def _records(opened: OpenSource) -> list[Mapping[str, Any]]:
     """All records of a source, in order."""
-    splits = opened.enumerator.unread(Offsets())
+    splits = opened.enumerator.unread(SourcePosition())
     return read_whole(opened.reader, splits)
 
 

@@ -5,12 +5,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.ext.formats import WHOLE_FILE, RequiredColumns
+from headrace.ext.sources import Instant, SourcePosition, SourceSplit
 from headrace.kernel.expressions.evaluation import evaluate
 from headrace.kernel.types import TIMESTAMP
-from headrace.model.time import MIN_INSTANT, Instant
-from headrace.sources.connector import Offsets, SourceSplit
-from headrace.sources.formats.spans import WHOLE_FILE
-from headrace.sources.required_columns import Required
+from headrace.model.time import MIN_INSTANT
 from headrace.testing.connectors.source_reading import (
     enumerator_of,
     landing_of,
@@ -52,7 +51,7 @@ class SourceEpochConformance:
 
     def test_a_watermark_is_never_ahead_of_what_is_unread(self, world: SourceWorld) -> None:
         """What the source says of a split, it says each time, and no later record of that part is before it."""
-        position, known, added = Offsets(), dict[str, Instant](), 0
+        position, known, added = SourcePosition(), dict[str, Instant](), 0
         for many in (3, 1, 2):
             world.append(records(added, many))
             added += many
@@ -68,7 +67,7 @@ class SourceEpochConformance:
 
 def _times(world: SourceWorld, split: SourceSplit) -> Sequence[tuple[str, Instant]]:
     """The event time of each record of a split, with the part of the input that it is of."""
-    scanned = reader_of(world).read(split, WHOLE_FILE, Required())
+    scanned = reader_of(world).read(split, WHOLE_FILE, RequiredColumns())
     columns: Mapping[str, Any] = scanned.columns
     event_time = world.input.event_time
     assert event_time.expr is not None, "the input of a world has an event time"

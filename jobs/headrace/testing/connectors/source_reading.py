@@ -7,17 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from headrace.model.accumulation import retracting
-from headrace.model.combiners import count
-from headrace.model.expressions.expr import col
-from headrace.model.triggers.composites import on_update
-from headrace.model.windows import FixedWindows
-from headrace.pipeline.pipeline import Pipeline
-from headrace.sources.connector import Offsets, SourceReader, SourceSplit, SplitEnumerator
-from headrace.sources.formats.scan import Scanned
-from headrace.sources.formats.spans import WHOLE_FILE
+from headrace import FixedWindows, Pipeline, col, count, on_update, retracting
+from headrace.ext.formats import WHOLE_FILE, RequiredColumns, ScannedRecords
+from headrace.ext.sources import SourcePosition, SourceReader, SourceSplit, SplitEnumerator
 from headrace.sources.landing import Landing
-from headrace.sources.required_columns import Required
 from headrace.testing.connectors.source_world import SourceWorld
 from headrace_snapshots.format.codec import Fields
 
@@ -67,18 +60,18 @@ def reader_of(world: SourceWorld) -> SourceReader:
     return reader
 
 
-def stored(position: Offsets) -> Offsets:
+def stored(position: SourcePosition) -> SourcePosition:
     """``position`` as a snapshot gives it back, with the splits that it remembers."""
     written = json.loads(json.dumps(position.to_json()))
-    return Offsets.from_json(Fields(written, "input"), position.recent)
+    return SourcePosition.from_json(Fields(written, "input"), position.recent)
 
 
 def read_whole(reader: SourceReader, splits: Iterable[SourceSplit]) -> list[Mapping[str, Any]]:
     """All records of ``splits``, in order."""
-    return [row for split in splits for row in rows_of(reader.read(split, WHOLE_FILE, Required()))]
+    return [row for split in splits for row in rows_of(reader.read(split, WHOLE_FILE, RequiredColumns()))]
 
 
-def rows_of(scanned: Scanned) -> list[Mapping[str, Any]]:
+def rows_of(scanned: ScannedRecords) -> list[Mapping[str, Any]]:
     """Records with all that is said of each: ``position``, ``unparsed`` and ``raw`` beside the columns."""
     columns = {name: column.to_pylist() for name, column in scanned.columns.items()}
     raw = scanned.raw(np.arange(len(scanned))).to_pylist()

@@ -6,8 +6,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, ClassVar
 
-from headrace.pipeline.sources import Input, Source
-from headrace_snapshots.store import ObjectStore
+from headrace.ext.sources import Input, Source
+from headrace.ext.stores import ObjectStore
 from headrace_snapshots.store.memory import MemoryStore
 
 COLUMNS: Mapping[str, Any] = {"number": int, "text": str, "at": datetime}

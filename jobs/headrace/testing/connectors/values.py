@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from headrace.model.expressions.data_types import DataType
+from headrace import DataType
 
 _AT: Final = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -4,13 +4,14 @@ import pyarrow as pa
 
 from headrace.distribute.epoch import Attempt
 from headrace.distribute.local.engine import LocalEngine
+from headrace.ext.sources import OpenSource, SourceSplit
+from headrace.ext.stores import ObjectStore
 from headrace.model.panes import WINDOW_END, WINDOW_START, Timing
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import Source
+from headrace.pipeline.source import Source
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.row_files import tables
-from headrace.sources.connector import OpenSource, SourceSplit
 from headrace.sources.files import FileEnumerator, FileReader
 from headrace.sources.landing import Landing
 from headrace.state.datafiles.cache import RowsInMemory
@@ -20,7 +21,6 @@ from headrace.testing.results import PaneRow, Row, TimeSpan
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.table_names import REJECTED, UNNAMED, OutputTables
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.store.port import ObjectStore
 
 OUTPUT = "output"
 """The column of dead letters that says which output could not take one."""

@@ -7,22 +7,20 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from headrace.pipeline.sources import Source
-from headrace.sources.connector import (
-    Offsets,
+from headrace.ext.sources import (
     OpenSource,
+    Source,
     SourceConnector,
+    SourcePosition,
     SourceReader,
     SourceSplit,
     SplitEnumerator,
     SplitGoneError,
 )
-from headrace_snapshots.store import ObjectStore
+from headrace.ext.stores import ObjectStore
 
 if TYPE_CHECKING:
-    from headrace.sources.formats.scan import Scanned
-    from headrace.sources.formats.spans import Span
-    from headrace.sources.required_columns import Required
+    from headrace.ext.formats import RequiredColumns, ScannedRecords, Span
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class DailyTable(Source):
 class Days(SplitEnumerator):
     source: DailyTable
 
-    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         days = self.source.query(
             "SELECT day, count(*) AS rows, max(rowid) AS newest FROM TABLE "
             "WHERE day > ? AND day < (SELECT max(day) FROM TABLE) GROUP BY day ORDER BY day",
@@ -61,11 +59,11 @@ class Days(SplitEnumerator):
         for day in days:
             yield SourceSplit(day["day"], size=100 * day["rows"], etag=f"{day['rows']}-{day['newest']}")
 
-    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         return position.passed(splits[-1].path, splits) if splits else position
 
     def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
-        there = {split.path: split for split in self.unread(Offsets())}
+        there = {split.path: split for split in self.unread(SourcePosition())}
         for split in splits:
             if split.path not in there:
                 yield split, "is gone"
@@ -80,8 +78,8 @@ class Days(SplitEnumerator):
 class Rows(SourceReader):
     source: DailyTable
 
-    def read(self, split: SourceSplit, span: "Span", required: "Required") -> "Scanned":
-        from headrace.sources.formats.json_lines import JSON
+    def read(self, split: SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
+        from headrace.ext.formats import JSON
 
         for _, how in Days(self.source).missing([split]):
             raise SplitGoneError(split.path, how)

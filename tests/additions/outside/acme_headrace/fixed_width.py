@@ -12,14 +12,18 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.fields import SourceFields
-from headrace.sources.formats.errors import UnreadableFileError
-from headrace.sources.formats.fields import typed
-from headrace.sources.formats.lines import TextLines
-from headrace.sources.formats.scan import NOT_UTF8, Scanned, nothing
-from headrace.sources.formats.text_format import TextFormat
-from headrace.sources.required_columns import Required
+from headrace import DataType
+from headrace.ext.formats import (
+    NOT_UTF8,
+    RequiredColumns,
+    ScannedRecords,
+    SourceFields,
+    TextFormat,
+    TextLines,
+    UnreadableFileError,
+    nothing,
+    typed,
+)
 
 WIDTH = 30
 """How wide columns are in files that are written here, in characters."""
@@ -31,8 +35,8 @@ class FixedWidth(TextFormat):
     name, suffix, has_header = "fixed-width", ".txt", True
 
     def read_lines(
-        self, lines: TextLines, header: bytes | None, fields: SourceFields, required: Required, path: str
-    ) -> Scanned:
+        self, lines: TextLines, header: bytes | None, fields: SourceFields, required: RequiredColumns, path: str
+    ) -> ScannedRecords:
         """``lines`` as records, without those that repeat the header."""
         assert header is not None
         try:
@@ -50,7 +54,7 @@ class FixedWidth(TextFormat):
         texts = {name: pa.nulls(len(text)) if at is None else _field(text, at) for name, at in places.items()}
         unparsed = pc.if_else(known, pa.scalar(None, pa.string()), NOT_UTF8)
         found, unparsed = typed({n: t.cast(pa.string()) for n, t in texts.items()}, unparsed, fields, [*DataType])
-        return Scanned(found, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
+        return ScannedRecords(found, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
     def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
         """Columns of one width each. Raises ValueError for a value that is wider."""

@@ -12,16 +12,16 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from headrace.errors import FixConfigError
-from headrace_snapshots.store.port import (
+from headrace.ext.stores import (
     ObjectChangedError,
     ObjectExistsError,
     ObjectInfo,
     ObjectNotFoundError,
     RequestCounts,
+    StoreScheme,
     check_path,
     sort_key,
 )
-from headrace_snapshots.store.scheme import StoreScheme
 
 _UNNAMED = "+"
 """How names of files begin that are being written; no quoted path does."""

@@ -6,23 +6,22 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from headrace.pipeline.sources import Source
-from headrace.sources.connector import (
+from headrace.ext.sources import (
     FetchingReader,
-    Offsets,
     OpenSource,
+    Source,
     SourceConnector,
+    SourcePosition,
     SourceSplit,
     SplitEnumerator,
     SplitGoneError,
 )
-from headrace_snapshots.store import ObjectStore
+from headrace.ext.stores import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.sources.formats.scan import Scanned
-    from headrace.sources.required_columns import Required
+    from headrace.ext.formats import RequiredColumns, ScannedRecords
 
 AT_ONCE: Final = 1_000
 
@@ -58,13 +57,13 @@ class Messages(SplitEnumerator):
 
     source: Outbox
 
-    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         [(newest,)] = self.source.query("SELECT coalesce(max(number), 0) FROM outbox")
         for after in range(int(position.mark or 0), newest, AT_ONCE):
             until = min(after + AT_ONCE, newest)
             yield SourceSplit(f"{after}-{until}", size=100 * (until - after), etag="")
 
-    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         return position.passed(splits[-1].path.partition("-")[2], splits) if splits else position
 
     def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
@@ -100,8 +99,8 @@ class MessageReader(FetchingReader):
         ]
         return pa.table(columns, ["number", "message"])
 
-    def scanned(self, fetched: "pa.Table", required: "Required", path: str) -> "Scanned":
-        from headrace.sources.formats.json_messages import read_json
+    def scanned(self, fetched: "pa.Table", required: "RequiredColumns", path: str) -> "ScannedRecords":
+        from headrace.ext.formats import read_json
 
         whole = fetched.combine_chunks()
         numbers, messages = (whole.column(name).combine_chunks() for name in ("number", "message"))

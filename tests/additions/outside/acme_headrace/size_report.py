@@ -4,10 +4,8 @@ from typing import Any, Final
 
 from airflow.sdk import DAG, BaseOperator
 
-from headrace_airflow.families.dag_family import DagFamily, new_dag
-from headrace_airflow.roots.root import RootedPipeline
-from headrace_airflow.roots.store import reaching_store
-from headrace_snapshots.store import open_store
+from headrace.ext.airflow import DagFamily, RootedPipeline, new_dag, reaching_store
+from headrace.ext.stores import open_store
 
 
 class SizeOperator(BaseOperator):

@@ -8,10 +8,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.distribute.spark.ranges.errors import RangeColumnsError
 from headrace.distribute.spark.types import DataFrame
-from headrace.pipeline.sources import OnMissing
+from headrace.formats.errors import FileColumnsError
+from headrace.formats.parquet import places, stored_columns
+from headrace.pipeline.source import OnMissing
 from headrace.pipeline.systems.spark import SparkSource
-from headrace.sources.formats.errors import FileColumnsError
-from headrace.sources.formats.parquet import places, stored_columns
 
 
 def check_columns(frame: DataFrame, source: SparkSource) -> None:

@@ -11,27 +11,26 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.connections import Connection, connection
 from headrace.distribute.spark.connected.session import SESSIONS
-from headrace.extras import require
-from headrace.pipeline.file_formats import FORMATS
-from headrace.pipeline.sources import Source
-from headrace.pipeline.systems.spark import SparkSource
-from headrace.sources.connector import (
-    Offsets,
+from headrace.ext.sources import (
     OpenSource,
     SourceConnector,
+    SourcePosition,
     SourceSplit,
     SplitEnumerator,
     SplitGoneError,
     WritingReader,
 )
+from headrace.extras import require
+from headrace.pipeline.file_formats import FORMATS
+from headrace.pipeline.source import Source
+from headrace.pipeline.systems.spark import SparkSource
 from headrace.sources.landed.damage import way_on
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 if TYPE_CHECKING:  # pyspark, and Arrow
     from headrace.distribute.spark.ranges.functions import NamedRanges
-    from headrace.sources.formats.scan import Scanned
-    from headrace.sources.formats.spans import Span
-    from headrace.sources.required_columns import Required
+    from headrace.formats.required import RequiredColumns
+    from headrace.formats.scan import ScannedRecords, Span
 
 _UNKNOWN: Final = 1
 """The size of a range that nobody has read: some size, as every split has."""
@@ -44,7 +43,7 @@ class RangeEnumerator(SplitEnumerator):
     source: SparkSource
     store: ObjectStore
 
-    def unread(self, position: Offsets, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         """Ranges behind the position, each up to the next end. Raises RangeFunctionError, RangeRefusedError,
         RangeFailedError, and MissingConnectionError.
         """
@@ -57,7 +56,7 @@ class RangeEnumerator(SplitEnumerator):
                 yield SourceSplit(words, _UNKNOWN, _bounds(begin, end))
             begin = end
 
-    def after(self, position: Offsets, splits: Sequence[SourceSplit]) -> Offsets:
+    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         """Where the last range ends."""
         return position.passed(_bounds_of(splits[-1])[1], splits) if splits else position
 
@@ -102,10 +101,10 @@ class WrittenReader(WritingReader):
                 check_columns(frame, self.source)
                 return written(ranges.session.spark, frame, self.store.uri, folder)
 
-    def read(self, split: SourceSplit, span: "Span", required: "Required") -> "Scanned":
+    def read(self, split: SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """The rows of a file. Raises SplitGoneError, LandedColumnsError."""
         from headrace.distribute.spark.ranges.errors import LandedColumnsError
-        from headrace.sources.formats.errors import FileColumnsError
+        from headrace.formats.errors import FileColumnsError
         from headrace.sources.landed.digests import digest_of
 
         try:

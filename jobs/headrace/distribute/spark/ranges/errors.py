@@ -1,7 +1,7 @@
 """What can be wrong with a source that Spark reads, by what the caller does."""
 
 from headrace.errors import FixConfigError, RetryError
-from headrace.sources.formats.errors import FileColumnsError
+from headrace.formats.errors import FileColumnsError
 
 
 class RangeFunctionError(FixConfigError):

@@ -12,7 +12,7 @@ from pyspark import TaskContext
 
 from headrace.distribute.spark.application import bring_packages
 from headrace.distribute.spark.types import DataFrame, SparkSession
-from headrace.sources.connector import SourceSplit
+from headrace.ext.sources import SourceSplit
 from headrace.sources.landed.digests import digest_of
 from headrace.sources.landed.lander import encoded
 from headrace_snapshots.store import ObjectExistsError, ObjectStore, UnknownOutcomeError, open_store, scheme_of

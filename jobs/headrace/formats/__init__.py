@@ -1,0 +1,1 @@
+"""File formats: landed files as records of a schema."""

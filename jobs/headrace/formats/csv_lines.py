@@ -1,0 +1,293 @@
+"""CSV: a record is a line with as many fields as the header has, which goes on behind line breaks in quotes
+(docs/judging.md).
+"""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+from numpy.typing import NDArray
+
+from headrace.formats.csv_body import check_body
+from headrace.formats.csv_header import Header, check_preamble, header_of
+from headrace.formats.csv_quoting import JudgedLines, Quoting, layout_of
+from headrace.formats.errors import DialectError, FileColumnsError, UnreadableFileError
+from headrace.formats.fields import typed
+from headrace.formats.lines import TextLines
+from headrace.formats.quotes import Quotes
+from headrace.formats.required import RequiredColumns
+from headrace.formats.scan import NOT_UTF8, ScannedRecords, Span, nothing
+from headrace.formats.text_format import TextFormat
+from headrace.formats.text_layout import UTF8, TextLayout
+from headrace.kernel.grouping import Ints, truths
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.fields import SourceFields
+from headrace.model.expressions.identity import constant_to_json
+from headrace.pipeline.csv_dialect import CsvDialect
+
+
+@dataclass(frozen=True)
+class CsvLines(TextFormat):
+    """CSV with a header, which names the columns, in a ``dialect``. Where records do not ``span_lines`` each line break
+    ends one.
+    """
+
+    name, suffix, has_header, rules = "CSV", ".csv", True, 1
+    dialect: CsvDialect = field(default_factory=CsvDialect)
+    span_lines: bool = True
+
+    @property
+    def layout(self) -> TextLayout:
+        """How records are told apart."""
+        return layout_of(self.dialect, span_lines=self.span_lines)
+
+    @property
+    def _quotes(self) -> Quotes | None:
+        return self.layout.quotes
+
+    @property
+    def is_as_before(self) -> bool:
+        """Where records do not span lines."""
+        return not self.span_lines
+
+    def by_rules(self, rules: int) -> "CsvLines":
+        """Up to 0.1.2 records were lines."""
+        return replace(self, span_lines=False)
+
+    def in_dialect(self, dialect: CsvDialect) -> "CsvLines":
+        """Files of another dialect."""
+        return replace(self, dialect=dialect)
+
+    def read(
+        self, data: bytes, fields: SourceFields, required: RequiredColumns, path: str, span: Span
+    ) -> ScannedRecords:
+        """The records of ``span``. Raises DialectError for a file of another dialect, too."""
+        try:
+            return super().read(data, fields, required, path, span)
+        except DialectError:
+            raise
+        except FileColumnsError:
+            text = self.layout.whole(self.unpacked(data, path), path)
+            check_preamble(text, self.layout, self.dialect, fields, path)
+            raise
+
+    def read_lines(
+        self, lines: TextLines, header: bytes | None, fields: SourceFields, required: RequiredColumns, path: str
+    ) -> ScannedRecords:
+        """``lines`` as records. Raises FileColumnsError if the header names a column of ``fields`` twice, too."""
+        assert header is not None
+        if self._quotes is not None and self._quotes.are_open_behind(header):
+            raise UnreadableFileError(path, "a quote in its header is not closed")
+        columns = header_of(header, fields, self.dialect, path)
+        required.check(columns.names, columns.stored, path, "header")
+        return self._records(lines, columns, fields)
+
+    def check_beginning(self, text: bytes, header: bytes, fields: SourceFields, path: str) -> None:
+        """Raise DialectError for records of another dialect."""
+        check_body(text, header, self.dialect, {field.place for field in fields.values()}, path)
+
+    def _records(self, lines: TextLines, header: Header, fields: SourceFields) -> ScannedRecords:
+        """Records of the lines after ``header``; a repetition of it is not a record either."""
+        lines = lines.where(pc.not_equal(lines.text, header.line).to_numpy(zero_copy_only=False))
+        if not len(lines):
+            return nothing(fields)
+        not_text = NOT_UTF8 if self.dialect.encoding == UTF8 else f"not {self.dialect.encoding}"
+        unparsed = pc.if_else(pa.array(lines.is_utf8), pa.scalar(None, pa.string()), not_text)
+        quoting = Quoting(self.dialect)
+        judged = JudgedLines.of(lines, quoting, self._quotes)
+        for reason, rows in judged.misread.items():
+            if rows.any():
+                unparsed = pc.if_else(pa.array(rows), reason, unparsed)
+        reading = _Reading(lines, header, quoting)
+        is_read = truths(unparsed.is_null())
+        reading.parse(np.flatnonzero(is_read & judged.is_plain))
+        reading.parse_alone(np.flatnonzero(is_read & ~judged.is_plain))
+        fits = reading.has_fields()
+        misfits = unparsed.is_null().to_numpy(zero_copy_only=False) & ~fits
+        if misfits.any():
+            unparsed = pc.if_else(pa.array(misfits), f"not {header.width} fields, as the header has", unparsed)
+        texts = plain_numbers({name: reading.column(name) for name in fields}, fields, self.dialect)
+        columns, unparsed = typed(texts, unparsed, fields, list(DataType), is_iso_alone=self.is_as_before)
+        return ScannedRecords(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
+
+    def stands_alone(self, record: bytes) -> bool:
+        """Whether the ``record`` leaves no quote open, in which others would be, and the encoding has its letters."""
+        is_closed = self._quotes is None or not self._quotes.are_open_behind(record)
+        return is_closed and self.layout.can_store(record)
+
+    def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
+        """The places of ``fields`` as header, and a line for each record."""
+        try:
+            header = self._row([field.place for field in fields.values()])
+            lines = [header, *(self._spelled(record, fields, header) for record in records)]
+        except csv.Error as error:
+            raise ValueError(f"a value cannot be written in this dialect of CSV: {error}") from error
+        return self.layout.stored("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
+
+    def _spelled(self, record: Mapping[str, Any] | str, fields: SourceFields, header: str) -> str:
+        if isinstance(record, str):
+            return record
+        values = [self._text(record.get(name)) for name in fields]
+        line = self._row(values)
+        is_record = line.strip(self.layout.blanks) and line != header  # in quotes it is one
+        return line if is_record or self.dialect.quote is None else self._row(values, csv.QUOTE_ALL)
+
+    def _row(self, values: Sequence[str], quoting: Literal[0, 1] = csv.QUOTE_MINIMAL) -> str:
+        line, dialect = io.StringIO(), self.dialect
+        csv.writer(
+            line,
+            lineterminator="\r\n",  # what is in it is put in quotes
+            delimiter=dialect.delimiter,
+            quotechar=dialect.quote,
+            escapechar=dialect.escape,
+            quoting=csv.QUOTE_NONE if dialect.quote is None else quoting,
+        ).writerow(values)
+        return line.getvalue().removesuffix("\r\n")
+
+    def _text(self, value: Any) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, list):
+            return json.dumps(value, ensure_ascii=False, allow_nan=False, default=constant_to_json)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        text = str(constant_to_json(value))
+        return text.replace(".", self.dialect.decimal) if isinstance(value, float | Decimal) else text
+
+
+CSV: Final = CsvLines()
+
+
+class _Reading:
+    """Lines on their way to columns of text."""
+
+    def __init__(self, lines: TextLines, header: Header, quoting: Quoting) -> None:
+        self.lines, self.header, self.quoting = lines, header, quoting
+        self.nulls = ["", *quoting.dialect.nulls]
+        self.tables: list[pa.Table] = []
+        self.rows: list[Ints] = []
+
+    def parse(self, rows: Ints) -> None:
+        """Parse those lines, each of which holds its quotes."""
+        if not len(rows):
+            return
+        block = self._block(rows)
+        if block is not None:
+            table, fits = block
+            self.tables.append(table)
+            self.rows.append(rows[fits])
+        elif len(rows) > 1:
+            middle = len(rows) // 2
+            self.parse(rows[:middle])
+            self.parse(rows[middle:])
+
+    def parse_alone(self, rows: Ints) -> None:
+        """Parse those lines one by one."""
+        records = [self.quoting.fields(self.lines.text[row].as_py().decode()) for row in rows.tolist()]
+        fits = np.array([len(fields) == self.header.width for fields in records], np.bool_)
+        if fits.any():
+            columns = zip(*(fields for fields in records if len(fields) == self.header.width), strict=True)
+            arrays = [
+                pa.array([None if value in self.nulls else value for value in column], pa.string())
+                for column in columns
+            ]
+            self.tables.append(pa.table(arrays, names=[_field(i) for i in range(self.header.width)]))
+            self.rows.append(rows[fits])
+
+    def has_fields(self) -> NDArray[np.bool_]:
+        """Which lines have as many fields as the header."""
+        fits = np.zeros(len(self.lines), np.bool_)
+        for rows in self.rows:
+            fits[rows] = True
+        return fits
+
+    def column(self, name: str) -> pa.Array:
+        """A column of text, NULL in lines that were not parsed."""
+        if name not in self.header.stored or not self.tables:
+            return pa.nulls(len(self.lines), pa.string())
+        chunks = [chunk for table in self.tables for chunk in table.column(_field(self.header.stored[name])).chunks]
+        whole = pa.concat_arrays(chunks) if chunks else pa.nulls(0, pa.string())
+        rows = np.concatenate(self.rows)
+        if len(rows) == len(self.lines) and (np.diff(rows) == 1).all():
+            return whole
+        place = np.full(len(self.lines), -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        return whole.take(pa.array(place, mask=place < 0))
+
+    def _block(self, rows: Ints) -> tuple[pa.Table, NDArray[np.bool_]] | None:
+        """The records of a block of lines, and which lines have its fields; None if lines ran together."""
+        text = self.lines.text if len(rows) == len(self.lines) else self.lines.text.take(pa.array(rows))
+        broken = pc.binary_join_element_wise(text, b"\n", b"")
+        offsets = np.frombuffer(broken.buffers()[1], np.int32)[broken.offset :]
+        block = broken.buffers()[2].slice(int(offsets[0]), int(offsets[len(broken)] - offsets[0]))
+        fits = np.ones(len(rows), np.bool_)
+        odd: list[int] = []
+
+        def misfit(row: pcsv.InvalidRow) -> str:
+            odd.append(row.number)
+            return "skip"
+
+        dialect = self.quoting.dialect
+        names = [_field(i) for i in range(self.header.width)]
+        wanted = [_field(i) for i in sorted(set(self.header.stored.values()))] or names[:1]
+        try:
+            table = pcsv.read_csv(
+                pa.BufferReader(block),
+                read_options=pcsv.ReadOptions(use_threads=False, column_names=names, block_size=len(block) + 1),
+                parse_options=pcsv.ParseOptions(
+                    delimiter=dialect.delimiter,
+                    quote_char=dialect.quote or False,
+                    escape_char=dialect.escape or False,
+                    ignore_empty_lines=False,
+                    invalid_row_handler=misfit,
+                ),
+                convert_options=pcsv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=self.nulls,
+                    strings_can_be_null=True,
+                    include_columns=wanted,
+                    check_utf8=False,
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows + len(odd) != len(rows):
+            return None
+        fits[np.array(odd, np.int64) - 1] = False
+        return table, fits
+
+
+def _field(number: int) -> str:
+    return f"_c{number}"
+
+
+_NO_NUMBER = "?"
+_KINDS = (DataType.INT, DataType.FLOAT, DataType.DECIMAL)
+
+
+def plain_numbers(texts: Mapping[str, pa.Array], fields: SourceFields, dialect: CsvDialect) -> dict[str, pa.Array]:
+    """``texts`` with numbers of columns of numbers as they are written with a point and without groups."""
+    if (dialect.decimal, dialect.thousands) == (".", None):
+        return {**texts}
+    return {name: _plain(text, dialect) if fields[name].type in _KINDS else text for name, text in texts.items()}
+
+
+def _plain(text: pa.Array, dialect: CsvDialect) -> pa.Array:
+    if dialect.thousands is not None:
+        group = re.escape(dialect.thousands)
+        grouped = rf"^\s*[+-]?[0-9]{{1,3}}({group}[0-9]{{3}})+({re.escape(dialect.decimal)}[0-9]*)?\s*$"
+        is_grouped = pc.match_substring_regex(text, grouped)
+        text = pc.if_else(is_grouped, pc.replace_substring(text, dialect.thousands, ""), text)
+    if dialect.decimal == ",":
+        has_point = pc.match_substring(text, ".")  # which parts nothing here
+        text = pc.if_else(has_point, pa.scalar(_NO_NUMBER), pc.replace_substring(text, ",", "."))
+    return text

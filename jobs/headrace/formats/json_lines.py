@@ -1,0 +1,322 @@
+"""JSON lines: a record is one JSON object on one line (docs/judging.md).
+
+A block of lines is parsed at once. Where that fails it is cut in half, down to the lines that are to blame, each of
+which is then looked at for its reason: so Python sees the lines that do not parse, and few others.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+from numpy.typing import NDArray
+
+from headrace.formats.fields import typed
+from headrace.formats.json_files import check_json_lines, stands_alone
+from headrace.formats.json_values import (
+    DEEPEST,
+    FROM_TEXT,
+    fits,
+    has_lone_surrogate,
+    parsed,
+    stored_type,
+    stored_value,
+)
+from headrace.formats.lines import TextLines
+from headrace.formats.required import RequiredColumns, nearest
+from headrace.formats.scan import NOT_UTF8, ScannedRecords, misfit, nothing
+from headrace.formats.text_format import TextFormat
+from headrace.kernel.expressions.decimals import SHORT
+from headrace.kernel.expressions.utf8 import are_text
+from headrace.kernel.grouping import Ints, truths
+from headrace.model.arguments import shown
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.fields import SourceField, SourceFields, in_objects
+from headrace.model.expressions.identity import constant_to_json
+from headrace.model.expressions.value_types import ListType
+
+_NO_OBJECT, _LONE = "not a JSON object", "a lone surrogate"
+_NOT_FINITE = r"[:,\[]\s*-?(NaN|Inf)"
+"""What JSON has no words for."""
+
+_LONG_NUMBER = rf'[0-9.]{{{SHORT + 1}}}|[:,\[\s"][+-]?[0-9.]+[eE]\+?[0-9]|\\u00'
+"""Numbers, and strings that may be some, of which the parser of blocks makes other ones if a decimal does not hold
+them: it wraps.
+"""
+
+
+@dataclass(frozen=True)
+class JsonLines(TextFormat):
+    """JSON lines. A record may leave out what is NULL, so no column is required of a file."""
+
+    name, suffix, rules = "JSON", ".jsonl", 1
+    of_rules: int = 1
+
+    @property
+    def is_as_before(self) -> bool:
+        """By the first rules."""
+        return self.of_rules == 0
+
+    def by_rules(self, rules: int) -> "JsonLines":
+        """Files as they were read up to 0.1.2."""
+        return replace(self, of_rules=rules)
+
+    def read_lines(
+        self, lines: TextLines, header: bytes | None, fields: SourceFields, required: RequiredColumns, path: str
+    ) -> ScannedRecords:
+        """``lines`` as records, which say what of the ``required`` columns none of them has."""
+        records = _records(lines, fields, is_iso_alone=self.is_as_before)
+        return replace(records, lacks=_lacking(records, {name: fields[name] for name in required.columns}, lines))
+
+    def check_lines(self, lines: TextLines, first: TextLines, path: str) -> None:
+        """Raise UnreadableFileError for JSON that is not a record on each line."""
+        check_json_lines(lines, first, path)
+
+    def stands_alone(self, record: bytes) -> bool:
+        """Whether a file with the ``record`` in it is lines of records."""
+        return stands_alone(record)
+
+    def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
+        """An object on each line, or the text of the line."""
+        return "".join(f"{_spelled(record, fields)}\n" for record in records).encode(errors="surrogateescape")
+
+
+JSON: Final = JsonLines()
+
+
+def _records(lines: TextLines, fields: SourceFields, *, is_iso_alone: bool) -> ScannedRecords:
+    read = _Reading(lines, fields, is_iso_alone).columns()
+    columns, unparsed = typed(read.columns, read.unparsed, fields, FROM_TEXT, is_iso_alone=is_iso_alone)
+    return ScannedRecords(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
+
+
+def _lacking(records: ScannedRecords, wanted: SourceFields, lines: TextLines) -> dict[str, str | None] | None:
+    """The ``wanted`` columns that no record has, not even as null, each with the most similar name in the first record,
+    in the object where it would be. None if no record parses, which says nothing. ``records`` were parsed from
+    ``lines``.
+    """
+    parses = np.flatnonzero(records.unparsed.is_null().to_numpy(zero_copy_only=False))
+    if not len(parses):
+        return None
+    empty = [name for name in wanted if records.columns[name].null_count == len(records)]
+    missing = [name for name in empty if not all(_is_written(part, lines) for part in wanted[name].path)]
+    first = json.loads(lines.text[int(parses[0])].as_py()) if missing else {}
+    return {name: nearest(wanted[name].path[-1], _object_of(wanted[name], first)) for name in missing}
+
+
+def _object_of(field: SourceField, record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object of ``record`` that would have ``field``; an empty one if there is none."""
+    for name in field.path[:-1]:
+        record = record.get(name) or {}
+    return record
+
+
+def _is_written(name: str, lines: TextLines) -> bool:
+    """Whether ``name`` stands in quotes in any of ``lines``."""
+    written = {json.dumps(name), json.dumps(name, ensure_ascii=False)}
+    return any(pc.any(pc.match_substring(lines.text, text.encode())).as_py() for text in written)
+
+
+def _nested(fields: SourceFields) -> pa.Schema:
+    """What the parser of blocks reads: the fields, in the objects that hold them."""
+    objects: dict[str, Any] = {}
+    for field in fields.values():
+        *outer, last = field.path
+        inside = objects
+        for name in outer:
+            inside = inside.setdefault(name, {})
+        inside[last] = stored_type(field.type)
+
+    def members(inside: Mapping[str, Any]) -> list[tuple[str, pa.DataType]]:
+        return [(name, pa.struct(members(kind)) if isinstance(kind, dict) else kind) for name, kind in inside.items()]
+
+    return pa.schema(members(objects))
+
+
+def _leaf(table: pa.Table, field: SourceField) -> list[pa.Array]:
+    """The values of a field, NULL where an object that would hold it is."""
+    outermost, *inner = field.path
+    chunks = table.column(outermost).chunks
+    return [pc.struct_field(chunk, inner) for chunk in chunks] if inner else chunks
+
+
+@dataclass(frozen=True)
+class _Found:
+    columns: dict[str, pa.Array]
+    unparsed: pa.Array
+
+
+class _Reading:
+    """Lines on their way to columns: those that a block gave, and those that were looked at alone."""
+
+    def __init__(self, lines: TextLines, fields: SourceFields, is_iso_alone: bool) -> None:
+        self.lines, self.fields, self.nested = lines, fields, _nested(fields)
+        self.is_iso_alone = is_iso_alone
+        self.tables: list[pa.Table] = []
+        self.rows: list[Ints] = []
+        self.alone: list[int] = []
+
+    def columns(self) -> _Found:
+        may_be_whole = self._may_be_whole()
+        self.alone += np.flatnonzero(~may_be_whole).tolist()
+        self._parse(np.flatnonzero(may_be_whole))
+        judged = [_judged(self.lines.text[row].as_py(), self.fields, self.is_iso_alone) for row in self.alone]
+        values = [record if isinstance(record, dict) else {} for record in judged]
+        reasons = [record if isinstance(record, str) else None for record in judged]
+        order = np.argsort(np.concatenate([*self.rows, np.array(self.alone, np.int64)]), kind="stable")
+        parsed = sum(len(rows) for rows in self.rows)
+        unparsed = pa.concat_arrays([pa.nulls(parsed, pa.string()), pa.array(reasons, pa.string())])
+        in_order = None if (np.diff(order) == 1).all() else pa.array(order)
+        columns = {}
+        for name, field in self.fields.items():
+            alone = pa.array([value.get(name) for value in values], stored_type(field.type))
+            whole = pa.concat_arrays([*(chunk for table in self.tables for chunk in _leaf(table, field)), alone])
+            columns[name] = whole if in_order is None else whole.take(in_order)
+        return _Found(columns, unparsed if in_order is None else unparsed.take(in_order))
+
+    def _may_be_whole(self) -> NDArray[np.bool_]:
+        """Which lines look like an object; the parser of blocks would take, or choke on, some of the others."""
+        text = self.lines.text
+        like = pc.and_(pc.starts_with(text, b"{"), pc.ends_with(text, b"}"))
+        candidates: NDArray[np.bool_] = self.lines.is_utf8 & truths(like)
+        if (spaced := self.lines.is_utf8 & ~candidates).any():  # blanks around it
+            trimmed = pc.ascii_trim(text.filter(pa.array(spaced)).cast(pa.string()), " \t")
+            like = pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}"))
+            candidates[spaced] = like.to_numpy(zero_copy_only=False)
+        brackets = pc.add(pc.count_substring(text, b"["), pc.count_substring(text, b"{"))
+        candidates &= pc.less_equal(brackets, DEEPEST).to_numpy(zero_copy_only=False)
+        kinds = {f.type.item if isinstance(f.type, ListType) else f.type for f in self.fields.values()}
+        for pattern in (_NOT_FINITE, _LONG_NUMBER) if DataType.DECIMAL in kinds else (_NOT_FINITE,):
+            if candidates.any():
+                odd = pc.match_substring_regex(text.filter(pa.array(candidates)).cast(pa.string()), pattern)
+                candidates[candidates] = ~odd.to_numpy(zero_copy_only=False)
+        return candidates
+
+    def _parse(self, rows: Ints) -> None:
+        if not len(rows):
+            return
+        table = self._block(rows)
+        if table is not None:
+            self.tables.append(table)
+            self.rows.append(rows)
+        elif len(rows) == 1:
+            self.alone.append(int(rows[0]))
+        else:
+            middle = len(rows) // 2
+            self._parse(rows[:middle])
+            self._parse(rows[middle:])
+
+    def _block(self, rows: Ints) -> pa.Table | None:
+        """The table of a block of lines, None if some of them are not one record each."""
+        text = self.lines.text if len(rows) == len(self.lines) else self.lines.text.take(pa.array(rows))
+        broken = pc.binary_join_element_wise(text, b"\n", b"")
+        start = broken.offset
+        offsets = np.frombuffer(broken.buffers()[1], np.int32)
+        block = broken.buffers()[2].slice(int(offsets[start]), int(offsets[start + len(broken)] - offsets[start]))
+        read = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
+        parse = pj.ParseOptions(explicit_schema=self.nested, unexpected_field_behavior="ignore")
+        try:
+            table = pj.read_json(pa.BufferReader(block), read_options=read, parse_options=parse)
+        except (pa.ArrowInvalid, UnicodeDecodeError):
+            return None
+        return table if table.num_rows == len(rows) else None
+
+
+# --- for unit tests
+
+
+def _spelled(record: Mapping[str, Any] | str, fields: SourceFields) -> str:
+    if isinstance(record, str):
+        return record
+    return json.dumps(in_objects(record, fields), ensure_ascii=False, default=_plain)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, date | bytes | Decimal):  # a datetime is a date
+        return str(constant_to_json(value))
+    raise ValueError(f"{shown(value)} cannot be written as JSON; write it as a file of the source would hold it")
+
+
+# --- one line
+
+
+def _judged(line: bytes, fields: SourceFields, is_iso_alone: bool) -> dict[str, Any] | str:
+    """The columns of one line, or why it is not a record."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        return NOT_UTF8
+    if has_lone_surrogate(text):
+        return _LONE
+    try:
+        record = parsed(text)
+    except ValueError:
+        return _NO_OBJECT
+    return _values(record, fields, is_iso_alone) if isinstance(record, dict) else _NO_OBJECT
+
+
+def _values(record: Mapping[str, Any], fields: SourceFields, is_iso_alone: bool) -> dict[str, Any] | str:
+    """The columns of a parsed record, or why it does not have them."""
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        value: Any = record
+        for depth, part in enumerate(field.path):
+            if not isinstance(value, dict | None):
+                no_object = f"column {field.named(name)}: {'.'.join(field.path[:depth])} is not an object"
+                return _misread(values, fields, is_iso_alone) or no_object
+            value = None if value is None else value.get(part)
+        if not fits(value, field.type):
+            return _misread(values, fields, is_iso_alone) or misfit(name, field)
+        values[name] = stored_value(value, field.type)
+    return values
+
+
+def _misread(values: Mapping[str, Any], fields: SourceFields, is_iso_alone: bool) -> str | None:
+    """Why the columns before one that does not fit do not read themselves: the first counts."""
+    before = {name: fields[name] for name in values}
+    columns = {name: pa.array([values[name]], stored_type(field.type)) for name, field in before.items()}
+    reason: str | None = typed(columns, pa.nulls(1, pa.string()), before, FROM_TEXT, is_iso_alone=is_iso_alone)[1][
+        0
+    ].as_py()
+    return reason
+
+
+def read_json(
+    messages: pa.Array,
+    position: Ints,
+    fields: SourceFields,
+    required: RequiredColumns,
+    path: str,
+    *,
+    rules: int = JSON.rules,
+) -> ScannedRecords:
+    """Read messages, each one JSON object, as records. An empty one, or NULL, does not parse.
+
+    :param messages: a binary column.
+    :param position: the number of each message, for dead letters.
+    :param fields: the columns that are wanted, and where each is in an object.
+    :param required: the columns that must be there.
+    :param path: the name of the split, for errors.
+    :param rules: the number of the rules of ``JSON`` by which they are judged.
+    :returns: the records.
+    :raises FileColumnsError: they lack what is required.
+    """
+    if not len(messages):
+        return nothing(fields)
+    octets = messages.fill_null(b"") if messages.null_count else messages
+    judge = JSON if rules >= JSON.rules else JSON.by_rules(rules)
+    return judge.read_lines(TextLines(octets, position, _is_utf8(octets)), None, fields, required, path)
+
+
+def _is_utf8(octets: pa.Array) -> NDArray[np.bool_]:
+    try:
+        pc.cast(octets, pa.string())
+    except pa.ArrowInvalid:
+        return are_text(octets)
+    return np.ones(len(octets), np.bool_)
