@@ -45,6 +45,7 @@ from airflow.sdk import AssetAlias
 from headrace.pipeline.loading.registry import resolve
 from headrace_airflow.dag_files import asked_for
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.output_view import parked_in
 import headrace as hr
 
 dags = asked_for()
@@ -136,6 +137,17 @@ done["forms"] = [
     for form in ({"patch": True}, {"output": "visits", "to": "2026-11-20T00:00:00Z"})
 ]
 done["patch"] = run("replay", "audit", "approve", "cut_over", name="patch", **{**form, "branch": "rows"}, patch=True)
+form |= {"branch": "behind", "patch": True, "files_per_epoch": 1}
+run("replay", name="behind", **form)
+manifest = lambda name: hr.open(os.environ["HEADRACE_ROOT"])["shop"].show(name)
+before = manifest("behind")
+for minute in (6, 7):
+    land(f"{minute}.jsonl", minute, "shop")
+    run("process", name=f"on {minute}")
+step = run("cut_over", name="behind", **form)
+after = manifest("behind")
+parked = [parked_in(one) for one in (before, after)]
+done["behind"] = {**step, "parked": parked, "epochs": after.epoch - before.epoch}
 print(json.dumps(done))
 """
 )
@@ -271,3 +283,11 @@ def test_one_output_is_patched(done: Any) -> None:
     patched = done["patch"]["tasks"]
     assert [task for task, step in patched.items() if "raised" in step] == ["cut_over"]
     assert "nothing differs in windows that have expired: branch rows patches nothing" in patched["cut_over"]["message"]
+
+
+def test_a_branch_that_main_has_overtaken_catches_up_as_the_form_says(done: Any) -> None:
+    behind = done["behind"]
+    assert "patches nothing" in behind["tasks"]["cut_over"]["message"]
+    assert behind["epochs"] == 2, "of one file each"
+    assert {*behind["parked"][0]} == {"hourly", "daily"}, "a patch of visits computes visits alone"
+    assert behind["parked"][1] == behind["parked"][0], "and so it does when it catches up"

@@ -17,6 +17,7 @@ from headrace_airflow.decisions.operators import REHEARSED, check_shown, finish,
 from headrace_airflow.decisions.proposals import Proposal
 from headrace_airflow.decisions.reasons import APPROVE, decided, done_already, earlier_try, unreasoned
 from headrace_airflow.families.awaited_branches import awaited_branches
+from headrace_airflow.forms import option_flags
 from headrace_airflow.operators import HeadraceOperator, Summary, summary
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.run_ids import backfill_branch
@@ -24,20 +25,43 @@ from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.refs import published_of
 
 
-class ReplayOperator(HeadraceOperator):
-    """Read input again on a backfill's branch; an attempt goes on where the last one stopped.
+class _BackfillOperator(HeadraceOperator):
+    """Read input again on a backfill's branch, as the form says; an attempt goes on where the last one stopped.
 
     In a run of the schedule whose form names no range, that of the pipeline's ``backfill``: counted back from when the
-    run was due, so that every attempt takes the same. It first drops branches that runs before it have left, but for
-    those about which somebody is asked.
+    run was due, so that every attempt takes the same.
     """
 
     def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
-        super().__init__(rooted=rooted, action="backfill", **kwargs)
+        flags = option_flags("backfill", rooted.pipeline, without=("start", "end", "patch"))
+        super().__init__(rooted=rooted, action="backfill", flags=flags, **kwargs)
 
     def branch(self, context: Context) -> str:
         """The branch that the form names, or one of this DAG run's own."""
         return backfill_branch(context)
+
+    def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
+        ends = zip(("--from", "--to"), self._range(context), strict=True)
+        given = [f"{flag}={moment}" for flag, moment in ends if moment]
+        form = context["params"]
+        if form["promote"] != NEVER:
+            given.append("--patches" if form["patch"] else "--promotes")
+        given += [f"--warning={warning}" for warning in unreasoned(context)]
+        return [*super()._arguments(context, where, run_id), *given]
+
+    def _range(self, context: Context) -> tuple[str | None, str | None]:
+        """From when to when, as the command line takes it."""
+        regular, run, form = self.rooted.pipeline.backfill, context.get("dag_run"), context["params"]
+        start, end = form.get("from"), form.get("to")
+        if regular is None or run is None or run.run_type != DagRunType.SCHEDULED or start or end:
+            return start, end
+        return (run.run_after - timedelta(microseconds=regular.last)).isoformat(), None
+
+
+class ReplayOperator(_BackfillOperator):
+    """Read input again on a backfill's branch; an attempt goes on where the last one stopped. It first drops branches
+    that runs before it have left, but for those about which somebody is asked.
+    """
 
     def begin(self, context: Context) -> str | None:
         """The snapshot from which a branch that is not there yet is forked."""
@@ -49,15 +73,6 @@ class ReplayOperator(HeadraceOperator):
         if self.branch(context) in catalog.head().generations or (form.get("output") and not form["patch"]):
             return None
         return fork_point(catalog, pipeline, parse_span(*self._range(context))).snapshot
-
-    def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
-        ends = zip(("--from", "--to"), self._range(context), strict=True)
-        given = [f"{flag}={moment}" for flag, moment in ends if moment]
-        form = context["params"]
-        if form["promote"] != NEVER:
-            given.append("--patches" if form["patch"] else "--promotes")
-        given += [f"--warning={warning}" for warning in unreasoned(context)]
-        return [*super()._arguments(context, where, run_id), *given]
 
     def act(self, context: Context) -> Summary:
         """Tidy up after runs that failed or were rejected, then replay. Skipped as long as nothing has landed."""
@@ -71,14 +86,6 @@ class ReplayOperator(HeadraceOperator):
         for dropped in drop_abandoned(self.rooted.catalog(), self.branch(context), datetime.now(UTC), awaited):
             self.log.info("dropped branch %s: a backfill left it, which nobody has promoted", dropped)
         return super().act(context)
-
-    def _range(self, context: Context) -> tuple[str | None, str | None]:
-        """From when to when, as the command line takes it."""
-        regular, run, form = self.rooted.pipeline.backfill, context.get("dag_run"), context["params"]
-        start, end = form.get("from"), form.get("to")
-        if regular is None or run is None or run.run_type != DagRunType.SCHEDULED or start or end:
-            return start, end
-        return (run.run_after - timedelta(microseconds=regular.last)).isoformat(), None
 
 
 class BackfillApprovalOperator(AskingOperator):
@@ -107,7 +114,7 @@ class BackfillApprovalOperator(AskingOperator):
         return rehearsed(handle, branch, output=output, patch=form["patch"], later=(BranchBehindError,))
 
 
-class CutOverOperator(HeadraceOperator):
+class CutOverOperator(_BackfillOperator):
     """Make the branch of a backfill ``main`` and ``published`` in one catalog entry, or its rows a patch of main, while
     processing is held. What an earlier try has done is not done again. One output main adopts: the next run of
     *process* audits and publishes it.
@@ -117,11 +124,7 @@ class CutOverOperator(HeadraceOperator):
 
     def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
         self.published = Published(rooted.root, rooted.name)
-        super().__init__(rooted=rooted, action="backfill", outlets=[self.published.outlet], **kwargs)
-
-    def branch(self, context: Context) -> str:
-        """The backfill's branch."""
-        return backfill_branch(context)
+        super().__init__(rooted=rooted, outlets=[self.published.outlet], **kwargs)
 
     def act(self, context: Context) -> Summary:
         """Cut over and announce it; raises when the branch is not audited, its audit failed, or nobody has approved it.

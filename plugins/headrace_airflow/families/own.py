@@ -130,12 +130,11 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
     )
     params: dict[str, Any] = {name: fields.pop(name) for name in ("output", "from", "to") if name in fields}
     params |= {"promote": promote, **fields, REASON: reason_field()}
-    flags = option_flags("backfill", rooted.pipeline, without=("start", "end", "patch"))
     schedule = None if regular is None else regular.schedule
     with new_dag(rooted, "backfill", backfill_dag.__doc__, schedule=schedule, params=params) as dag:
         chain(
             PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))),
-            ReplayOperator(task_id="replay", rooted=rooted, flags=flags),
+            ReplayOperator(task_id="replay", rooted=rooted),
             AuditOperator(task_id="audit", rooted=rooted, of_backfill=True),
             BackfillApprovalOperator(rooted=rooted),
             CutOverOperator(task_id="cut_over", rooted=rooted, pool=rooted.pool),
