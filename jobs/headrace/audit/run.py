@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import TypeVar
 
 from headrace.audit.frames import Frame
 from headrace.audit.limits import LimitFinding
@@ -23,6 +24,8 @@ from headrace.read.views.columns import View as ReadersView
 from headrace.read.views.columns import ViewColumns
 from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import ObjectStore
+
+_Found = TypeVar("_Found")
 
 
 @contextmanager
@@ -62,6 +65,11 @@ class Audited:
     def released(self) -> Sequence[ReleasedPanes]:
         """What was released before; looked for once, and only if an expectation fails."""
         return self.find_released()
+
+    @property
+    def entries(self) -> tuple[int, ...]:
+        """The log entries that released it."""
+        return tuple(release.release.entry for release in self.released)
 
 
 def run_audit(
@@ -155,19 +163,20 @@ def _without_released(
 ) -> tuple[Finding, ...]:
     """``findings`` on so many ``rows``, those that failed as they are without the rows that a person has released."""
     failed = [finding.expectation for finding in findings if not finding.success]
-    released = audited.released if failed else ()
-    if not released:
+    if not failed:
         return findings
-    from headrace.audit.gx_runner import evaluate
 
-    with _held(audited.frame(view, released)) as undecided:
-        left = undecided.count()
-        if left == rows:
-            return findings
-        again = iter(evaluate(view, failed, undecided, audited.identity).findings if left else ())
-    entries = tuple(release.release.entry for release in released)
+    def evaluated(undecided: Frame, left: int) -> Sequence[Finding]:
+        from headrace.audit.gx_runner import evaluate
+
+        return evaluate(view, failed, undecided, audited.identity).findings if left else ()
+
+    of_undecided = _of_undecided(view, rows, audited, evaluated)
+    if of_undecided is None:
+        return findings
+    again = iter(of_undecided)
     return tuple(
-        finding if finding.success else replace(next(again, replace(finding, success=True)), released=entries)
+        finding if finding.success else replace(next(again, replace(finding, success=True)), released=audited.entries)
         for finding in findings
     )
 
@@ -176,17 +185,25 @@ def _usual_without_released(
     view: ExpectationView, usual: UsualAudit, with_all_rows: ViewFindings, rows: int, audited: Audited
 ) -> ViewFindings:
     """The findings ``with_all_rows``; what is not as usual, as it is without the rows that a person has released."""
-    is_far = any(finding.severity is not None for finding in with_all_rows.findings.values())
-    released = audited.released if is_far else ()
-    if not released:
+    if all(finding.severity is None for finding in with_all_rows.findings.values()):
         return with_all_rows
-    with _held(audited.frame(view, released)) as undecided:
+    again = _of_undecided(
+        view, rows, audited, lambda undecided, left: usual.look_at(view, undecided, left, audited.identity)
+    )
+    if again is None:
+        return with_all_rows
+    return with_all_rows.where_far(lambda check: again.findings[check].replace(released=audited.entries))
+
+
+def _of_undecided(
+    view: ExpectationView, rows: int, audited: Audited, look: Callable[[Frame, int], _Found]
+) -> _Found | None:
+    """What ``look`` finds in the rows that nobody has released, given how many there are; None: it is all ``rows``."""
+    if not audited.released:
+        return None
+    with _held(audited.frame(view, audited.released)) as undecided:
         left = undecided.count()
-        if left == rows:
-            return with_all_rows
-        again = usual.look_at(view, undecided, left, audited.identity)
-    entries = tuple(release.release.entry for release in released)
-    return with_all_rows.where_far(lambda check: again.findings[check].replace(released=entries))
+        return None if left == rows else look(undecided, left)
 
 
 def _as_declared(

@@ -94,13 +94,9 @@ class ReadFile:
         return 1 if self.records is None else len(self.records)
 
 
-@dataclass(frozen=True)
-class FileRecords:
-    """The judged records of some files, or pieces, in their order of arrival: inputs as they are declared, files by
-    name. A file that cannot be read at all is one rejected record without text.
-    """
+class HoldsJudged:
+    """Holds ``judged`` records, and gives what is asked of them as ``Records``."""
 
-    files: tuple[ReadFile, ...]
     judged: JudgedRecords
 
     @property
@@ -119,6 +115,22 @@ class FileRecords:
         return self.judged.errors
 
     @property
+    def is_rejected(self) -> NDArray[np.bool_]:
+        """Which records are dead letters."""
+        is_rejected: NDArray[np.bool_] = valid(self.columns[c.REJECT])
+        return is_rejected
+
+
+@dataclass(frozen=True)
+class FileRecords(HoldsJudged):
+    """The judged records of some files, or pieces, in their order of arrival: inputs as they are declared, files by
+    name. A file that cannot be read at all is one rejected record without text.
+    """
+
+    files: tuple[ReadFile, ...]
+    judged: JudgedRecords
+
+    @property
     def lacks(self) -> Lacks:
         """Columns that something reads and that no record of a file has."""
         by_input: dict[str, dict[str, Mapping[str, str | None]]] = {}
@@ -132,12 +144,6 @@ class FileRecords:
     def starts(self) -> Ints:
         """The number of the first record of each file."""
         return np.cumsum([0, *(len(file) for file in self.files)][: len(self.files)]).astype(np.int64)
-
-    @property
-    def is_rejected(self) -> NDArray[np.bool_]:
-        """Which records are dead letters."""
-        is_rejected: NDArray[np.bool_] = valid(self.columns[c.REJECT])
-        return is_rejected
 
     def file_of(self, rows: Ints) -> Ints:
         """The number of the file that each of ``rows`` is from."""

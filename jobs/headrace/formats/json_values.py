@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ def parsed(text: str) -> Any:
     """The value that ``text`` is. Raises ValueError if it is none."""
     if _depth(text.encode()) > DEEPEST:
         raise ValueError(f"it is nested deeper than {DEEPEST}")
-    return json.loads(text, parse_constant=_no_constant, parse_float=_Float, parse_int=_integer)
+    return json.loads(text, parse_constant=_no_constant, parse_float=_fraction, parse_int=_integer)
 
 
 def fits(value: Any, kind: ColumnType) -> bool:
@@ -84,28 +84,31 @@ def _list(text: str | None, kind: ListType) -> list[Any] | None:
 class _Float(float):
     """A number with a fraction, or with more digits than doubles have, and how it is written."""
 
-    def __new__(cls, written: str) -> Self:
-        number = super().__new__(cls, written)
-        number.written = written
-        return number
-
     written: str
 
 
 class _Int(int):
     """An integer, and how it is written: ``-0`` is a float with a sign."""
 
-    def __new__(cls, written: str) -> Self:
-        number = super().__new__(cls, written)
-        number.written = written
-        return number
-
     written: str
+
+
+_Number = TypeVar("_Number", _Float, _Int)
+
+
+def _number(kind: type[_Number], written: str) -> _Number:
+    number = kind(written)
+    number.written = written
+    return number
+
+
+def _fraction(written: str) -> _Float:
+    return _number(_Float, written)
 
 
 def _integer(written: str) -> _Int | _Float:
     """An integer; one that no column of integers holds is a float at once."""
-    return _Int(written) if len(written) <= _LONGEST else _Float(written)
+    return _number(_Int, written) if len(written) <= _LONGEST else _number(_Float, written)
 
 
 def _depth(line: bytes) -> int:

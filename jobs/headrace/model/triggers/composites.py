@@ -154,6 +154,10 @@ class _Several(Trigger):
         return self.triggers
 
     @property
+    def may_finish_early(self) -> bool:
+        return not self.waits_for_the_end
+
+    @property
     def _continuations(self) -> list[Trigger]:
         return [trigger.continuation for trigger in self.triggers]
 
@@ -173,10 +177,6 @@ class AfterAny(_Several):
     @property
     def waits_for_the_end(self) -> bool:
         return all(trigger.waits_for_the_end for trigger in self.triggers)
-
-    @property
-    def may_finish_early(self) -> bool:
-        return not self.waits_for_the_end
 
 
 @condition.register(AfterAny)
@@ -199,10 +199,6 @@ class AfterAll(_Several):
     @property
     def waits_for_the_end(self) -> bool:
         return any(trigger.waits_for_the_end for trigger in self.triggers)
-
-    @property
-    def may_finish_early(self) -> bool:
-        return not self.waits_for_the_end
 
 
 @condition.register(AfterAll)

@@ -13,8 +13,7 @@ from headrace.model.custom import check_fields, check_frozen, user_code
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.schemas import Columns, data_type
 from headrace.model.time import Instant, render
-from headrace.model.triggers.leaves import AfterCount
-from headrace.model.triggers.trigger import Trigger
+from headrace.model.triggers.leaves import ElementTrigger
 from headrace.model.triggers.words import TriggerProgress, condition, missing
 from headrace.model.windows import Window
 
@@ -58,7 +57,7 @@ class Progress(NamedTuple):
     finished: bool = False
 
 
-class CustomTrigger(Trigger, ABC):
+class CustomTrigger(ElementTrigger, ABC):
     """A user's own trigger: subclass it as a frozen dataclass. It stands anywhere in a tree of triggers.
 
     Its methods are pure functions of their arguments and the fields; they return a new state, of plain values (int,
@@ -132,10 +131,6 @@ class CustomTrigger(Trigger, ABC):
     def takes_signals(self) -> bool:
         """Whether it has an ``on_signal``."""
         return type(self).on_signal is not CustomTrigger.on_signal
-
-    @property
-    def continuation(self) -> Trigger:
-        return AfterCount(1)
 
 
 @condition.register(CustomTrigger)

@@ -12,7 +12,7 @@ from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import Expr, render
 from headrace.model.expressions.typing import readable_types
 from headrace.model.suggestions import keywords
-from headrace.model.triggers.leaves import AfterCount
+from headrace.model.triggers.leaves import ElementTrigger
 from headrace.model.triggers.patterns import (
     MAX_PREDICATES,
     PatternTable,
@@ -22,7 +22,6 @@ from headrace.model.triggers.patterns import (
     parse_pattern,
 )
 from headrace.model.triggers.reads import TriggerPredicate, inputs, predicates
-from headrace.model.triggers.trigger import Trigger
 from headrace.model.triggers.words import TriggerProgress, condition, missing
 from headrace.model.vocabulary import REQUIRED, word
 
@@ -30,7 +29,7 @@ from headrace.model.vocabulary import REQUIRED, word
 @word("after punctuation", predicate=REQUIRED)
 @keywords
 @dataclass(frozen=True, eq=False)
-class AfterPunctuation(Trigger):
+class AfterPunctuation(ElementTrigger):
     """Fires once an element has arrived for which ``predicate`` is TRUE (semantics 9.4).
 
     Elements after it in its bundle join the pane.
@@ -44,10 +43,6 @@ class AfterPunctuation(Trigger):
 
     def __post_init__(self) -> None:
         expression(Arguments("AfterPunctuation"), "predicate", self.predicate)
-
-    @property
-    def continuation(self) -> Trigger:
-        return AfterCount(1)
 
 
 @condition.register(AfterPunctuation)
@@ -73,7 +68,7 @@ def _(trigger: AfterPunctuation, schema: Schema) -> list[TriggerPredicate]:
 @word("data driven", what=REQUIRED, ready_if=REQUIRED)
 @keywords
 @dataclass(frozen=True, eq=False)
-class DataDriven(Trigger):
+class DataDriven(ElementTrigger):
     """Fires once ``ready_if`` is TRUE of aggregates over the elements since its own last reset, which need not be the
     last pane (semantics 12.7)::
 
@@ -101,10 +96,6 @@ class DataDriven(Trigger):
                     f"DataDriven cannot look at {aggregate.combiner} ({name!r}); use {', '.join(sorted(self.ALLOWED))}"
                 )
 
-    @property
-    def continuation(self) -> Trigger:
-        return AfterCount(1)
-
 
 @condition.register(DataDriven)
 def _(trigger: DataDriven) -> str:
@@ -131,7 +122,7 @@ def _(trigger: DataDriven, schema: Schema) -> list[TriggerPredicate]:
 @word("after pattern", pattern=REQUIRED, predicates=REQUIRED)
 @keywords
 @dataclass(frozen=True, eq=False)
-class AfterPattern(Trigger):
+class AfterPattern(ElementTrigger):
     """Fires once a run of elements in their order of arrival matches ``pattern`` (semantics 9.6)::
 
         AfterPattern("ab*c", {"a": col("v") > 9, "b": col("v") > 5, "c": col("v") <= 5})
@@ -169,10 +160,6 @@ class AfterPattern(Trigger):
     def table(self) -> PatternTable:
         """Its automaton over codes of elements, bit i for the i-th of ``predicates``."""
         return compile_pattern(self.pattern, list(self.predicates))
-
-    @property
-    def continuation(self) -> Trigger:
-        return AfterCount(1)
 
 
 @condition.register(AfterPattern)

@@ -11,15 +11,8 @@ from headrace.model.triggers.words import ASKED, PASSED, TriggerProgress, condit
 from headrace.model.vocabulary import REQUIRED, word
 
 
-@word("default")
-@keywords
-@dataclass(frozen=True)
-class Default(Trigger):
-    """Fires when the watermark passes the end of the window and for every later bundle; never finishes.
-
-    >>> hr.Default() == hr.on_window_close()
-    True
-    """
+class _Endless(Trigger):
+    """A trigger that never finishes, and that is ready only once the watermark has passed the end of the window."""
 
     @property
     def may_finish(self) -> bool:
@@ -28,6 +21,25 @@ class Default(Trigger):
     @property
     def waits_for_the_end(self) -> bool:
         return True
+
+
+class ElementTrigger(Trigger):
+    """A trigger that elements make ready: any further element continues it downstream (semantics 4.7)."""
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterCount(1)
+
+
+@word("default")
+@keywords
+@dataclass(frozen=True)
+class Default(_Endless):
+    """Fires when the watermark passes the end of the window and for every later bundle; never finishes.
+
+    >>> hr.Default() == hr.on_window_close()
+    True
+    """
 
 
 @condition.register(Default)
@@ -48,20 +60,12 @@ def _(trigger: Default, progress: TriggerProgress) -> str:
 @word("never")
 @keywords
 @dataclass(frozen=True)
-class Never(Trigger):
+class Never(_Endless):
     """Never fires; what the window holds is emitted when it expires.
 
     >>> hr.Never().may_finish
     False
     """
-
-    @property
-    def may_finish(self) -> bool:
-        return False
-
-    @property
-    def waits_for_the_end(self) -> bool:
-        return True
 
 
 @condition.register(Never)
@@ -107,7 +111,7 @@ def _(trigger: Always, progress: TriggerProgress) -> str:
 @word("after count", count=REQUIRED)
 @keywords
 @dataclass(frozen=True)
-class AfterCount(Trigger):
+class AfterCount(ElementTrigger):
     """Fires once ``count`` elements have arrived since its last reset. Bundles are atomic: a pane may hold more.
 
     >>> hr.AfterWatermark(early=hr.AfterCount(100)).early
@@ -118,10 +122,6 @@ class AfterCount(Trigger):
 
     def __post_init__(self) -> None:
         Arguments("AfterCount").whole("count", self.count, least=1)
-
-    @property
-    def continuation(self) -> Trigger:
-        return AfterCount(1)
 
 
 @condition.register(AfterCount)
@@ -139,7 +139,7 @@ def _(trigger: AfterCount, progress: TriggerProgress) -> str:
 @word("after bytes", size=REQUIRED)
 @keywords
 @dataclass(frozen=True)
-class AfterBytes(Trigger):
+class AfterBytes(ElementTrigger):
     """Fires once elements of ``size`` bytes in all have arrived since its last reset (semantics 9.5).
 
     >>> hr.Repeatedly(hr.AfterBytes(64 * 1024 * 1024))
@@ -150,10 +150,6 @@ class AfterBytes(Trigger):
 
     def __post_init__(self) -> None:
         Arguments("AfterBytes").whole("size", self.size, least=1)
-
-    @property
-    def continuation(self) -> Trigger:
-        return AfterCount(1)
 
 
 @condition.register(AfterBytes)
@@ -239,7 +235,7 @@ def _(trigger: AfterSynchronizedProcessingTime, progress: TriggerProgress) -> st
 @word("after signal", name=REQUIRED)
 @keywords
 @dataclass(frozen=True)
-class AfterSignal(Trigger):
+class AfterSignal(ElementTrigger):
     """Fires once a ``Signal`` of this ``name`` came while the window was open, since its last reset (semantics 9.3).
 
     >>> hr.AfterWatermark(early=hr.AfterSignal("close")).early.signals
@@ -254,10 +250,6 @@ class AfterSignal(Trigger):
     @property
     def signals(self) -> Collection[str]:
         return (self.name,)
-
-    @property
-    def continuation(self) -> Trigger:
-        return AfterCount(1)
 
 
 @condition.register(AfterSignal)

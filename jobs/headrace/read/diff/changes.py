@@ -228,9 +228,13 @@ class RecordOrigin(ABC):
     def files(self) -> list[DataFile]:
         """All files that are read."""
 
-    @abstractmethod
     def records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> "RecordQuery | None":
         """The changes one by one, also those of a row that changes several times; None if there are none."""
+        return self._records(connection, local) if self.files else None
+
+    @abstractmethod
+    def _records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> "RecordQuery | None":
+        """The same, where there are files."""
 
     @contextmanager
     def database(self, catalog: Catalog) -> "Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, Path]]]":
@@ -249,13 +253,15 @@ class RecordOrigin(ABC):
 class ChangeOrigin(RecordOrigin):
     """Where changes to a snapshot are read from."""
 
-    @abstractmethod
     def prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
-        """Put the changes into the table of changes; ``local`` says where each file is."""
+        """Make the table of changes; ``local`` says where each file is."""
+        if not self.files or not self._prepare(connection, local):
+            nothing = f"select *, false as {GONE} from ({no_rows(self.shown)})"
+            connection.execute(f"create temp table {_CHANGES} as {nothing}")
 
-    def nothing(self, connection: "duckdb.DuckDBPyConnection") -> None:
-        """A table without changes."""
-        connection.execute(f"create temp table {_CHANGES} as select *, false as {GONE} from ({no_rows(self.shown)})")
+    @abstractmethod
+    def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
+        """Make the table of changes of the files; False if there are none, and no table."""
 
 
 class AllRows(ChangeOrigin):
@@ -271,17 +277,13 @@ class AllRows(ChangeOrigin):
     def files(self) -> list[DataFile]:
         return files_of(self.after, UNNAMED.current)
 
-    def prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
-        if not self.files:
-            return self.nothing(connection)
+    def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
         # a view: rows pass once, and need not fit into the database
         connection.execute(f"create temp view {_CHANGES} as select *, false as {GONE} from ({self._rows(local)})")
-        return None
+        return True
 
-    def records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
+    def _records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery:
         del connection
-        if not self.files:
-            return None
         query = f"select 1 as {SIGN}, null::bigint as {EPOCH}, * from ({self._rows(local)})"
         return RecordQuery(query, self.columns.identity)
 
@@ -303,17 +305,13 @@ class _NewestPanes(ChangeOrigin):
     def files(self) -> list[DataFile]:
         return self.panes.files
 
-    def prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
-        if not self.files:
-            return self.nothing(connection)
+    def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
         newest = newest_of(self.panes.rows(local, self.fold), [*self.shown, GONE], self.fold.identity, gone="false")
         connection.execute(f"create temp table {_CHANGES} as {newest}")
-        return None
+        return True
 
-    def records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
+    def _records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery:
         del connection
-        if not self.files:
-            return None
         epoch, sequence = PLACE
         about = f"case when {GONE} then -1 else 1 end as {SIGN}, {epoch} as {EPOCH}, {sequence}"
         query = f"select {about}, {quoted(self.shown)} from {self.panes.rows(local, self.fold)}"
@@ -334,15 +332,15 @@ class DifferingRows(ChangeOrigin):
         sides = [side for side in self.sides if side is not None]
         return [*{file.path: file for side in sides for file in files_of(side, UNNAMED.current)}.values()]
 
-    def prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
+    def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
         compared = self._compared(local)
         if not compared.compare(connection):
-            return self.nothing(connection)
+            return False
         kinds = (ChangeKind.ADDED, ChangeKind.REMOVED, ChangeKind.CHANGED)
         connection.execute(f"create temp table {_CHANGES} as {compared.after_of(kinds, GONE)}")
-        return None
+        return True
 
-    def records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
+    def _records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
         compared = self._compared(local)
         if not compared.compare(connection):
             return None

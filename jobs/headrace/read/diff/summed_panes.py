@@ -71,7 +71,7 @@ class SummedPanes(RecordOrigin):
     def files(self) -> list[DataFile]:
         return [file for panes in (self.withdrawn, self.added) if panes is not None for file in panes.files]
 
-    def records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
+    def _records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
         del connection
         parts = [
             self._part(panes, local, is_new=is_new)

@@ -77,10 +77,10 @@ def _fields(whole: Changes | ChangeRecords, port: type[Changes | ChangeRecords])
 
 
 @dataclass(frozen=True)
-class _SteppedLog(OpenChangeLog):
-    """A target that appends, which calls ``act`` as ``_Stepped`` does."""
+class _SteppedTarget(OpenTarget):
+    """A ``target`` for whose every change ``act`` is called, before it, at each batch of it, and after it."""
 
-    target: OpenChangeLog
+    target: OpenTarget
     act: Act
 
     def held(self) -> SinkState | None:
@@ -88,6 +88,13 @@ class _SteppedLog(OpenChangeLog):
 
     def intervention(self, held: SinkState) -> Intervention | None:
         return self.target.intervention(held)
+
+
+@dataclass(frozen=True)
+class _SteppedLog(_SteppedTarget, OpenChangeLog):
+    """A target that appends."""
+
+    target: OpenChangeLog
 
     def unknown_records(self) -> int:
         return self.target.unknown_records()
@@ -100,17 +107,10 @@ class _SteppedLog(OpenChangeLog):
 
 
 @dataclass(frozen=True)
-class _Stepped(OpenSink):
-    """A target for whose every change ``act`` is called, before it, at each batch of it, and after it."""
+class _SteppedSink(_SteppedTarget, OpenSink):
+    """A target that holds rows."""
 
     target: OpenSink
-    act: Act
-
-    def held(self) -> SinkState | None:
-        return self.target.held()
-
-    def intervention(self, held: SinkState) -> Intervention | None:
-        return self.target.intervention(held)
 
     def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
         self.act()
@@ -133,7 +133,7 @@ def at_each_step(world: SinkWorld, act: Act) -> Iterator[None]:
                 yield _SteppedLog(target, act)
             else:
                 assert isinstance(target, OpenSink)
-                yield _Stepped(target, act)
+                yield _SteppedSink(target, act)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kind, "open", stepped)

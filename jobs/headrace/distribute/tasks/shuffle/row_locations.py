@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.distribute.records import FileRecords, Lacks, read_one
+from headrace.distribute.records import FileRecords, HoldsJudged, Lacks, read_one
 from headrace.distribute.tasks.task_environment import EpochTask
 from headrace.errors import HeadraceError
 from headrace.kernel.elements import Columns
-from headrace.kernel.grouping import Ints, valid
+from headrace.kernel.grouping import Ints
 from headrace.program import columns as c
 from headrace.sources.changelogs.changes import rows_at
 from headrace.sources.validation import JudgedRecords
@@ -61,7 +61,7 @@ def travelling(
 
 
 @dataclass(frozen=True)
-class ShippedRecords:
+class ShippedRecords(HoldsJudged):
     """Records of some shares of an epoch, in their order of arrival, with where they are from (``place``)."""
 
     task: EpochTask
@@ -100,30 +100,9 @@ class ShippedRecords:
         return replace(self, judged=self.judged.failing(errors))
 
     @property
-    def columns(self) -> Columns:
-        """Judged for all chains together."""
-        return self.judged.common
-
-    @property
-    def chains(self) -> tuple[Columns, ...]:
-        """Judged for each chain."""
-        return self.judged.chains
-
-    @property
-    def errors(self) -> Mapping[int, HeadraceError]:
-        """Why some chains, by number, cannot take them."""
-        return self.judged.errors
-
-    @property
     def lacks(self) -> Lacks:
         """Who read their files has said it."""
         return {}
-
-    @property
-    def is_rejected(self) -> NDArray[np.bool_]:
-        """Which records are dead letters."""
-        is_rejected: NDArray[np.bool_] = valid(self.columns[c.REJECT])
-        return is_rejected
 
     def of_input(self, name: str) -> NDArray[np.bool_]:
         """Which records are of the input ``name``."""
