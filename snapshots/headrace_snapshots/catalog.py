@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from headrace_snapshots import protocol
 from headrace_snapshots.ancestry import Link
 from headrace_snapshots.catalog_reader import CatalogReader
 from headrace_snapshots.errors import (
@@ -24,36 +25,7 @@ from headrace_snapshots.format.output_view import output_names
 from headrace_snapshots.format.skips import Skip, skips_after
 from headrace_snapshots.log import AppendResult, LostEntry
 from headrace_snapshots.outcomes import counts
-from headrace_snapshots.protocol import (
-    Append,
-    BeginDelivery,
-    ClaimBranch,
-    Commit,
-    Conflict,
-    Decision,
-    Drop,
-    EndDelivery,
-    Expire,
-    Fenced,
-    Fork,
-    Head,
-    Horizon,
-    Init,
-    Intent,
-    Kind,
-    Need,
-    NeedKept,
-    NeedNames,
-    NeedSeen,
-    Past,
-    Promote,
-    Publish,
-    Refused,
-    Rollback,
-    Tag,
-    Unseen,
-    decide,
-)
+from headrace_snapshots.protocol import Head
 from headrace_snapshots.publish_entries import published_message, renamed_by_promotion, renamed_refs
 from headrace_snapshots.refs import published_ref
 from headrace_snapshots.seen_snapshots import RELEASED, names_in, newest_seen
@@ -63,7 +35,7 @@ __all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
 
 _FENCE_SEARCH = 20
 _REPLAYED: dict[str, JSON] = {"replayed": True}
-_FOLLOWED = frozenset({Kind.INIT, Kind.CLAIM, Kind.COMMIT})
+_FOLLOWED = frozenset({protocol.Kind.INIT, protocol.Kind.CLAIM, protocol.Kind.COMMIT})
 """Entries that others of the same command follow: the command that stores them calls ``settle`` at its end."""
 
 
@@ -100,7 +72,7 @@ class Catalog(CatalogReader):
 
     def claim(self, branch: str, owner: str) -> Claim:
         """Become the only writer of ``branch`` and fence every other; makes the branch when there is none."""
-        entry = self._append(ClaimBranch(branch), f"claimed by {owner}", {"owner": owner}, begin=True)
+        entry = self._append(protocol.ClaimBranch(branch), f"claimed by {owner}", {"owner": owner}, begin=True)
         return Claim(branch, entry.generations[branch], entry.refs.get(branch), entry.floor(branch))
 
     def commit(self, claim: Claim, manifest: Manifest, message: str = "") -> Entry:
@@ -118,7 +90,9 @@ class Catalog(CatalogReader):
             of = f" of {manifest.patch.output}" if manifest.patch.output else ""
             patched = f", a patch{of} by branch {manifest.patch.branch}"
         entry = self._append(
-            Commit(claim.branch, claim.generation, manifest.parent, manifest.snapshot_id, renamed_refs(self, manifest)),
+            protocol.Commit(
+                claim.branch, claim.generation, manifest.parent, manifest.snapshot_id, renamed_refs(self, manifest)
+            ),
             f"epoch {manifest.epoch}{patched}" + (f": {message}" if message else ""),
             {"epoch": manifest.epoch},
         )
@@ -154,7 +128,7 @@ class Catalog(CatalogReader):
         text = published_message(self, snapshots)
         about = {**(detail or {}), **({"owner": owner} if owner else {})}
         message = f"{text} by {owner}" if owner else text
-        return self._append(Publish(_by_ref(snapshots), _by_ref(expected)), message, about or None)
+        return self._append(protocol.Publish(_by_ref(snapshots), _by_ref(expected)), message, about or None)
 
     def release(self, snapshot_id: str, message: str, outputs: Collection[str] = ("",)) -> Entry:
         """A person's decision, recorded with its reason, to publish what an audit of ``outputs`` did not pass. Where
@@ -164,7 +138,7 @@ class Catalog(CatalogReader):
             raise RefusedError("a release needs a message that says who decided it and why")
         refs = self.head().refs
         moved = {published_ref(output): snapshot_id for output in outputs}
-        intent = Publish(moved, {ref: refs.get(ref) for ref in moved}, Kind.RELEASE)
+        intent = protocol.Publish(moved, {ref: refs.get(ref) for ref in moved}, protocol.Kind.RELEASE)
         return self._append(intent, message, {RELEASED: moved})
 
     def rollback(
@@ -188,7 +162,7 @@ class Catalog(CatalogReader):
         Raises RefusedError when ``to`` is not an ancestor of the branch's head, or readers would be left with nothing.
         """
         detail = {**(_REPLAYED if replayed else {}), **_given_up(patches)}
-        intent = Rollback(branch, to, give_up_delivered=give_up_delivered)
+        intent = protocol.Rollback(branch, to, give_up_delivered=give_up_delivered)
         return self._append(intent, message, detail or None, head=self.known_head)
 
     def would_roll_back(
@@ -197,16 +171,16 @@ class Catalog(CatalogReader):
         """The moves that ``rollback`` would make, from where to where; nothing is done. Raises what that does."""
         facts: dict[tuple[str, str], bool] = {}
         last = self.known_head()
-        intent: Intent = Rollback(branch, to, give_up_delivered=give_up_delivered)
+        intent: protocol.Intent = protocol.Rollback(branch, to, give_up_delivered=give_up_delivered)
         # Ends: another turn means a new fact.
         while True:
             decided, intent = self._decide(last, intent, facts)
             match decided:
-                case NeedKept(mark, snapshot):
+                case protocol.NeedKept(mark, snapshot):
                     facts[mark, snapshot] = self.marks.is_kept(mark, snapshot)
-                case Append(moves=moves):
+                case protocol.Append(moves=moves):
                     return moves
-                case Fenced(reason=reason) | Conflict(reason) | Refused(reason):
+                case protocol.Fenced(reason=reason) | protocol.Conflict(reason) | protocol.Refused(reason):
                     raise RefusedError(f"pipeline {self.pipeline}: {reason}")
 
     def step_back(self, claim: Claim, to: str | None, message: str, *, patches: Collection[Patch] = ()) -> Claim:
@@ -215,14 +189,14 @@ class Catalog(CatalogReader):
         Raises FencedError when another writer claimed or moved the branch, RefusedError as ``rollback`` does.
         """
         detail = {**_REPLAYED, **_given_up(patches)}
-        entry = self._append(Rollback(claim.branch, to, claim.generation), message, detail)
+        entry = self._append(protocol.Rollback(claim.branch, to, claim.generation), message, detail)
         return Claim(claim.branch, entry.generations[claim.branch], to)
 
     def fork(self, branch: str, from_snapshot: str | None, message: str = "") -> Entry:
         """Make ``branch`` at a snapshot, or empty. Raises RefusedError when there is such a branch."""
         at = "empty" if from_snapshot is None else f"at epoch {self.manifest(from_snapshot).epoch}"
         text = f"forked {branch} {at}"
-        intent = Fork(branch, from_snapshot)
+        intent = protocol.Fork(branch, from_snapshot)
         return self._append(intent, f"{text}: {message}" if message else text, begin=from_snapshot is None)
 
     def promote(
@@ -244,7 +218,7 @@ class Catalog(CatalogReader):
         text = f"promoted {branch}: {message}" if message else f"promoted {branch}"
         promoted = expected or self.head().refs.get(branch)
         manifest = None if promoted is None else self.manifest(promoted)
-        intent = Promote(
+        intent = protocol.Promote(
             branch,
             expected_main,
             expected or promoted,
@@ -254,17 +228,17 @@ class Catalog(CatalogReader):
         )
         return self._append(intent, text, {"branch": branch})
 
-    def deliver(self, intent: BeginDelivery | EndDelivery) -> Entry:
+    def deliver(self, intent: protocol.BeginDelivery | protocol.EndDelivery) -> Entry:
         """Begin or end a delivery to a sink that cannot take back: from its begin on main goes nowhere without it.
         Raises PublishConflictError if readers see another snapshot, or another delivery has begun since.
         """
-        kind = Kind.DELIVERING if isinstance(intent, BeginDelivery) else Kind.DELIVERED
+        kind = protocol.Kind.DELIVERING if isinstance(intent, protocol.BeginDelivery) else protocol.Kind.DELIVERED
         return self._append(intent, f"{kind} to {intent.sink} up to {intent.snapshot}", {"sink": intent.sink})
 
     def tag(self, name: str, snapshot_id: str, message: str = "") -> Entry:
         """Keep ``snapshot_id`` under the ref ``tags/{name}``. Raises RefusedError when there is such a tag."""
         text = f"tagged epoch {self.manifest(snapshot_id).epoch} as {name}"
-        return self._append(Tag(name, snapshot_id), f"{text}: {message}" if message else text)
+        return self._append(protocol.Tag(name, snapshot_id), f"{text}: {message}" if message else text)
 
     def drop(
         self, ref: str, message: str = "", *, expected: int | None = None, detail: Mapping[str, JSON] | None = None
@@ -272,24 +246,24 @@ class Catalog(CatalogReader):
         """Remove a branch, or a tag (``tags/{name}``). Raises RefusedError for main, published and unknown ones, and
         PublishConflictError when ``expected`` is given, and another entry than that number is the last one.
         """
-        return self._append(Drop(ref, expected), message or f"dropped {ref}", detail)
+        return self._append(protocol.Drop(ref, expected), message or f"dropped {ref}", detail)
 
     def expire(
         self,
         expected: int,
-        horizon: Horizon,
+        horizon: protocol.Horizon,
         *,
         tags: Collection[str],
         idle: Collection[str],
         message: str,
-        past: Past | None = None,
+        past: protocol.Past | None = None,
     ) -> Entry:
         """Keep what ``horizon`` says from now on; its mark must be stored already. Removes ``tags``, fences ``idle``.
 
         ``past``: what is left of main's, None: all. Raises PublishConflictError when entry ``expected`` is not the last
         one any more.
         """
-        return self._append(Expire(expected, horizon, tags, idle, past), message)
+        return self._append(protocol.Expire(expected, horizon, tags, idle, past), message)
 
     def fold(self) -> int:
         """Delete the entries that the newest expiry gave up; how many there were."""
@@ -308,7 +282,7 @@ class Catalog(CatalogReader):
 
     def _append(
         self,
-        intent: Intent,
+        intent: protocol.Intent,
         message: str,
         detail: JSON = None,
         *,
@@ -325,24 +299,24 @@ class Catalog(CatalogReader):
         while True:
             last = look()
             beginning = begin and last.entry < 0
-            decided, answered = self._decide(last, Init() if beginning else intent, facts)
+            decided, answered = self._decide(last, protocol.Init() if beginning else intent, facts)
             intent = intent if beginning else answered
             match decided:
-                case NeedKept(mark, snapshot):
+                case protocol.NeedKept(mark, snapshot):
                     try:
                         facts[mark, snapshot] = self.marks.is_kept(mark, snapshot)
                     except BrokenObjectError:
                         if look().entry == last.entry:  # else an expiry has made another mark, and deleted this one
                             raise
-                case Fenced() as fenced:
+                case protocol.Fenced() as fenced:
                     raise self._fenced(fenced)
-                case Conflict(reason):
+                case protocol.Conflict(reason):
                     raise PublishConflictError(
                         f"pipeline {self.pipeline}: {reason}; look at the new state, then decide again"
                     )
-                case Refused(reason):
+                case protocol.Refused(reason):
                     raise RefusedError(f"pipeline {self.pipeline}: {reason}")
-                case Append() as next_:
+                case protocol.Append() as next_:
                     text = f"began {self.pipeline}" if beginning else message
                     at = self._now().astimezone(UTC).isoformat().replace("+00:00", "Z")
                     about = None if beginning else detail
@@ -353,33 +327,35 @@ class Catalog(CatalogReader):
                         case AppendResult.FOLDED_AWAY if not beginning and counts(self, look(), intent, entry):
                             return entry
 
-    def _decide(self, last: Head, intent: Intent, facts: dict[tuple[str, str], bool]) -> tuple[Decision, Intent]:
+    def _decide(
+        self, last: Head, intent: protocol.Intent, facts: dict[tuple[str, str], bool]
+    ) -> tuple[protocol.Decision, protocol.Intent]:
         """What may follow ``last``, and ``intent`` with what it was asked on the way. ``facts`` grow; what is asked of
         the log stays right, as it only grows, too.
         """
         # Ends: another turn means a new fact or answer.
         while True:
-            match decided := decide(last, intent, facts):
-                case Need(ancestor, descendant, or_broken):
+            match decided := protocol.decide(last, intent, facts):
+                case protocol.Need(ancestor, descendant, or_broken):
                     facts[ancestor, descendant] = self._is_ancestor(ancestor, descendant, or_broken)
-                case NeedNames() | NeedSeen():
+                case protocol.NeedNames() | protocol.NeedSeen():
                     intent = self._answered(intent, decided)
-                case Unseen():
+                case protocol.Unseen():
                     raise self._unseen(decided)
                 case _:
                     return decided, intent
 
-    def _answered(self, intent: Intent, question: NeedNames | NeedSeen) -> Rollback:
+    def _answered(self, intent: protocol.Intent, question: protocol.NeedNames | protocol.NeedSeen) -> protocol.Rollback:
         """``intent`` with the answer to what the protocol asks about its target."""
-        assert isinstance(intent, Rollback), "only a rollback takes readers back"
+        assert isinstance(intent, protocol.Rollback), "only a rollback takes readers back"
         assert intent.to is not None, "readers see nothing before the beginning"
-        if isinstance(question, NeedNames):
+        if isinstance(question, protocol.NeedNames):
             names = names_in(self, intent.to, question.snapshot)
             return replace(intent, called={**intent.called, question.snapshot: names})
         seen = newest_seen(self, intent.to, question.output, question.main)
         return replace(intent, seen={**intent.seen, question.output: seen})
 
-    def _unseen(self, unseen: Unseen) -> RefusedError:
+    def _unseen(self, unseen: protocol.Unseen) -> RefusedError:
         """The error, with what lets readers see the target after all."""
         name, to = self.pipeline, unseen.to
         ways = [f"`headrace release {name}.{output} {to}`" for output in unseen.outputs if output]
@@ -399,7 +375,7 @@ class Catalog(CatalogReader):
                 raise
             return False
 
-    def _fenced(self, fenced: Fenced) -> FencedError:
+    def _fenced(self, fenced: protocol.Fenced) -> FencedError:
         """The error, saying who took the branch and when."""
         entries = self.log(limit=_FENCE_SEARCH) if fenced.by is None else self.log(fenced.by + 1, 1)
         by = next((e for e in entries if e.number == fenced.by or fenced.branch in {e.branch, *e.moves}), None)
