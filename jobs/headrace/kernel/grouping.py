@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -114,6 +114,16 @@ def of_sorted(begins: NDArray[np.bool_], order: Ints | None = None) -> Groups:
     """Groups of rows that stand in order, ``begins`` TRUE where a group does (of the first row always)."""
     starts = np.flatnonzero(begins).astype(np.int64)
     return Groups(np.append(starts, np.int64(len(begins))), order)
+
+
+def run_begins(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of ``values`` differ from the one before; the first does."""
+    return with_first(values[1:] != values[:-1], len(values))
+
+
+def with_first(others: NDArray[np.bool_], length: int) -> NDArray[np.bool_]:
+    """TRUE for the first of so many rows, if there is one, and then ``others``."""
+    return np.concatenate([np.ones(min(length, 1), np.bool_), others])
 
 
 def of_lists(lists: pa.Array) -> tuple[pa.Array, Groups]:

@@ -25,7 +25,7 @@ from headrace.kernel import xxh64
 from headrace.kernel.expressions.dates import days_of
 from headrace.kernel.expressions.decimals import words_of
 from headrace.kernel.expressions.string_bytes import Octets, Words, octets
-from headrace.kernel.grouping import Groups, Ints, of_sorted
+from headrace.kernel.grouping import Groups, Ints, of_sorted, run_begins, with_first
 from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL
 from headrace.model.expressions.data_types import DataType
 
@@ -157,7 +157,7 @@ def grouped(hashed: Words, columns: Sequence[pa.Array], *within: Any) -> Groups:
         ranks = [pc.rank(_rankable(column), tiebreaker="dense").to_numpy() for column in columns]
         by = [hashed, *numbers, *ranks]
         order = np.lexsort(by[::-1])
-        begins = np.logical_or.reduce([_changes(numbers[order]) for numbers in by])
+        begins = np.logical_or.reduce([run_begins(numbers[order]) for numbers in by])
     return of_sorted(begins, order)
 
 
@@ -180,15 +180,7 @@ def _begins(hashed: Words, numbers: list[Ints]) -> Flags | None:
             return None
         rises |= ties & (column[1:] > column[:-1])
         ties &= column[1:] == column[:-1]
-    return _with_first(~ties, len(hashed)) if (ties | rises).all() else None
-
-
-def _changes(values: NDArray[Any]) -> Flags:
-    return _with_first(values[1:] != values[:-1], len(values))
-
-
-def _with_first(others: Flags, length: int) -> Flags:
-    return np.concatenate([np.ones(min(length, 1), np.bool_), others])
+    return with_first(~ties, len(hashed)) if (ties | rises).all() else None
 
 
 def _order(hashed: Words, numbers: list[Ints]) -> tuple[Ints, Flags]:
@@ -198,16 +190,16 @@ def _order(hashed: Words, numbers: list[Ints]) -> tuple[Ints, Flags]:
     """
     bits = np.uint64(len(hashed).bit_length())
     order = in_order_of_hashes(hashed)
-    begins = _changes(hashed[order])
+    begins = run_begins(hashed[order])
     for column in numbers:
         arranged = column[order]
         falls = np.flatnonzero((arranged[1:] < arranged[:-1]) & ~begins[1:])
         if len(falls):
             if not _reordered(order, arranged, begins, falls, bits):
                 order = np.lexsort([*numbers[::-1], hashed])
-                return order, np.logical_or.reduce([_changes(values[order]) for values in (hashed, *numbers)])
+                return order, np.logical_or.reduce([run_begins(values[order]) for values in (hashed, *numbers)])
             arranged = column[order]
-        begins |= _changes(arranged)
+        begins |= run_begins(arranged)
     return order, begins
 
 
@@ -245,7 +237,7 @@ def in_order_of_hashes(hashed: Words) -> Ints:
 
 def _distinct(numbers: Ints) -> Ints:
     ordered = np.sort(numbers)
-    return ordered[_changes(ordered)]
+    return ordered[run_begins(ordered)]
 
 
 def _low(packed: Words, bits: np.uint64) -> Ints:
@@ -265,7 +257,7 @@ def _ranks(numbers: Ints, bits: np.uint64) -> tuple[Words, int]:
     packed = ((numbers - least).view(np.uint64) << bits) | np.arange(len(numbers), dtype=np.uint64)
     packed.sort()
     ranks = np.empty(len(numbers), np.uint64)
-    ranks[_low(packed, bits)] = np.cumsum(_changes(packed >> bits)) - 1
+    ranks[_low(packed, bits)] = np.cumsum(run_begins(packed >> bits)) - 1
     return ranks, int(ranks.max(initial=0)).bit_length()
 
 
@@ -282,13 +274,13 @@ def _key_changes(column: pa.Array, order: Ints | None) -> Flags:
         words, nulls = _word(column), np.broadcast_to(_nulls(column), len(column))
         if order is not None:
             words, nulls = words[order], nulls[order] if column.null_count else nulls
-        return _changes(words) | (_changes(nulls) if column.null_count else np.zeros(1, np.bool_))
+        return run_begins(words) | (run_begins(nulls) if column.null_count else np.zeros(1, np.bool_))
     arranged = column if order is None else column.take(pa.array(order))
     before, behind = arranged[:-1], arranged[1:]
     differ = pc.not_equal(before, behind)
     if column.null_count:
         differ = pc.coalesce(differ, pc.not_equal(before.is_null(), behind.is_null()))
-    return _with_first(np.asarray(differ, np.bool_), len(column))
+    return with_first(np.asarray(differ, np.bool_), len(column))
 
 
 def _rankable(column: pa.Array) -> pa.Array:

@@ -164,6 +164,11 @@ def render(value: Instant) -> str:
     return iso_8601(value)
 
 
+def whole_seconds(at: datetime) -> str:
+    """A time in UTC, in ISO 8601, without a fraction of its last second."""
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 def iso_8601(value: int) -> str:
     """Microseconds since 1970 UTC in ISO 8601. Years outside of 1 to 9999, for which Python has no datetime, have a
     sign: ``+10183-07-15T00:00:00Z``; year 0 is the one before year 1.

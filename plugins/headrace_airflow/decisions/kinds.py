@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Param
 
+from headrace_airflow.decisions.building import switch
 from headrace_airflow.forms import asked_in_form, option_fields
 from headrace_snapshots.refs import BEGINNING, MAIN, output_of, published_of
 
@@ -39,10 +40,6 @@ def _text(title: str, description: str, default: str | None = None, *, required:
     if required:
         return Param(type="string", minLength=1, title=title, description=description)
     return Param(default, type=["null", "string"], title=title, description=description)
-
-
-def _switch(title: str, description: str, *, on: bool = False) -> Param:
-    return Param(on, type="boolean", title=title, description=description)
 
 
 _SNAPSHOT: Final = "A snapshot's id, a branch, a tag"
@@ -131,7 +128,7 @@ KINDS: Final = (
         lambda: {
             "to": _text("To", f"{_SNAPSHOT}, or {BEGINNING!r}.", required=True),
             "branch": _text("Branch", "Empty: main."),
-            "dry_run": _switch(*_DRY_RUN),
+            "dry_run": switch(*_DRY_RUN),
             **option_fields("rollback"),
         },
         _rollback,

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-from pyspark.sql import functions as f
-
 from headrace.distribute.spark.errors import SparkFunctionError
 from headrace.distribute.spark.module_pickling import travels
-from headrace.distribute.spark.types import SPARK_TYPES, DataFrame, SparkColumn
+from headrace.distribute.spark.types import SPARK_TYPES, DataFrame
+from headrace.distribute.spark.view_frames import column_named
 from headrace.pipeline.loading.named_function import named_function
 from headrace.pipeline.source import SparkFunction
 
@@ -40,15 +39,10 @@ def applied(function: SparkFunction, rows: DataFrame) -> DataFrame:
                 f"Spark function {function.name} declares column {name} as {kind}, which is Spark's "
                 f"{SPARK_TYPES[kind].simpleString()}, and gives {kind_given.simpleString()}; cast it"
             )
-    return result.select(*map(_column, ours), *map(_column, function.returns))
+    return result.select(*map(column_named, ours), *map(column_named, function.returns))
 
 
 def _resolve(function: SparkFunction) -> Callable[[DataFrame], object]:
     named = named_function(f"Spark function {function.name}", function.name, function.package, SparkFunctionError)
     travels(named.module)  # with its own functions for rows
     return named.function
-
-
-def _column(name: str) -> SparkColumn:
-    """The column called ``name``, whatever characters it has."""
-    return f.col(f"`{name.replace('`', '``')}`")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import PipelineError
 from headrace.kernel.expressions.evaluation import Rows, column
-from headrace.kernel.grouping import Ints
+from headrace.kernel.grouping import Ints, run_begins, with_first
 from headrace.kernel.keys import grouped
 from headrace.kernel.windows.calendar import calendar_windows
 from headrace.kernel.windows.custom import assigned_windows, merged_custom
@@ -66,7 +66,7 @@ def assigned(
         case CustomWindows():
             counts, start, end, stamp = assigned_windows(where, times, records)
             row = np.repeat(np.arange(len(times), dtype=np.int64), counts)
-            return Assigned(row, start, end, _first(row), stamp)
+            return Assigned(row, start, end, run_begins(row), stamp)
     row = np.flatnonzero(np.asarray(times.is_valid()))
     at = times.fill_null(0).to_numpy()[row] if times.null_count else times.to_numpy()
     if isinstance(where, SlidingWindows):
@@ -87,14 +87,6 @@ def _only_by_time(where: WindowFn, at: Ints) -> tuple[Ints, Ints]:
         case GlobalWindows():
             return np.full(len(at), int(MIN_INSTANT)), np.full(len(at), int(GLOBAL_WINDOW_END))
     raise PipelineError(f"{where!r} is not a window function")
-
-
-def _first(row: Ints) -> Flags:
-    return _with_first(row[1:] != row[:-1], len(row))
-
-
-def _with_first(others: Flags, length: int) -> Flags:
-    return np.concatenate([np.ones(min(length, 1), np.bool_), others])
 
 
 def _fixed(where: FixedWindows, at: Ints, shift: int | Ints) -> tuple[Ints, Ints]:
@@ -187,7 +179,7 @@ def _merged_sessions(where: Sessions, key: Ints, start: Ints, end: Ints) -> tupl
     same_key = key[1:] == key[:-1]
     reach = _reach(end, same_key)
     apart = start[1:] > reach[:-1] if where.touching_merges else start[1:] >= reach[:-1]
-    begins = _with_first(apart | ~same_key, len(key))
+    begins = with_first(apart | ~same_key, len(key))
     first = np.flatnonzero(begins)
     group = np.cumsum(begins) - 1
     return start[first][group], np.maximum.reduceat(end, first)[group] if len(first) else end

@@ -14,6 +14,7 @@ import duckdb
 from headrace.model.panes import WINDOW_END, WINDOW_START, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
 from headrace.program import columns as c
+from headrace.read.diff.current_files import files_of
 from headrace.read.diff.row_changes import ChangeKind, RowChange, RowCounts
 from headrace.read.snapshots.last_stage import MergingWindows
 from headrace.read.views.arrow_types import python_rows
@@ -23,7 +24,6 @@ from headrace.read.views.database import database, identifier, literal, no_rows,
 from headrace.read.views.local_files import brought
 from headrace.read.views.parquet_sql import NamedFile, rows_of
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.table_names import UNNAMED
 
@@ -86,7 +86,7 @@ def differing(catalog: Catalog, compared: Compared) -> "Iterator[PatchRows]":
     """
     sides = (compared.main, compared.branch)
     tables = [UNNAMED.current, *([compared.table] if compared.merging is not None else [])]
-    files = {file.path: file for side in sides for name in tables for file in _files(side, name)}
+    files = {file.path: file for side in sides for name in tables for file in files_of(side, name)}
     with working_folder() as folder:
         local = dict(zip(files, brought(catalog.store, [*files.values()], folder), strict=True))
         with database(folder, [*local.values()], is_for_us=True) as connection:
@@ -286,7 +286,7 @@ class PatchRows:
         wanted = quoted([*keys, *window])
         parts = []
         for side in (self.compared.main, self.compared.branch):
-            files = [NamedFile(self.local[file.path]) for file in _files(side, self.compared.table)]
+            files = [NamedFile(self.local[file.path]) for file in files_of(side, self.compared.table)]
             if files:
                 identity, place = [*keys, *window], [c.EPOCH]
                 rows = rows_of(files, {})
@@ -323,7 +323,3 @@ def _granules(name: str, of: str = "") -> str:
     at = f"{of}.{name}" if of else name
     unbounded = int(GLOBAL_WINDOW_END if name == WINDOW_END else MIN_INSTANT)
     return f"coalesce(epoch_us({at}), {unbounded})"
-
-
-def _files(manifest: Manifest, table: str) -> list[DataFile]:
-    return [file for layer in manifest.tables.get(table, ()) for file in layer.files]

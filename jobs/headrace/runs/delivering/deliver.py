@@ -32,6 +32,7 @@ from headrace.ext.sinks import (
     SinkState,
 )
 from headrace.model.expressions.value_types import in_words
+from headrace.model.time import whole_seconds
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sink import SINKS, Sink
 from headrace.read.diff.change_records import records_between
@@ -157,7 +158,7 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
             published,
             _columns(manifest, held),
             _number(target, held),
-            at=_now(),
+            at=whole_seconds(datetime.now(UTC)),
         )
         if held is not None and is_same_place(held.root, own.root):
             own = replace(own, root=held.root)  # whichever way somebody went there
@@ -212,10 +213,6 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
         own.at,
         None if others is None else others.words,
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _of_no_use(held: SinkState | None, own: SinkState, *, is_changed: bool, refill: bool) -> FillReason:

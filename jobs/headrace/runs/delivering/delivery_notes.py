@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from headrace.errors import HeadraceError
+from headrace.model.time import whole_seconds
 from headrace.pipeline.sink import Sink
 from headrace.runs.reporting.results import redacted
 from headrace_snapshots.format.sealed import sealed, unsealed
@@ -54,13 +55,23 @@ class DeliveryNote(msgspec.Struct, frozen=True):
             return self
         if self.delivered_at is not None and self.snapshot == snapshot and not written and not removed:
             return msgspec.structs.replace(self, failed_at=None, error_code=None)
-        return DeliveryNote(self.output, self.sink, self.kind, snapshot, epoch, _now(), written, removed, entry=entry)
+        return DeliveryNote(
+            self.output,
+            self.sink,
+            self.kind,
+            snapshot,
+            epoch,
+            whole_seconds(datetime.now(UTC)),
+            written,
+            removed,
+            entry=entry,
+        )
 
     def failed(self, error: HeadraceError, entry: int) -> "DeliveryNote":
         """The note after a delivery that began at ``entry`` and failed: the sink holds what it held."""
         if entry < self.entry:
             return self
-        return msgspec.structs.replace(self, failed_at=_now(), error_code=error.code)
+        return msgspec.structs.replace(self, failed_at=whole_seconds(datetime.now(UTC)), error_code=error.code)
 
 
 def note(
@@ -88,10 +99,6 @@ def notes(store: ObjectStore, pipeline: str) -> list[DeliveryNote]:
     paths = [info.path for info in store.list(folder(pipeline, ObjectKind.DELIVERIES))]
     read = (_read(store, path) for path in paths)
     return sorted((one for one in read if one is not None), key=lambda one: (one.output, one.sink))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _read(store: ObjectStore, path: str) -> DeliveryNote | None:

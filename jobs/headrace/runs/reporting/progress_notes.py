@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from headrace.errors import HeadraceError
+from headrace.model.time import whole_seconds
 from headrace.pipeline.executors import FindLevel, LevelProgress
 from headrace.runs.reporting.listener import Listener
 from headrace.runs.reporting.results import now, redacted
@@ -127,5 +128,5 @@ def _nowhere() -> None:
 
 
 def _empty(pipeline: str) -> PipelineSummary:
-    made_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    made_at = whole_seconds(datetime.now(UTC))
     return PipelineSummary(pipeline, made_at, -1, PipelineState.EMPTY)

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.audit.store import AuditFailedError, LimitExceededError, StaleDataError, UnusualDataError
 from headrace.errors import HeadraceError
-from headrace.model.time import NEVER, Instant, render
+from headrace.model.time import NEVER, Instant, render, whole_seconds
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.reporting.audit_lines import AuditLine, last_publish, newest_audit, output_lines, worst
 from headrace.runs.reporting.summary import (
@@ -48,7 +48,7 @@ def summarize(catalog: Catalog, before: PipelineSummary | None = None, run: RunL
     under_way = None if before is None or run is not None else before.under_way
     run = run or (None if before is None else before.run)
     head = catalog.known_head()
-    made_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    made_at = whole_seconds(datetime.now(UTC))
     try:
         summary = _summarized(catalog, head, before, run, made_at)
     except HeadraceError as error:

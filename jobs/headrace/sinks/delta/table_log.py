@@ -7,6 +7,8 @@ from typing import Any, Final, Self
 
 from deltalake import DeltaTable
 
+from headrace.model.time import whole_seconds
+
 _LEAVES_ROWS: Final = (
     *("OPTIMIZE", "REORG", "CLUSTER BY", "VACUUM START", "VACUUM END", "FSCK", "COMPUTE STATS"),
     *("UPGRADE PROTOCOL", "ADD FEATURE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES"),
@@ -64,4 +66,4 @@ def _time(commit: Mapping[str, Any]) -> str | None:
     milliseconds = commit.get("timestamp")
     if milliseconds is None:
         return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return whole_seconds(datetime.fromtimestamp(milliseconds / 1000, UTC))
