@@ -19,7 +19,7 @@ BASE = "HeadraceError"
 
 TREE_FILE = "jobs/headrace/errors.py"
 _DRAWN = re.compile(r'(?<=^TREE: Final = """\n).*?(?=^""")', re.MULTILINE | re.DOTALL)
-_CODE = re.compile(r"^    code\b.*= \"", re.MULTILINE)
+_CODE = re.compile(r'\bcode(: ClassVar\[str\])? ?= ?"')
 _COLUMNS = (38, 28)
 
 
@@ -93,6 +93,9 @@ def _errors_of(tree: ast.Module, module: str) -> Iterator[ErrorClass]:
 
 
 def _constants(node: ast.ClassDef) -> Iterator[tuple[str, object]]:
+    for keyword in node.keywords:
+        if keyword.arg is not None and isinstance(keyword.value, ast.Constant):
+            yield keyword.arg, keyword.value.value
     for line in node.body:
         target = line.targets[0] if isinstance(line, ast.Assign) else getattr(line, "target", None)
         value = getattr(line, "value", None)

@@ -70,9 +70,10 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
     for line in node.body:
         if isinstance(line, ast.AnnAssign):
             yield f"    {ast.unparse(line.target)}: {ast.unparse(line.annotation)}\n"
-        elif isinstance(line, ast.FunctionDef) and line.name == "__init__":
+        elif isinstance(line, ast.FunctionDef) and line.name in ("__init__", "__init_subclass__"):
             line.args.defaults = [ast.Constant(...) for _ in line.args.defaults]
-            yield f"    def __init__({ast.unparse(line.args).replace('=...', ' = ...')}) -> None: ...\n"
+            line.args.kw_defaults = [value and ast.Constant(...) for value in line.args.kw_defaults]
+            yield f"    def {line.name}({ast.unparse(line.args).replace('=...', ' = ...')}) -> None: ...\n"
 
 
 def _parsed(module: str) -> ast.Module:

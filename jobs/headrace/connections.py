@@ -39,10 +39,8 @@ _NOTHING: Mapping[str, "Connection"] = {}
 _KNOWN: ContextVar[Mapping[str, "Connection"]] = ContextVar("connections that this context knows", default=_NOTHING)
 
 
-class MissingConnectionError(FixConfigError):
+class MissingConnectionError(FixConfigError, code="config.connection"):
     """The environment does not say what a connection is, or says it wrongly."""
-
-    code = "config.connection"
 
 
 @dataclass(frozen=True)

@@ -25,16 +25,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class NotRegisteredError(FixConfigError):
+class NotRegisteredError(FixConfigError, code="config.not_registered"):
     """A name for which neither Headrace nor an installed distribution has a part of that kind."""
 
-    code = "config.not_registered"
 
-
-class BrokenEntryPointError(FixConfigError):
+class BrokenEntryPointError(FixConfigError, code="config.entry_point"):
     """An entry point of another distribution that cannot be imported, is not what it should be, or is there twice."""
-
-    code = "config.entry_point"
 
 
 @dataclass(frozen=True)

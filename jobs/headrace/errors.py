@@ -21,11 +21,19 @@ from typing import ClassVar, Final
 
 
 class HeadraceError(Exception):
-    """Base of the tree. ``remedy`` is its branch; ``exit_code`` is what a process that dies of it returns."""
+    """Base of the tree. ``remedy`` is its branch; ``exit_code`` is what a process that dies of it returns.
+
+    A class says its ``code`` beside its base: ``class RateLimitError(RetryError, code="retry.rate_limit")``.
+    """
 
     code: ClassVar[str] = "headrace"
     remedy: ClassVar[str] = "give_up"
     exit_code: ClassVar[int] = 1
+
+    def __init_subclass__(cls, *, code: str | None = None, **others: object) -> None:
+        super().__init_subclass__(**others)
+        if code is not None:
+            cls.code = code
 
     def __reduce__(self) -> "tuple[Callable[..., HeadraceError], tuple[object, ...], dict[str, object]]":
         """Pickled as it is, whatever its class is made of: it crosses processes."""
@@ -36,84 +44,67 @@ def _as_it_was(kind: type[HeadraceError], *arguments: object) -> HeadraceError:
     return kind.__new__(kind, *arguments)
 
 
-class FixConfigError(HeadraceError):
+class FixConfigError(HeadraceError, code="config"):
     """The pipeline, the command or the environment is wrong: a person changes it; a retry cannot help."""
 
-    code = "config"
     remedy = "fix_config"
     exit_code = 10
 
 
-class FixDataError(HeadraceError):
+class FixDataError(HeadraceError, code="data"):
     """The input or the output is wrong: a person (or the producer) corrects data, then the run is repeated."""
 
-    code = "data"
     remedy = "fix_data"
     exit_code = 20
 
 
-class ValueOverflowError(FixDataError):
+class ValueOverflowError(FixDataError, code="data.overflow"):
     """A result that its type does not hold. It is never wrapped, and no digits are lost (semantics 12.4)."""
-
-    code = "data.overflow"
 
 
 OPERANDS = "; cast its operands to float, filter such records out, or correct them"
 """What to do where an expression of a pipeline overflows."""
 
 
-class IntegerOverflowError(ValueOverflowError):
+class IntegerOverflowError(ValueOverflowError, code="data.integer_overflow"):
     """An integer result leaves 64 bits."""
 
-    code = "data.integer_overflow"
 
-
-class DateOverflowError(ValueOverflowError):
+class DateOverflowError(ValueOverflowError, code="data.date_overflow"):
     """A date leaves the years 1 to 9999."""
 
-    code = "data.date_overflow"
 
-
-class DecimalOverflowError(ValueOverflowError):
+class DecimalOverflowError(ValueOverflowError, code="data.decimal_overflow"):
     """A decimal leaves 38 digits, of which 9 are after the point."""
 
-    code = "data.decimal_overflow"
 
-
-class RetryError(HeadraceError):
+class RetryError(HeadraceError, code="retry"):
     """Something outside failed or was busy; the same call may succeed later."""
 
-    code = "retry"
     remedy = "retry"
     exit_code = 30
 
 
-class RestoreError(HeadraceError):
+class RestoreError(HeadraceError, code="restore"):
     """What is in memory or in the newest snapshot cannot be used: restore an older whole snapshot and continue."""
 
-    code = "restore"
     remedy = "restore"
     exit_code = 40
 
 
-class GiveUpError(HeadraceError):
+class GiveUpError(HeadraceError, code="give_up"):
     """This run must stop and must not be retried as it is: another writer owns the pipeline, or an invariant broke."""
 
-    code = "give_up"
     remedy = "give_up"
     exit_code = 50
 
 
-class PipelineError(FixConfigError):
+class PipelineError(FixConfigError, code="config.pipeline"):
     """A mistake in a pipeline's definition, found when it is built."""
 
-    code = "config.pipeline"
 
-
-class NotInstalledError(FixConfigError):
+class NotInstalledError(FixConfigError, code="config.not_installed"):
     """A library that only some ways of using Headrace need."""
-
-    code = "config.not_installed"
 
 
 TREE: Final = """

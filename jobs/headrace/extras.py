@@ -25,10 +25,8 @@ EXTRAS: Final[Mapping[Extra, tuple[str, ...]]] = {
 """The modules that each extra brings for Headrace's own use."""
 
 
-class PysparkClientError(FixConfigError):
+class PysparkClientError(FixConfigError, code="config.pyspark_client"):
     """``pyspark-client`` was installed over the files of ``pyspark``: what runs is neither."""
-
-    code = "config.pyspark_client"
 
 
 def require(extra: Extra, what: str, instead: str = "") -> None:

@@ -9,10 +9,8 @@ _SIZE = re.compile(r"([0-9]{1,18})([kmgt]?)b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
-class SizeError(FixConfigError):
+class SizeError(FixConfigError, code="config.size"):
     """A setting that should be a size and is not one."""
-
-    code = "config.size"
 
 
 def size_in(variable: str) -> int | None:

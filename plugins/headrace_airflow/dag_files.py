@@ -14,10 +14,8 @@ from headrace_airflow.roots.served import ServedRoots, served_roots
 from headrace_airflow.roots.store import forget_connections, without_connections
 
 
-class BrokenPipelineFilesError(FixConfigError):
+class BrokenPipelineFilesError(FixConfigError, code="config.broken_pipeline_files"):
     """Pipeline files that cannot be used, each with the reason."""
-
-    code = "config.broken_pipeline_files"
 
 
 def asked_for() -> Mapping[str, DAG]:

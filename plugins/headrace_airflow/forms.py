@@ -33,10 +33,8 @@ _HANDED_ON: Final = ("branch", "executor")
 """Options that every task hands on, whatever its form says of them."""
 
 
-class FormError(FixConfigError):
+class FormError(FixConfigError, code="config.form"):
     """The form or configuration of a run says what its DAG cannot do."""
-
-    code = "config.form"
 
 
 @dataclass(frozen=True)

@@ -48,16 +48,12 @@ Summary = dict[str, Any]
 """What a task leaves in XCom: a few figures of its RunResult."""
 
 
-class SparkConnectionError(FixConfigError):
+class SparkConnectionError(FixConfigError, code="config.spark_connection"):
     """The Airflow connection that says where Spark is does not exist (Spark's own operator would try YARN)."""
 
-    code = "config.spark_connection"
 
-
-class DeployModeError(FixConfigError):
+class DeployModeError(FixConfigError, code="config.deploy_mode"):
     """The connection to Spark asks for a driver on a machine of the cluster, away from the task that waits for it."""
-
-    code = "config.deploy_mode"
 
 
 class HeadraceOperator(SparkSubmitOperator):

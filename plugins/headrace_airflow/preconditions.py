@@ -26,16 +26,12 @@ _THERE_ALREADY = HTTPStatus.CONFLICT
 _ABOUT = "One writer at a time of a Headrace pipeline: keep one slot"
 
 
-class PoolError(FixConfigError):
+class PoolError(FixConfigError, code="config.pool"):
     """The pool that keeps two writers of one pipeline apart cannot be looked at or made, or does not have one slot."""
 
-    code = "config.pool"
 
-
-class ApiUnavailableError(RetryError):
+class ApiUnavailableError(RetryError, code="retry.airflow_api"):
     """Airflow's REST API did not answer."""
-
-    code = "retry.airflow_api"
 
 
 class PreconditionsOperator(BaseOperator):

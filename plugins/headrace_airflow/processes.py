@@ -31,16 +31,12 @@ _LESS_INPUT: Final = (
 _ORPHANED: Final = "the process that supervises this task was killed: the run is ended with it"
 
 
-class MemoryLimitError(FixConfigError):
+class MemoryLimitError(FixConfigError, code="config.local_memory"):
     """A run of the executor ``local`` takes more memory than the deployment allows."""
 
-    code = "config.local_memory"
 
-
-class OrphanedError(RetryError):
+class OrphanedError(RetryError, code="retry.orphaned"):
     """The supervisor of this task is gone, so nobody reads its log, and nobody can end it."""
-
-    code = "retry.orphaned"
 
 
 @dataclass(frozen=True)

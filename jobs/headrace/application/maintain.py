@@ -26,10 +26,8 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
 
-class DamagedStoreError(RestoreError):
+class DamagedStoreError(RestoreError, code="restore.damaged_store"):
     """A check found objects that snapshots, readers or runs need, and that are missing or damaged."""
-
-    code = "restore.damaged_store"
 
 
 @dataclass(frozen=True)

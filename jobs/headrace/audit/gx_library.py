@@ -29,10 +29,8 @@ _lock = threading.Lock()
 _left_out = ["sqlalchemy", "pyspark.sql.connect", "boto3", "botocore"]
 
 
-class ExpectationNotEvaluatedError(FixConfigError):
+class ExpectationNotEvaluatedError(FixConfigError, code="config.expectation_not_evaluated"):
     """Great Expectations could not say whether an expectation holds: it does not suit the column."""
-
-    code = "config.expectation_not_evaluated"
 
 
 @dataclass(frozen=True)

@@ -26,40 +26,28 @@ FORMAT: Final = 1
 _ANEW = "run the pipeline again, which audits the range again"
 
 
-class AuditFailedError(FixDataError):
+class AuditFailedError(FixDataError, code="data.audit_failed"):
     """The output does not meet the pipeline's expectations: it stays in quarantine on its branch."""
 
-    code = "data.audit_failed"
 
-
-class LimitExceededError(AuditFailedError):
+class LimitExceededError(AuditFailedError, code="data.limit_exceeded"):
     """Every expectation holds, and a limit of the pipeline does not: the output stays in quarantine on its branch."""
 
-    code = "data.limit_exceeded"
 
-
-class UnusualDataError(AuditFailedError):
+class UnusualDataError(AuditFailedError, code="data.unusual"):
     """Every expectation holds, and the output is not as was usual: it stays in quarantine on its branch."""
 
-    code = "data.unusual"
 
-
-class StaleDataError(FixDataError):
+class StaleDataError(FixDataError, code="data.stale"):
     """Nothing new has come, for longer than a limit of the pipeline allows. Nothing is held back."""
 
-    code = "data.stale"
 
-
-class AuditFormatError(FixConfigError):
+class AuditFormatError(FixConfigError, code="config.audit_format"):
     """A stored audit of a format that this version cannot read."""
 
-    code = "config.audit_format"
 
-
-class AuditDamagedError(RestoreError):
+class AuditDamagedError(RestoreError, code="restore.audit_damaged"):
     """A stored audit that is not what was written."""
-
-    code = "restore.audit_damaged"
 
 
 @dataclass(frozen=True)

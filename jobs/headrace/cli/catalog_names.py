@@ -10,10 +10,8 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
 
-class WholePipelineError(FixConfigError):
+class WholePipelineError(FixConfigError, code="config.whole_pipeline"):
     """A command about a whole pipeline was given one of its outputs."""
-
-    code = "config.whole_pipeline"
 
 
 STARTED_BY = "cli"

@@ -40,10 +40,8 @@ class Again:
     asked: frozenset[str] = frozenset()
 
 
-class DivergedError(FixConfigError):
+class DivergedError(FixConfigError, code="config.output_diverged"):
     """An epoch that is computed again takes other records than it did when it was recorded."""
-
-    code = "config.output_diverged"
 
 
 @dataclass(frozen=True)

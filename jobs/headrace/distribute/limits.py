@@ -8,10 +8,8 @@ import pyarrow as pa
 from headrace.errors import FixConfigError
 
 
-class LargeEpochError(FixConfigError):
+class LargeEpochError(FixConfigError, code="config.large_epoch"):
     """An epoch has a column of more than 2 GB, which is as much as Arrow's strings and lists hold in one piece."""
-
-    code = "config.large_epoch"
 
 
 @contextmanager

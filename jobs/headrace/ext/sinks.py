@@ -130,28 +130,20 @@ ID: Final = "_id"
 """The column of what identifies a final row: the same each time that the row of this key and window comes."""
 
 
-class SinkRefusedError(FixConfigError):
+class SinkRefusedError(FixConfigError, code="config.sink_refused"):
     """The target does not let us do it: rights, a table of somebody else, a version that is too old."""
 
-    code = "config.sink_refused"
 
-
-class SinkUnreachableError(RetryError):
+class SinkUnreachableError(RetryError, code="retry.sink_unreachable"):
     """The target does not answer, or broke off."""
 
-    code = "retry.sink_unreachable"
 
-
-class SinkMovedError(RetryError):
+class SinkMovedError(RetryError, code="retry.sink_moved"):
     """Another delivery has changed the target since this one looked."""
 
-    code = "retry.sink_moved"
 
-
-class UndeliverableError(FixDataError):
+class UndeliverableError(FixDataError, code="data.undeliverable"):
     """A value that the target cannot hold. Nothing was delivered."""
-
-    code = "data.undeliverable"
 
 
 class ChangeSource(StrEnum):

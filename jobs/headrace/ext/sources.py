@@ -146,16 +146,12 @@ ENOUGH: Final = 1_000
 """So many unread splits are looked at: where that many are unread, more of them say nothing new."""
 
 
-class UnknownPositionError(FixConfigError):
+class UnknownPositionError(FixConfigError, code="config.unknown_position"):
     """A snapshot says how far an input was read in a form that its source does not know."""
 
-    code = "config.unknown_position"
 
-
-class SplitGoneError(FixDataError):
+class SplitGoneError(FixDataError, code="data.split_gone"):
     """A split that was planned, and perhaps read, cannot be read as it was."""
-
-    code = "data.split_gone"
 
     def __init__(
         self, path: str, how: str, way_on: str = "Put it back as it was; or continue from a snapshot before it"

@@ -113,52 +113,36 @@ KINDS = ("get", "put", "create", "list", "stat", "delete")
 """Kinds of requests that a store counts; a listing counts one per page."""
 
 
-class ObjectPathError(FixConfigError):
+class ObjectPathError(FixConfigError, code="config.object_path"):
     """A path that could leave the root, or that some store could not hold."""
 
-    code = "config.object_path"
 
-
-class ObjectNotFoundError(RestoreError):
+class ObjectNotFoundError(RestoreError, code="restore.object_not_found"):
     """There is no such object. The caller knows whether that is normal or the loss of something that was stored."""
 
-    code = "restore.object_not_found"
 
-
-class ObjectChangedError(RetryError):
+class ObjectChangedError(RetryError, code="retry.object_changed"):
     """An object is not what it was when somebody looked at it, or does not stay what it is while it is looked at."""
 
-    code = "retry.object_changed"
 
-
-class ObjectExistsError(GiveUpError):
+class ObjectExistsError(GiveUpError, code="give_up.object_exists"):
     """``create`` found an object under that path: another writer's, or one's own whose answer was lost."""
 
-    code = "give_up.object_exists"
 
-
-class UnknownOutcomeError(RetryError):
+class UnknownOutcomeError(RetryError, code="retry.unknown_outcome"):
     """A conditional put may or may not have happened: read the object back and compare before anything else."""
 
-    code = "retry.unknown_outcome"
 
-
-class StoreUnavailableError(RetryError):
+class StoreUnavailableError(RetryError, code="retry.store_unavailable"):
     """The store could not be reached or answered that it is busy, after the adapter's own retries."""
 
-    code = "retry.store_unavailable"
 
-
-class EncryptionRefusedError(FixConfigError):
+class EncryptionRefusedError(FixConfigError, code="config.encryption"):
     """The S3 service cannot or may not encrypt as it is asked to, or demands that it is asked."""
 
-    code = "config.encryption"
 
-
-class S3KeysError(FixConfigError):
+class S3KeysError(FixConfigError, code="config.s3_keys"):
     """There are no keys for S3, or what should give them refuses."""
-
-    code = "config.s3_keys"
 
 
 @dataclass(frozen=True)

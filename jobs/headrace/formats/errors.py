@@ -5,11 +5,10 @@ from typing import ClassVar
 from headrace.errors import FixDataError
 
 
-class UnreadableFileError(FixDataError):
+class UnreadableFileError(FixDataError, code="data.unreadable_file"):
     """An input file cannot be read. ``path`` is the file in its store, ``reason`` why in a few words, as it would stand
     in a dead letter."""
 
-    code = "data.unreadable_file"
     what_to_do: ClassVar[str] = (
         "Land a corrected file under a new name and remove this one, or set on_unreadable=DEAD_LETTER on the source"
     )
@@ -22,47 +21,39 @@ class UnreadableFileError(FixDataError):
         self.path, self.reason = path, reason
 
 
-class DividedFileError(FixDataError):
+class DividedFileError(FixDataError, code="data.divided_file"):
     """A piece of a file cannot be read: the file has to be read as a whole to say whether it can."""
-
-    code = "data.divided_file"
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"a piece of file {path} cannot be read: {reason}")
 
 
-class FileColumnsError(UnreadableFileError):
+class FileColumnsError(UnreadableFileError, code="data.file_columns"):
     """A file lacks a column that it must have, or holds it in a type that is not that of the source's schema."""
 
-    code = "data.file_columns"
 
-
-class MissingColumnError(FileColumnsError):
+class MissingColumnError(FileColumnsError, code="data.missing_column"):
     """The header of a CSV file, or the schema of a Parquet file, lacks a column that the pipeline reads."""
 
-    code = "data.missing_column"
     what_to_do = (
         "Correct the name in the schema of the source; or land a corrected file under a new name and remove this one; "
         'or, if files may lack the column, write missing="null" in the source: it is NULL in such files then'
     )
 
 
-class DialectError(FileColumnsError):
+class DialectError(FileColumnsError, code="data.csv_dialect"):
     """A CSV file is written in another way than it is read: by its header, which names columns of the source otherwise
     and none as it is, or by its first records.
     """
 
-    code = "data.csv_dialect"
     what_to_do = (
         "Options of csv(...) say how files are written: delimiter, quote, escape, encoding, skip_lines; "
         "or set on_unreadable=DEAD_LETTER on the source"
     )
 
 
-class LargeFileError(FixDataError):
+class LargeFileError(FixDataError, code="data.large_file"):
     """A text file that cannot be read in pieces holds more than one piece can."""
-
-    code = "data.large_file"
 
     def __init__(self, path: str, size: int) -> None:
         super().__init__(

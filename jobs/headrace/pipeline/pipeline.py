@@ -40,10 +40,8 @@ from headrace.pipeline.source import OWN, Input, Source, SparkFunction
 from headrace.pipeline.upstream import UnitedPanes, Upstream, upstream_first
 
 
-class SeveralOutputsError(PipelineError):
+class SeveralOutputsError(PipelineError, code="config.several_outputs"):
     """A pipeline with several outputs was taken for one with one."""
-
-    code = "config.several_outputs"
 
 
 @dataclass(frozen=True, init=False)

@@ -19,10 +19,8 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import called_now, output_names, outputs_of, seen_by, with_names
 
 
-class FormerNameError(FixConfigError):
+class FormerNameError(FixConfigError, code="config.former_name"):
     """An output whose former name no snapshot knows, where another output is gone: it may be that one."""
-
-    code = "config.former_name"
 
 
 _UNKNOWN = "has changed; the snapshot is too old to say which part of it"

@@ -18,10 +18,8 @@ Given = Any
 """The key that is asked about: a value, several in the order of the key's columns, by their names, or None."""
 
 
-class ExplainError(FixConfigError):
+class ExplainError(FixConfigError, code="config.explain"):
     """The key or the window that is asked about is not written as one."""
-
-    code = "config.explain"
 
 
 def typed_key(kinds: Mapping[str, DataType], given: Given, whose: str) -> dict[str, Any]:

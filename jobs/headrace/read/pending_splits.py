@@ -22,10 +22,8 @@ from headrace.sources.landing import landed_first
 from headrace_snapshots.store import ObjectStore
 
 
-class UnwatchedSourceError(FixConfigError):
+class UnwatchedSourceError(FixConfigError, code="config.unwatched_source"):
     """A watcher cannot make a source again."""
-
-    code = "config.unwatched_source"
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,8 @@ from headrace_snapshots.log import has_log
 from headrace_snapshots.store import ObjectStore
 
 
-class MissingRootError(FixConfigError):
+class MissingRootError(FixConfigError, code="config.missing_root"):
     """There is no such root, and nothing to make it for."""
-
-    code = "config.missing_root"
 
 
 def check_root(store: ObjectStore) -> None:

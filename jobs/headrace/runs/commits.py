@@ -52,10 +52,8 @@ MAX_IN_FLIGHT = 2
 NOTHING: Mapping[str, int] = {}
 
 
-class IncompleteEpochError(RetryError):
+class IncompleteEpochError(RetryError, code="retry.incomplete_epoch"):
     """Not all tasks of an epoch have acknowledged it, or it is not the next one: it is not committed."""
-
-    code = "retry.incomplete_epoch"
 
 
 def attempts_of(catalog: Catalog) -> Attempts:

@@ -9,16 +9,12 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import outputs_of, seen_by
 
 
-class ChangedPipelineError(FixConfigError):
+class ChangedPipelineError(FixConfigError, code="config.changed_pipeline"):
     """The state of the snapshot was made by another definition of the pipeline."""
 
-    code = "config.changed_pipeline"
 
-
-class ChangedCodeError(FixConfigError):
+class ChangedCodeError(FixConfigError, code="config.changed_code"):
     """Code of the user's own has changed since the snapshot, and the run is strict."""
-
-    code = "config.changed_code"
 
 
 def check_continues(pipeline: Pipeline, manifest: Manifest, *, allow_new_aggregates: bool, parks: bool = False) -> None:

@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from headrace.runs.option_values import ReplayClock
 
 
-class RunOptionsError(FixConfigError):
+class RunOptionsError(FixConfigError, code="config.run_options"):
     """An option of a run that makes no sense."""
-
-    code = "config.run_options"
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,8 @@ from headrace_snapshots.store import open_store
 _NAMED = 3
 
 
-class RecoverOptionsError(FixConfigError):
+class RecoverOptionsError(FixConfigError, code="config.recover_options"):
     """A recovery that does not say where to go back to."""
-
-    code = "config.recover_options"
 
 
 def recover(

@@ -28,10 +28,8 @@ _READERS = 8
 _NAMED = 3
 
 
-class TargetBrokenError(RestoreError):
+class TargetBrokenError(RestoreError, code="restore.target_broken"):
     """The snapshot to which a recovery would go back is not whole itself."""
-
-    code = "restore.target_broken"
 
 
 @dataclass(frozen=True)

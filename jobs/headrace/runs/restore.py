@@ -42,16 +42,12 @@ Gone = Callable[[Manifest | None, Iterable[InputFile]], list[str]]
 """The paths of those files that a run from a manifest would not find as they were when they were read."""
 
 
-class BelowPublishedError(RestoreError):
+class BelowPublishedError(RestoreError, code="restore.below_published"):
     """The newest whole snapshot is older than what readers see: going back to it is a person's decision."""
 
-    code = "restore.below_published"
 
-
-class InputGoneError(FixDataError):
+class InputGoneError(FixDataError, code="data.input_gone"):
     """A fall-back, recovery, replay or backfill would read input again that is not there any more, or not as it was."""
-
-    code = "data.input_gone"
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,12 @@ from headrace.ext.sinks import SinkRefusedError
 from headrace.pipeline.sink import Sink
 
 
-class SinkTakenError(FixConfigError):
+class SinkTakenError(FixConfigError, code="config.sink_taken"):
     """The target holds rows of another root, pipeline or output."""
 
-    code = "config.sink_taken"
 
-
-class SinkFailedError(FixConfigError):
+class SinkFailedError(FixConfigError, code="config.sink_failed"):
     """The code of a sink, or the client that it uses, raised something that it has no word for."""
-
-    code = "config.sink_failed"
 
 
 @contextmanager

@@ -9,10 +9,8 @@ SHOWN = 3
 """How many dead letters an error names."""
 
 
-class DeadLetterBudgetError(FixDataError):
+class DeadLetterBudgetError(FixDataError, code="data.dead_letter_budget"):
     """More records of one epoch were rejected than a source allows."""
-
-    code = "data.dead_letter_budget"
 
 
 def check_budgets(

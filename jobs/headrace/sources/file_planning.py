@@ -23,10 +23,8 @@ MAX_READS = 3
 """How often new files are read before it is an error that they change meanwhile."""
 
 
-class ChangedFileError(FixDataError):
+class ChangedFileError(FixDataError, code="data.changed_file"):
     """A file that was already read, or was to be read as it was recorded, has other content now."""
-
-    code = "data.changed_file"
 
     def __init__(self, path: str, how: str) -> None:
         super().__init__(
@@ -36,10 +34,8 @@ class ChangedFileError(FixDataError):
         )
 
 
-class ChangingFileError(RetryError):
+class ChangingFileError(RetryError, code="retry.changing_file"):
     """A file changes each time that it is read."""
-
-    code = "retry.changing_file"
 
     def __init__(self, paths: Sequence[str]) -> None:
         more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
@@ -50,10 +46,8 @@ class ChangingFileError(RetryError):
         )
 
 
-class VanishedFileError(FixDataError):
+class VanishedFileError(FixDataError, code="data.vanished_file"):
     """A file was there when files were listed and is not there any more."""
-
-    code = "data.vanished_file"
 
     def __init__(self, path: str) -> None:
         super().__init__(

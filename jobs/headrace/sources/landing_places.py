@@ -16,10 +16,8 @@ from headrace_snapshots.log import has_log
 from headrace_snapshots.store import LocalStore, ObjectStore
 
 
-class PlaceError(FixConfigError):
+class PlaceError(FixConfigError, code="config.place"):
     """Input lies, or would land, where Headrace stores snapshots; or the folder of a new pipeline holds other files."""
-
-    code = "config.place"
 
 
 def check_places(pipeline: Pipeline, root: ObjectStore, *, is_first: bool) -> None:

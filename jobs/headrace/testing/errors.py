@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from headrace.errors import FixConfigError
 
 
-class UnitTestError(FixConfigError):
+class UnitTestError(FixConfigError, code="config.unit_test"):
     """A test that makes no sense as it is written; ``step`` is the number of the step that is wrong, if one is."""
 
-    code = "config.unit_test"
     step: int | None = None
 
 

@@ -29,10 +29,8 @@ EVENTS_OF_A_PROCESS = 2
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
-class SimulationOptionError(FixConfigError):
+class SimulationOptionError(FixConfigError, code="config.simulation"):
     """An option of ``headrace simulate`` has a value that it cannot have."""
-
-    code = "config.simulation"
 
 
 @separate_command("headrace simulate --tasks 100 --seed 7 --protocol aligned --task-losses 2")

@@ -15,10 +15,8 @@ REQUIRED: Any = object()
 """The default of a field that must be there."""
 
 
-class CaseFormatError(FixConfigError):
+class CaseFormatError(FixConfigError, code="config.conformance_case"):
     """A case, or a file of cases, that does not follow the schema."""
-
-    code = "config.conformance_case"
 
 
 @contextmanager

@@ -36,10 +36,8 @@ _T = TypeVar("_T")
 _Read = Callable[[Any], Any]
 
 
-class UnsupportedCaseError(FixConfigError):
+class UnsupportedCaseError(FixConfigError, code="config.conformance_unsupported"):
     """A case that needs something that the schema leaves optional."""
-
-    code = "config.conformance_unsupported"
 
 
 def read_trigger(raw: Any) -> Trigger:

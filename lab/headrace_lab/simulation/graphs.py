@@ -13,10 +13,8 @@ from typing import Any
 from headrace.errors import FixConfigError
 
 
-class GraphError(FixConfigError):
+class GraphError(FixConfigError, code="config.graph"):
     """A graph through which no barrier could reach every task."""
-
-    code = "config.graph"
 
 
 @dataclass(frozen=True)

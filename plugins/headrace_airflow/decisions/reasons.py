@@ -36,22 +36,16 @@ _APPROVED: Final = ["Approve"]
 _CLOCKS_DIFFER: Final = timedelta(hours=1)
 
 
-class NotApprovedError(FixConfigError):
+class NotApprovedError(FixConfigError, code="config.not_approved"):
     """A run acts only after a person has approved it, and Airflow knows of no such answer."""
 
-    code = "config.not_approved"
 
-
-class NotRehearsedError(FixConfigError):
+class NotRehearsedError(FixConfigError, code="config.not_rehearsed"):
     """A run acts only after its first look has said what changes by it."""
 
-    code = "config.not_rehearsed"
 
-
-class RehearsalOutdatedError(FixConfigError):
+class RehearsalOutdatedError(FixConfigError, code="config.rehearsal_outdated"):
     """What was said to change is no longer so: what it was said of has moved since."""
-
-    code = "config.rehearsal_outdated"
 
 
 def reason_field(*, required: bool = False) -> Param:

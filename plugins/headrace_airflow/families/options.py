@@ -30,10 +30,8 @@ _PUBLISHED: Final = re.compile(r"headrace://([^./]+\.)?([^./]+(?:/[^./]+)?)/publ
 """The asset of a pipeline or of one of its outputs, with its root or without."""
 
 
-class AirflowDefaultsError(FixConfigError):
+class AirflowDefaultsError(FixConfigError, code="config.airflow_defaults"):
     """The file with the defaults of all pipelines cannot be used."""
-
-    code = "config.airflow_defaults"
 
 
 def options_of(rooted: RootedPipeline) -> AirflowOptions:

@@ -38,10 +38,8 @@ _NOT_THEIRS: Final = ("AIRFLOW", "AWS_", "HEADRACE_S3_")
 """Beginnings of variables that a process has only if the root says so."""
 
 
-class UnexplainedError(FixConfigError):
+class UnexplainedError(FixConfigError, code="config.unexplained"):
     """What that process found wrong with what was asked."""
-
-    code = "config.unexplained"
 
 
 def explainer(variables: Mapping[str, str] = os.environ) -> ForkServer:

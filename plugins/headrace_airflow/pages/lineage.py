@@ -16,10 +16,8 @@ from headrace_airflow.pages.wording import told
 from headrace_snapshots.store import ObjectStore
 
 
-class UnservedRootError(FixConfigError):
+class UnservedRootError(FixConfigError, code="config.unserved_root"):
     """A pipeline lies under a root that this Airflow does not serve, so no page of it opens that."""
-
-    code = "config.unserved_root"
 
 
 def neighbours(roots: OpenedRoots, root: OpenedRoot, pipeline: str, user: BaseUser) -> dict[str, Any]:

@@ -27,10 +27,8 @@ _PATIENT_SECONDS: Final = 2.0
 """So long a list of all roots waits for one that has always answered."""
 
 
-class RootSilentError(RetryError):
+class RootSilentError(RetryError, code="retry.root_silent"):
     """The store of a root has not answered in time."""
-
-    code = "retry.root_silent"
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,8 @@ _ALONE: Final = (*_KEYS.values(), "AWS_WEB_IDENTITY_TOKEN_FILE", *_ROLE.values()
 _OTHER_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_STS")
 
 
-class StoreConnectionError(FixConfigError):
+class StoreConnectionError(FixConfigError, code="config.store_connection"):
     """The Airflow connection to the root's store does not exist, or says what Headrace does not understand."""
-
-    code = "config.store_connection"
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,8 @@ _TEXTS: Final = ("name", "uri", "store", "endpoint", "airflow")
 _KEYS: Final = (*_TEXTS, "pipelines")
 
 
-class RootsFileError(FixConfigError):
+class RootsFileError(FixConfigError, code="config.roots"):
     """The file that declares roots cannot be used, or one of its roots."""
-
-    code = "config.roots"
 
 
 def declared_in(file: Path) -> Iterator[Root | RootsFileError]:

@@ -22,10 +22,8 @@ ROOT: Final = "HEADRACE_ROOT"
 STORE_CONNECTION: Final = "HEADRACE_STORE_CONN"
 
 
-class DeploymentError(FixConfigError):
+class DeploymentError(FixConfigError, code="config.environment"):
     """An environment variable that Headrace needs is missing where the task runs."""
-
-    code = "config.environment"
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,8 @@ from headrace_airflow.roots.root import Root
 ROOTS: Final = "HEADRACE_ROOTS"
 
 
-class UnknownRootError(FixConfigError):
+class UnknownRootError(FixConfigError, code="config.unknown_root"):
     """A DAG belongs to a root that this Airflow does not serve."""
-
-    code = "config.unknown_root"
 
 
 @dataclass(frozen=True)

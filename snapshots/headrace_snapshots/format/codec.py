@@ -25,16 +25,12 @@ _TAIL = b"}\n"
 Result = TypeVar("Result")
 
 
-class BrokenObjectError(RestoreError):
+class BrokenObjectError(RestoreError, code="restore.broken_object"):
     """A stored object is not what its writer wrote: cut off, changed, or of another kind."""
 
-    code = "restore.broken_object"
 
-
-class NewerFormatError(RestoreError):
+class NewerFormatError(RestoreError, code="restore.newer_format"):
     """A stored object was written by a newer version of Headrace."""
-
-    code = "restore.newer_format"
 
 
 class MalformedError(ValueError):

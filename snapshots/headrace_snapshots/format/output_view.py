@@ -21,10 +21,8 @@ OF_OUTPUT = ("output_watermarks", "next_event_time_deadline", "next_processing_t
 """The fields of progress that each output has of its own."""
 
 
-class UnknownOutputError(FixConfigError):
+class UnknownOutputError(FixConfigError, code="config.unknown_output"):
     """A snapshot has no output of that name, or names without which none can be read."""
-
-    code = "config.unknown_output"
 
 
 def outputs_of(manifest: Manifest) -> tuple[str, ...]:

@@ -22,10 +22,8 @@ from headrace_snapshots.refs import MAIN, TAGS, is_delivery, is_published, publi
 _logger = logging.getLogger(__name__)
 
 
-class KeepError(FixConfigError):
+class KeepError(FixConfigError, code="config.keep"):
     """A rule that would keep nothing, or makes no sense."""
-
-    code = "config.keep"
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,8 @@ Context = TypeVar("Context")
 Effect = TypeVar("Effect")
 
 
-class ProtocolError(GiveUpError):
+class ProtocolError(GiveUpError, code="give_up.protocol"):
     """The driver of a role told it something that cannot happen: a mistake in the driver."""
-
-    code = "give_up.protocol"
 
 
 @dataclass(frozen=True)

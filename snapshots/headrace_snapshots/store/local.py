@@ -51,10 +51,8 @@ _FOR_EVER = {errno.ELOOP, errno.ENAMETOOLONG, errno.EROFS, errno.EINVAL, errno.E
 Result = TypeVar("Result")
 
 
-class LinkLoopError(FixConfigError):
+class LinkLoopError(FixConfigError, code="config.link_loop"):
     """A folder holds a link to itself, or to one that holds it: everything in it has names without end."""
-
-    code = "config.link_loop"
 
 
 class LocalStore:

@@ -29,10 +29,8 @@ _LOOKED_BACK: Final = 200
 """Snapshots before the beginning of a version among which one is looked for that has an object."""
 
 
-class HistoryDamagedError(RestoreError):
+class HistoryDamagedError(RestoreError, code="restore.history_damaged"):
     """The figures of earlier versions are not what was written."""
-
-    code = "restore.history_damaged"
 
 
 @dataclass(frozen=True)

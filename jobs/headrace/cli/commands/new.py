@@ -19,10 +19,8 @@ _FILES = {
 """Where each file of the example goes. Those that end in .txt are templates, of the name."""
 
 
-class NewPipelineError(FixConfigError):
+class NewPipelineError(FixConfigError, code="config.new_pipeline"):
     """A name that a pipeline cannot have, or files that are in the way."""
-
-    code = "config.new_pipeline"
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class LocalTransformError(FixConfigError):
+class LocalTransformError(FixConfigError, code="config.needs_spark"):
     """A pipeline names Spark code of its own, which needs Spark."""
-
-    code = "config.needs_spark"
 
 
 class LocalEngine(TasksEngine):

@@ -3,67 +3,45 @@
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, RetryError
 
 
-class ArithmeticDataError(FixDataError):
+class ArithmeticDataError(FixDataError, code="data.arithmetic"):
     """An expression over the data left its type: an overflow, a division by zero, a cast that does not fit."""
 
-    code = "data.arithmetic"
 
-
-class OutOfMemoryError(FixConfigError):
+class OutOfMemoryError(FixConfigError, code="config.out_of_memory"):
     """The JVM has too little memory for one epoch."""
 
-    code = "config.out_of_memory"
 
-
-class AccessDeniedError(FixConfigError):
+class AccessDeniedError(FixConfigError, code="config.access_denied"):
     """Storage refuses the credentials or their rights."""
 
-    code = "config.access_denied"
 
-
-class StorageFailedError(RetryError):
+class StorageFailedError(RetryError, code="retry.storage"):
     """Storage did not answer, or not in time, while a file was read: that says nothing about the file."""
 
-    code = "retry.storage"
 
-
-class DiskFullError(RetryError):
+class DiskFullError(RetryError, code="retry.disk_full"):
     """A disk on which Spark keeps what it shuffles and spills has no room left."""
 
-    code = "retry.disk_full"
 
-
-class SparkStoppedError(RetryError):
+class SparkStoppedError(RetryError, code="retry.spark_stopped"):
     """The JVM or its Spark context went away."""
 
-    code = "retry.spark_stopped"
 
-
-class SparkStartError(RetryError):
+class SparkStartError(RetryError, code="retry.spark_start"):
     """The JVM ended, or was killed, before Spark ran in it."""
 
-    code = "retry.spark_start"
 
-
-class SparkJobError(RetryError):
+class SparkJobError(RetryError, code="retry.spark_job"):
     """A Spark job failed for a reason that none of the other errors names."""
 
-    code = "retry.spark_job"
 
-
-class JvmRefusedError(FixConfigError):
+class JvmRefusedError(FixConfigError, code="config.jvm"):
     """There is no Java, or not one that runs Spark with these options."""
 
-    code = "config.jvm"
 
-
-class EngineError(GiveUpError):
+class EngineError(GiveUpError, code="give_up.engine"):
     """Spark refused the engine's own plan: a defect of Headrace."""
 
-    code = "give_up.engine"
 
-
-class SparkFunctionError(FixConfigError):
+class SparkFunctionError(FixConfigError, code="config.spark_function"):
     """A named Spark function that is not there, fails, or does not give what it declares."""
-
-    code = "config.spark_function"

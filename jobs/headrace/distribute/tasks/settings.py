@@ -7,10 +7,8 @@ from headrace.errors import FixConfigError
 TASKS_VARIABLE = "HEADRACE_TASKS"
 
 
-class TasksSettingError(FixConfigError):
+class TasksSettingError(FixConfigError, code="config.tasks"):
     """HEADRACE_TASKS is not a number of tasks."""
-
-    code = "config.tasks"
 
 
 def stated_tasks() -> int | None:

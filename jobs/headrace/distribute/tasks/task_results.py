@@ -22,10 +22,8 @@ from headrace_snapshots.format.files import DataFile
 Files = tuple[DataFile, ...]
 
 
-class DisagreementError(RetryError):
+class DisagreementError(RetryError, code="retry.nondeterministic_task"):
     """Two tasks of an epoch got different results from a third, which ran twice: nothing of the epoch counts."""
-
-    code = "retry.nondeterministic_task"
 
 
 @dataclass(frozen=True)

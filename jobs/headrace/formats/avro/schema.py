@@ -33,10 +33,8 @@ _TIMES: Final[Mapping[str, pa.DataType]] = {
 _MOST_DIGITS: Final = 38
 
 
-class AvroSchemaError(FixConfigError):
+class AvroSchemaError(FixConfigError, code="config.avro_schema"):
     """A schema of Avro is none, or has what cannot be read."""
-
-    code = "config.avro_schema"
 
 
 @lru_cache(maxsize=256)

@@ -11,10 +11,8 @@ if TYPE_CHECKING:
 N = TypeVar("N")
 
 
-class UpstreamCycleError(PipelineError):
+class UpstreamCycleError(PipelineError, code="config.upstream_cycle"):
     """A pipeline reads itself, through whatever others."""
-
-    code = "config.upstream_cycle"
 
     @classmethod
     def along(cls, circle: Iterable[object]) -> "UpstreamCycleError":

@@ -28,22 +28,16 @@ IMPORT_LIMIT: Final = "HEADRACE_IMPORT_LIMIT"
 _IMPORT_LIMIT: Final = "10s"
 
 
-class ImportLimitError(FixConfigError):
+class ImportLimitError(FixConfigError, code="config.import_limit"):
     """The limit for importing a pipeline's file is no length of time."""
 
-    code = "config.import_limit"
 
-
-class UnknownPipelineError(FixConfigError):
+class UnknownPipelineError(FixConfigError, code="config.unknown_pipeline"):
     """No pipeline of that name, or several, or a file without one."""
 
-    code = "config.unknown_pipeline"
 
-
-class PipelineFileError(PipelineError):
+class PipelineFileError(PipelineError, code="config.pipeline_file"):
     """A pipeline's file, or a module beside it, raises when it is imported. The message begins with file and line."""
-
-    code = "config.pipeline_file"
 
 
 REFERENCES: dict[str, str] = {}

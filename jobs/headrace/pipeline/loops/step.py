@@ -21,10 +21,8 @@ _FORMS = (
 )
 
 
-class LoopError(PipelineError):
+class LoopError(PipelineError, code="config.loop"):
     """A loop that would have no result, or more than one."""
-
-    code = "config.loop"
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 _FINAL: Final = "headrace_final"
 
 
-class NeverFinalError(FixConfigError):
+class NeverFinalError(FixConfigError, code="config.never_final"):
     """Windows of the pipeline never expire, so none of its rows is ever final."""
-
-    code = "config.never_final"
 
 
 @dataclass(frozen=True)

@@ -46,12 +46,10 @@ _FINER_TIME: Final = r"[.]\d{6}\d*[1-9]"
 _DECIMAL: Final = sql_types({"": DataType.DECIMAL})[""]
 
 
-class ComparedColumnsError(FixConfigError):
+class ComparedColumnsError(FixConfigError, code="config.compared_columns"):
     """A comparison with a table names columns that are not there or have types that do not compare, or leaves out what
     tells rows apart.
     """
-
-    code = "config.compared_columns"
 
 
 @dataclass(frozen=True)

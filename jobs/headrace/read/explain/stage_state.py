@@ -31,10 +31,8 @@ PART_ROWS, PART_BYTES = 200_000, 16 * 2**20
 """Rows, and bytes of their files, that are looked at at a time."""
 
 
-class StateDefinitionError(FixConfigError):
+class StateDefinitionError(FixConfigError, code="config.state_definition"):
     """State can be read only with the definition of the pipeline that made it."""
-
-    code = "config.state_definition"
 
 
 @dataclass(frozen=True)

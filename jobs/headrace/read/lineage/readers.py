@@ -28,10 +28,8 @@ SERVED_ROOTS: Final = "HEADRACE_ROOTS"
 _OWN_KEYS: Final = ("store", "endpoint")
 
 
-class ReaderRootsError(FixConfigError):
+class ReaderRootsError(FixConfigError, code="config.reader_roots"):
     """The file that declares roots cannot be read, so nobody knows where readers may be."""
-
-    code = "config.reader_roots"
 
 
 @dataclass(frozen=True)

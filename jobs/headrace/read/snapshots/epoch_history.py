@@ -20,10 +20,8 @@ from headrace_snapshots.format.output_view import outputs_of
 from headrace_snapshots.format.table_names import INPUTS
 
 
-class ExpiredError(FixConfigError):
+class ExpiredError(FixConfigError, code="config.expired"):
     """The epochs that are asked for have expired."""
-
-    code = "config.expired"
 
 
 @dataclass(frozen=True)

@@ -17,22 +17,16 @@ At = str | datetime
 _WRITTEN = "write it with its time zone, such as 2026-11-21T10:00:00Z"
 
 
-class UnknownBranchError(FixConfigError):
+class UnknownBranchError(FixConfigError, code="config.unknown_branch"):
     """A branch or tag that the catalog does not have."""
 
-    code = "config.unknown_branch"
 
-
-class AtError(FixConfigError):
+class AtError(FixConfigError, code="config.snapshot_ref"):
     """What ``at`` says is neither a name nor a time."""
 
-    code = "config.snapshot_ref"
 
-
-class NoSnapshotError(FixConfigError):
+class NoSnapshotError(FixConfigError, code="config.no_snapshot"):
     """There is no snapshot at that name or time."""
-
-    code = "config.no_snapshot"
 
 
 @dataclass(frozen=True)

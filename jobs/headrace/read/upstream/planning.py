@@ -20,10 +20,8 @@ from headrace_snapshots.format.output_view import come_to
 from headrace_snapshots.format.table_names import UNNAMED
 
 
-class UpstreamExpiredError(RestoreError):
+class UpstreamExpiredError(RestoreError, code="restore.upstream_expired"):
     """The snapshot of another pipeline that a reader has consumed is gone, so nobody can say what has changed since."""
-
-    code = "restore.upstream_expired"
 
 
 @dataclass(frozen=True)

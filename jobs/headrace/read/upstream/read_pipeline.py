@@ -26,10 +26,8 @@ GONE = (MissingSnapshotError, BrokenObjectError, UnknownOutputError)
 _ENDS = ("default", "after watermark")
 
 
-class UpstreamPanesError(FixConfigError):
+class UpstreamPanesError(FixConfigError, code="config.upstream_panes"):
     """What another pipeline publishes cannot be read as it is declared, or would count twice."""
-
-    code = "config.upstream_panes"
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,8 @@ DISK_VARIABLE = "HEADRACE_READ_DISK"
 _OF_WHAT_IS_FREE = 0.9
 
 
-class ReadResourcesError(FixConfigError):
+class ReadResourcesError(FixConfigError, code="config.read_resources"):
     """Neither memory nor the local disk had room for what was read."""
-
-    code = "config.read_resources"
 
 
 @contextmanager

@@ -14,10 +14,8 @@ from headrace.model.arguments import shown
 from headrace.read.views.database import without_rows
 
 
-class QueryError(FixConfigError):
+class QueryError(FixConfigError, code="config.query"):
     """A condition, an order, or columns that do not fit what is read."""
-
-    code = "config.query"
 
 
 _QUERY: Final = "select * from view "

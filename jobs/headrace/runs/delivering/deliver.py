@@ -48,10 +48,8 @@ from headrace_snapshots.output_catalog import OutputCatalog
 from headrace_snapshots.refs import PUBLISHED
 
 
-class UnknownSinkError(FixConfigError):
+class UnknownSinkError(FixConfigError, code="config.unknown_sink"):
     """The pipeline has no sink of that name."""
-
-    code = "config.unknown_sink"
 
 
 _FILE: Final = "file://"

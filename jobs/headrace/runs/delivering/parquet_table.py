@@ -24,10 +24,8 @@ _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _NO_TABLE: Final = "there is no file or folder with files at {}"
 
 
-class ComparedTableError(FixConfigError):
+class ComparedTableError(FixConfigError, code="config.compared_table"):
     """What a comparison names is no table."""
-
-    code = "config.compared_table"
 
 
 @contextmanager

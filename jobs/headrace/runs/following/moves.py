@@ -19,10 +19,8 @@ from headrace_snapshots.catalog import Catalog
 _DROPS = ("late_dropped", "late_panes_dropped", "closed_dropped", "retractions_dropped")
 
 
-class UpstreamMovedError(RestoreError):
+class UpstreamMovedError(RestoreError, code="restore.upstream_moved"):
     """A pipeline that is read has gone back, and what it takes back lies in windows that have expired here."""
-
-    code = "restore.upstream_moved"
 
 
 def check_counted(run: RunContext, computed: ComputedEpoch) -> None:

@@ -24,10 +24,8 @@ if TYPE_CHECKING:  # an expiry does without what runs need
     from headrace.runs.context import RunContext
 
 
-class UnknownReaderError(FixConfigError):
+class UnknownReaderError(FixConfigError, code="config.unknown_reader"):
     """Nobody of that name reads a pipeline."""
-
-    code = "config.unknown_reader"
 
 
 _log = logging.getLogger(__name__)

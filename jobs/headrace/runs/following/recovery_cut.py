@@ -29,10 +29,8 @@ _TURNS = 5
 """How often what runs committed meanwhile is taken back as well, at most."""
 
 
-class ReadersCannotFollowError(RestoreError):
+class ReadersCannotFollowError(RestoreError, code="restore.readers_cannot_follow"):
     """Pipelines that read one which is taken back cannot go back with it."""
-
-    code = "restore.readers_cannot_follow"
 
 
 @dataclass(frozen=True)

@@ -53,16 +53,12 @@ LEFT_OUT = ("left_out", "a run was told to go on without it (--without)")
 """Why an output stands that a run leaves out."""
 
 
-class LongHistoryError(FixConfigError):
+class LongHistoryError(FixConfigError, code="config.long_history"):
     """An output has missed more epochs than a run computes again."""
 
-    code = "config.long_history"
 
-
-class OutputHeldError(FixDataError):
+class OutputHeldError(FixDataError, code="data.output_held"):
     """An output has been parked for so long that no epoch goes on without it."""
-
-    code = "data.output_held"
 
 
 @dataclass(frozen=True)

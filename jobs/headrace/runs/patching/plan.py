@@ -29,28 +29,20 @@ if TYPE_CHECKING:
     from headrace.read.patch.rows import PatchRows
 
 
-class UnpatchableError(FixConfigError):
+class UnpatchableError(FixConfigError, code="config.unpatchable"):
     """A pipeline whose results cannot be replaced row by row, or of which no window ever expires."""
 
-    code = "config.unpatchable"
 
-
-class OtherDefinitionError(FixConfigError):
+class OtherDefinitionError(FixConfigError, code="config.other_definition"):
     """A branch and main were not made by the same definition, so their rows do not mean the same."""
 
-    code = "config.other_definition"
 
-
-class UnpublishedError(RetryError):
+class UnpublishedError(RetryError, code="retry.unpublished"):
     """Main has epochs that readers have not seen, which a patch would make visible with itself."""
 
-    code = "retry.unpublished"
 
-
-class OpenWindowsError(RetryError):
+class OpenWindowsError(RetryError, code="retry.open_windows"):
     """Rows that would be patched overlap windows that are still open, and may become part of them."""
-
-    code = "retry.open_windows"
 
 
 @dataclass(frozen=True)

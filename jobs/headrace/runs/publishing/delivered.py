@@ -9,10 +9,8 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import delivery_of, is_delivery
 
 
-class DeliveredError(FixConfigError):
+class DeliveredError(FixConfigError, code="config.delivered"):
     """The branch lacks what was handed over to a sink that cannot take it back."""
-
-    code = "config.delivered"
 
 
 @dataclass(frozen=True)

@@ -14,22 +14,16 @@ from headrace_snapshots.format.output_view import output_names, parked_in, seen_
 from headrace_snapshots.refs import published_of
 
 
-class AuditMissingError(RetryError):
+class AuditMissingError(RetryError, code="retry.audit_missing"):
     """The range that would be published has no stored audit."""
 
-    code = "retry.audit_missing"
 
-
-class NothingToPublishError(FixDataError):
+class NothingToPublishError(FixDataError, code="data.nothing_to_publish"):
     """There is no snapshot yet."""
 
-    code = "data.nothing_to_publish"
 
-
-class UpstreamUnpublishedError(FixDataError):
+class UpstreamUnpublishedError(FixDataError, code="data.upstream_unpublished"):
     """An output whose audit is good is computed of one that is not published so far."""
-
-    code = "data.upstream_unpublished"
 
 
 @dataclass(frozen=True)

@@ -54,40 +54,28 @@ _SEARCHED = 1000
 """Entries of the log: an attempt that comes again comes soon."""
 
 
-class ClockAheadError(FixConfigError):
+class ClockAheadError(FixConfigError, code="config.clock_ahead"):
     """A branch whose clock is ahead of the real one: main would wait until that catches up."""
 
-    code = "config.clock_ahead"
 
-
-class BranchBehindError(RetryError):
+class BranchBehindError(RetryError, code="retry.branch_behind"):
     """Main has taken in input that the branch has not."""
 
-    code = "retry.branch_behind"
 
-
-class InputEndedError(FixConfigError):
+class InputEndedError(FixConfigError, code="config.input_ended"):
     """A branch whose watermark is at the end of time, as a batch leaves it: main would drop all later input."""
 
-    code = "config.input_ended"
 
-
-class ForkGivenUpError(FixConfigError):
+class ForkGivenUpError(FixConfigError, code="config.fork_given_up"):
     """A branch that continues from a snapshot that main does not have any more."""
 
-    code = "config.fork_given_up"
 
-
-class PartialBranchError(FixConfigError):
+class PartialBranchError(FixConfigError, code="config.partial_branch"):
     """A branch that has not computed all of its outputs."""
 
-    code = "config.partial_branch"
 
-
-class PatchedSinceError(FixConfigError):
+class PatchedSinceError(FixConfigError, code="config.patched_since"):
     """Main was patched after the branch had been forked from it: the patch would be lost."""
-
-    code = "config.patched_since"
 
 
 BY_AUDIT = (AuditMissingError, AuditFailedError, AuditDamagedError, AuditFormatError)

@@ -11,10 +11,8 @@ STAY = "readers see a newer snapshot and stay there; a rollback to this one take
 """What a release says that moves nothing."""
 
 
-class NothingToReleaseError(FixConfigError):
+class NothingToReleaseError(FixConfigError, code="config.nothing_to_release"):
     """Readers of all outputs see the snapshot already."""
-
-    code = "config.nothing_to_release"
 
 
 def release(catalog: Catalog, snapshot: str, message: str, output: str | None = None) -> Entry:

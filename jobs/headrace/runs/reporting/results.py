@@ -36,16 +36,12 @@ Status = Literal["succeeded", "failed"]
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
-class ResultFormatError(FixConfigError):
+class ResultFormatError(FixConfigError, code="config.result_format"):
     """A result object of a format that this version cannot read."""
 
-    code = "config.result_format"
 
-
-class ResultDamagedError(RestoreError):
+class ResultDamagedError(RestoreError, code="restore.result_damaged"):
     """A result object that is not what was written."""
-
-    code = "restore.result_damaged"
 
 
 @dataclass(frozen=True)

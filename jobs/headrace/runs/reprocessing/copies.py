@@ -46,10 +46,8 @@ _GZIP = ".gz"
 _PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
 
 
-class LandingAgainError(FixConfigError):
+class LandingAgainError(FixConfigError, code="config.landing_again"):
     """Records that cannot land there again, or not in that way."""
-
-    code = "config.landing_again"
 
 
 def output_alone(pipeline: Pipeline, output: str | None) -> tuple[Pipeline, str]:

@@ -47,10 +47,8 @@ SCHEMA: Final = pa.schema(
 """Records as they are fetched, and landed."""
 
 
-class UnreadableBatchError(FixDataError):
+class UnreadableBatchError(FixDataError, code="data.kafka_batch"):
     """A batch of records is not what a producer wrote, or has a form that is not read."""
-
-    code = "data.kafka_batch"
 
 
 @dataclass(frozen=True)

@@ -7,44 +7,32 @@ from headrace.errors import FixConfigError, FixDataError, RetryError
 _logger = logging.getLogger(__name__)
 
 
-class KafkaRefusedError(FixConfigError):
+class KafkaRefusedError(FixConfigError, code="config.kafka_refused"):
     """The cluster does not let us in, or does not have the topic."""
-
-    code = "config.kafka_refused"
 
 
 class UnknownTopicError(KafkaRefusedError):
     """The cluster has no topic of that name."""
 
 
-class KafkaUnreachableError(RetryError):
+class KafkaUnreachableError(RetryError, code="retry.kafka_unreachable"):
     """The cluster does not answer, or has nobody who leads a partition."""
 
-    code = "retry.kafka_unreachable"
 
-
-class TopicReplacedError(FixDataError):
+class TopicReplacedError(FixDataError, code="data.topic_replaced"):
     """Under the name of a topic there is another one: its offsets are not those that were read."""
 
-    code = "data.topic_replaced"
 
-
-class RecordsLostError(FixDataError):
+class RecordsLostError(FixDataError, code="data.records_lost"):
     """Records are gone from a topic before anybody has read them."""
 
-    code = "data.records_lost"
 
-
-class RegistryRefusedError(FixConfigError):
+class RegistryRefusedError(FixConfigError, code="config.schema_registry"):
     """A registry of schemas does not answer as one, or does not let in."""
 
-    code = "config.schema_registry"
 
-
-class RegistryUnreachableError(RetryError):
+class RegistryUnreachableError(RetryError, code="retry.schema_registry"):
     """A registry of schemas does not answer."""
-
-    code = "retry.schema_registry"
 
 
 def lose(what: str, error: type[FixDataError], *, skips_lost: bool) -> None:

@@ -3,10 +3,8 @@
 from headrace.errors import FixDataError
 
 
-class LandedDamagedError(FixDataError):
+class LandedDamagedError(FixDataError, code="data.landed_damaged"):
     """A landed file has another content than it had when its range was sealed."""
-
-    code = "data.landed_damaged"
 
     def __init__(self, path: str, how: str) -> None:
         super().__init__(f"{path}, which has landed records, {how}. {way_on(path)}")

@@ -47,10 +47,8 @@ _UNNAMED = "unnamed"
 _CHECKSUM, _OBJECT, _ETAG = "sha256", "object", "etag"
 
 
-class CacheFolderError(FixConfigError):
+class CacheFolderError(FixConfigError, code="config.cache_folder"):
     """The folder of the cache, or its limit, cannot be used."""
-
-    code = "config.cache_folder"
 
 
 class RowCache(Protocol):

@@ -25,10 +25,8 @@ _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """A fork has none but the thread that forks."""
 
 
-class NoAnswerError(RetryError):
+class NoAnswerError(RetryError, code="retry.no_answer"):
     """A process of its own has not answered: it took too much, or ended without an answer."""
-
-    code = "retry.no_answer"
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,8 @@ SCHEMA = pa.schema(
 """``task`` numbers the tasks of a level in the order of what they say; blob number 0 is what a task found."""
 
 
-class TornExchangeError(RetryError):
+class TornExchangeError(RetryError, code="retry.shuffle_incomplete"):
     """Blobs of a task are missing, or are of two runs of it."""
-
-    code = "retry.shuffle_incomplete"
 
 
 @dataclass(frozen=True)
