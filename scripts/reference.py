@@ -151,8 +151,10 @@ SECTIONS = {
         "headrace.pipeline.deduplicate",
         "headrace.model.watermarks",
         "headrace.model.changelog",
-        "headrace.pipeline.systems",
-        "headrace.pipeline.following",
+        "headrace.pipeline.systems.avro.avro",
+        "headrace.pipeline.systems.kafka.kafka",
+        "headrace.pipeline.systems.spark.spark_source",
+        "headrace.pipeline.following.published.published",
     ),
     "Expressions": (
         "headrace.model.expressions.data_types",
@@ -169,11 +171,18 @@ SECTIONS = {
     "When: triggers": ("headrace.model.triggers",),
     "How: accumulation": ("headrace.model.accumulation",),
     "Expectations and limits": ("headrace.pipeline.expectations", "headrace.pipeline.quality"),
-    "Sinks": ("headrace.pipeline.sinks",),
+    "Sinks": (
+        "headrace.pipeline.systems.delta.delta",
+        "headrace.pipeline.systems.final_rows.final_rows",
+        "headrace.pipeline.systems.iceberg.iceberg",
+        "headrace.pipeline.systems.kafka_sink.kafka_sink",
+        "headrace.pipeline.systems.postgres.postgres",
+        "headrace.pipeline.systems.spark_sink.spark_sink",
+    ),
     "Reading": ("headrace.read", "headrace.runs", "headrace.observe", "headrace_snapshots"),
     "Testing": ("headrace.testing",),
 }
-"""Where in the reference a name stands, by the module that has it, or one that the module is in."""
+"""Where in the reference a name stands: by itself, by the module that has it, or one that the module is in."""
 
 
 REACHED = (
@@ -232,7 +241,7 @@ def _public(module: ModuleType) -> Iterator[tuple[str, object]]:
 
 def _section(name: str, value: object) -> str:
     """Where the module stands that defines ``name``; an alias of a type does not know its own."""
-    own = f"{getattr(value, '__module__', '')}."
+    own = f"{getattr(value, '__module__', '')}.{name}."
     homes = [(section, module) for section, modules in SECTIONS.items() for module in modules]
     for section, module in homes:
         if own.startswith(f"{module}."):
@@ -240,7 +249,7 @@ def _section(name: str, value: object) -> str:
     for section, module in homes:
         if getattr(sys.modules.get(module), name, None) is value:
             return section
-    raise ValueError(f"the reference has no section for {name}, which is in {own[:-1]}; give it one in SECTIONS")
+    raise ValueError(f"the reference has no section for {name}, which is {own[:-1]}; give it one in SECTIONS")
 
 
 def _autodoc(names: Sequence[str], again: Collection[str] = ()) -> str:

@@ -83,12 +83,6 @@ from headrace.pipeline.quality.usual import usual_nulls as usual_nulls
 from headrace.pipeline.quality.usual import usual_volume as usual_volume
 from headrace.pipeline.recipes import count_windows as count_windows
 from headrace.pipeline.recipes import sliding_count_windows as sliding_count_windows
-from headrace.pipeline.sinks import delta as delta
-from headrace.pipeline.sinks import final_rows as final_rows
-from headrace.pipeline.sinks import iceberg as iceberg
-from headrace.pipeline.sinks import kafka_sink as kafka_sink
-from headrace.pipeline.sinks import postgres as postgres
-from headrace.pipeline.sinks import spark_sink as spark_sink
 from headrace.pipeline.source import Input as Input
 from headrace.pipeline.source import SparkFunction as SparkFunction
 from headrace.pipeline.sources import FileSource as FileSource
@@ -96,8 +90,14 @@ from headrace.pipeline.sources import csv as csv
 from headrace.pipeline.sources import json as json
 from headrace.pipeline.sources import parquet as parquet
 from headrace.pipeline.systems.avro import avro as avro
+from headrace.pipeline.systems.delta import delta as delta
+from headrace.pipeline.systems.final_rows import final_rows as final_rows
+from headrace.pipeline.systems.iceberg import iceberg as iceberg
 from headrace.pipeline.systems.kafka import kafka as kafka
+from headrace.pipeline.systems.kafka_sink import kafka_sink as kafka_sink
+from headrace.pipeline.systems.postgres import postgres as postgres
 from headrace.pipeline.systems.spark import spark_source as spark_source
+from headrace.pipeline.systems.spark_sink import spark_sink as spark_sink
 from headrace.runs.client.deployment import open as open
 
 __all__: list[str]

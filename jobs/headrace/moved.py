@@ -52,6 +52,12 @@ _FORMER: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "headrace_snapshots.store.scheme": ("StoreScheme",),
     },
+    "headrace.pipeline.systems.delta": {"headrace.pipeline.sinks": ("DeltaSink", "delta")},
+    "headrace.pipeline.systems.final_rows": {"headrace.pipeline.sinks": ("FinalRowsSink", "final_rows")},
+    "headrace.pipeline.systems.iceberg": {"headrace.pipeline.sinks": ("IcebergSink", "iceberg")},
+    "headrace.pipeline.systems.kafka_sink": {"headrace.pipeline.sinks": ("KafkaSink", "kafka_sink")},
+    "headrace.pipeline.systems.postgres": {"headrace.pipeline.sinks": ("PostgresSink", "postgres")},
+    "headrace.pipeline.systems.spark_sink": {"headrace.pipeline.sinks": ("SparkSink", "spark_sink")},
 }
 """The names of modules by where they were."""
 
@@ -67,12 +73,12 @@ _RENAMED: Final[Mapping[str, str]] = {
 
 def moved(old: str) -> Callable[[str], Any]:
     """Give the ``__getattr__`` of module ``old`` (PEP 562), which finds the names that were in it."""
-    [(new, names)] = [(new, former[old]) for new, former in _FORMER.items() if old in former]
+    places = {name: new for new, former in _FORMER.items() for name in former.get(old, ())}
 
     def __getattr__(name: str) -> Any:  # noqa: N807
-        if name not in names:
+        if name not in places:
             raise AttributeError(f"module {old!r} has no attribute {name!r}")
-        now = _RENAMED.get(name, name)
+        new, now = places[name], _RENAMED.get(name, name)
         warnings.warn(
             f"{old}.{name} is {new}.{now} since {SINCE}: import it from there; the old place goes with {UNTIL}",
             DeprecationWarning,

@@ -21,7 +21,6 @@ from headrace.pipeline.loops.step import LoopError
 from headrace.pipeline.quality.limits import Limits
 from headrace.pipeline.quality.usual import UsualCheck
 from headrace.pipeline.sink import Sink, named_sinks
-from headrace.pipeline.sinks import FinalRowsSink
 from headrace.pipeline.upstream import upstream_first
 
 AT_THE_END = Default()
@@ -176,7 +175,7 @@ def named_outputs(given: Arguments, outputs: object) -> dict[str, Output]:
     former = [output.formerly for output in named.values() if output.formerly is not None]
     if len({*former}) < len(former):
         raise given.wrong("outputs", former, "of two outputs, formerly= says the same name; one of them had it")
-    final = [sink.name for output in named.values() for sink in output.sinks if isinstance(sink, FinalRowsSink)]
+    final = [sink.name for output in named.values() for sink in output.sinks if sink.gets_final_rows]
     for sink in final:
         if final.count(sink) > 1:
             raise given.wrong(

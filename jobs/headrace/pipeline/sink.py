@@ -4,7 +4,7 @@ means.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.entry_points import EntryPointGroup
@@ -38,6 +38,9 @@ class Sink(Suggesting):
 
     kind: ClassVar[str]
 
+    gets_final_rows: ClassVar[bool] = False
+    """Whether it gets rows once they are final, and cannot take one back."""
+
     name: str
     connection: str
 
@@ -54,6 +57,16 @@ class Sink(Suggesting):
         """
         del name
         return None
+
+
+@dataclass(frozen=True)
+class FunctionSink(Sink):
+    """A ``function`` (``module:function``) of the user's. ``package`` says which folder the module lies in, if it lies
+    beside the pipeline's file.
+    """
+
+    function: str
+    package: str | None = field(default=None, repr=False, compare=False)
 
 
 def function_name(given: Arguments, function: object, example: str) -> str:

@@ -9,7 +9,7 @@ from headrace.connections import Connection
 from headrace.ext.sinks import FinalRows, OpenReceiver, SinkConnector, SinkRefusedError
 from headrace.pipeline.loading.named_function import named_function
 from headrace.pipeline.sink import Sink
-from headrace.pipeline.sinks import FinalRowsSink
+from headrace.pipeline.systems.final_rows import FinalRowsSink
 
 
 @dataclass(frozen=True)

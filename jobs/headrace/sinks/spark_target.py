@@ -25,7 +25,7 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ValueType, from_words
 from headrace.pipeline.loading.named_function import named_function
 from headrace.pipeline.sink import Sink
-from headrace.pipeline.sinks import SparkSink
+from headrace.pipeline.systems.spark_sink import SparkSink
 from headrace.sinks.failures import check_columns
 
 if TYPE_CHECKING:

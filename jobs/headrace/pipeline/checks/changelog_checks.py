@@ -9,7 +9,7 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.typing import type_of
 from headrace.model.windows import GlobalWindows
 from headrace.pipeline.checks.trigger_checks import check_finishing, looks_at_values
-from headrace.pipeline.following.published_source import PublishedSource
+from headrace.pipeline.following.upstream_source import UpstreamSource
 from headrace.pipeline.source import Input
 from headrace.pipeline.sources import FileSource
 
@@ -24,7 +24,7 @@ def check_changelogs(pipeline: "Pipeline") -> None:
     output of a ``pipeline``, which reads records, could not take them back.
     """
     for given in pipeline.inputs:
-        if isinstance(given.source, PublishedSource) and pipeline.deduplicate is not None:
+        if isinstance(given.source, UpstreamSource) and pipeline.deduplicate is not None:
             raise PipelineError(
                 f"deduplicate: what input {given.name} reads can be taken back and come again, and would count as a "
                 f"duplicate then; leave it out, and let {given.source.upstream} count its records once"

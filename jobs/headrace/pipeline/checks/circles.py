@@ -48,6 +48,6 @@ def read_beside(pipeline: "Pipeline") -> list[str]:
     """The pipelines that ``pipeline`` reads under its own root, whatever that is."""
     if not any(given.source.is_upstream for given in pipeline.inputs):
         return []
-    from headrace.pipeline.following.published_source import published_sources  # which most pipelines do without
+    from headrace.pipeline.following.upstream_source import upstream_sources  # which most pipelines do without
 
-    return [source.pipeline for source in published_sources(pipeline).values() if source.root is None]
+    return [source.pipeline for source in upstream_sources(pipeline).values() if source.root is None]

@@ -6,7 +6,8 @@ from headrace.model.expressions.fields import WrittenColumns
 from headrace.model.suggestions import keywords
 from headrace.model.watermarks import FromSource
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.following.published_source import OF_PANES, PANE_TIME, PublishedSource
+from headrace.pipeline.following.published_source import PublishedSource
+from headrace.pipeline.following.upstream_source import OF_PANES, PANE_TIME
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Input
 

@@ -1,46 +1,26 @@
 """The source that is what readers see of another pipeline: its name, its columns, and the sign of its panes."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar
 
 from headrace.model.arguments import Arguments
 from headrace.model.changelog import SignedBy
-from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from headrace.model.expressions.fields import SourceColumns, WrittenColumns, columns_of_source, types_of
 from headrace.model.expressions.functions import if_else
 from headrace.model.expressions.value_types import in_words
-from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.pipeline.following.upstream_source import IS_RETRACTION, OF_PANES, PUBLISHED, UpstreamSource
 from headrace.pipeline.identity.names import NAME
-from headrace.pipeline.source import PLACE, Source
-
-if TYPE_CHECKING:
-    from headrace.pipeline.pipeline import Pipeline
-
-PUBLISHED: Final = "published"
-"""The kind of such sources."""
-
-PANE_TIME: Final = "pane_time"
-IS_RETRACTION: Final = "is_retraction"
-
-OF_PANES: Mapping[str, DataType] = {
-    WINDOW_START: DataType.TIMESTAMP,
-    WINDOW_END: DataType.TIMESTAMP,
-    PANE_TIME: DataType.TIMESTAMP,
-    IS_RETRACTION: DataType.BOOL,
-}
-"""Columns that every pane has beside its key and values."""
+from headrace.pipeline.source import PLACE
 
 
 @dataclass(frozen=True, init=False)
-class PublishedSource(Source):
+class PublishedSource(UpstreamSource):
     """What readers see of ``upstream``, a pipeline or one of its outputs, below ``root``; None: below that of the
     reader. Written as ``published(...)``.
     """
 
     kind: ClassVar[str] = PUBLISHED
-    is_upstream: ClassVar[bool] = True
 
     upstream: str
     schema: SourceColumns
@@ -91,8 +71,3 @@ class PublishedSource(Source):
 
     def __str__(self) -> str:
         return f"what readers see of {self.upstream}" + ("" if self.root is None else f" under {self.root}")
-
-
-def published_sources(pipeline: "Pipeline") -> dict[str, PublishedSource]:
-    """The inputs of ``pipeline`` that are other pipelines, by name."""
-    return {one.name: one.source for one in pipeline.inputs if isinstance(one.source, PublishedSource)}

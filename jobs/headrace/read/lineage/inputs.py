@@ -1,6 +1,6 @@
 """The inputs of a pipeline that are other pipelines, and how far each has come: also where nothing was read yet."""
 
-from headrace.pipeline.following.published_source import PUBLISHED, published_sources
+from headrace.pipeline.following.upstream_source import PUBLISHED, upstream_sources
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.lineage.placed import PlacedPipeline, RootStores
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of
@@ -19,7 +19,7 @@ def positions_of(
         places = {} if manifest is None else _stored_places(manifest)
         begun = {name: _begun(stores, at, place) for name, place in places.items() if name not in consumed}
         return begun | consumed
-    positions = {name: _begun(stores, at, source.place) for name, source in published_sources(definition).items()}
+    positions = {name: _begun(stores, at, source.place) for name, source in upstream_sources(definition).items()}
     read = {name: one for name, one in consumed.items() if name in positions}
     return positions | {name: one for name, one in read.items() if one.upstream == positions[name].upstream}
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from headrace.kernel.types import arrow_type
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.time import GLOBAL_WINDOW_END
-from headrace.pipeline.following.published_source import IS_RETRACTION, OF_PANES, PANE_TIME
+from headrace.pipeline.following.upstream_source import IS_RETRACTION, OF_PANES, PANE_TIME
 from headrace.read.diff.current_files import current_files, files_of, fold_of_current
 from headrace.read.diff.later_panes import LaterPanes
 from headrace.read.snapshots.last_stage import discards

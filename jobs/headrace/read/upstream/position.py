@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from headrace.ext.sources import SourcePosition
 from headrace.model.time import MIN_INSTANT, Instant, render
-from headrace.pipeline.following.published_source import PUBLISHED
+from headrace.pipeline.following.upstream_source import PUBLISHED
 from headrace.sources.stored_times import in_calendar, instant_of, instants_of
 from headrace_snapshots.format.codec import BrokenObjectError, Fields, MalformedError
 from headrace_snapshots.format.manifest import POSITION, Manifest

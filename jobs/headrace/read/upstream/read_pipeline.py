@@ -8,7 +8,7 @@ from typing import Any
 from headrace.errors import FixConfigError
 from headrace.model.accumulation import Accumulation
 from headrace.model.expressions.value_types import in_words
-from headrace.pipeline.following.published_source import OF_PANES, PublishedSource
+from headrace.pipeline.following.upstream_source import OF_PANES, UpstreamSource
 from headrace.read.snapshots.named_panes import common_epoch
 from headrace.read.views.columns import View, ViewColumns
 from headrace_snapshots.catalog import Catalog
@@ -36,7 +36,7 @@ class ReadPipeline:
     Making one makes no request.
     """
 
-    source: PublishedSource
+    source: UpstreamSource
     root: ObjectStore
     reader: str = ""
 

@@ -10,7 +10,6 @@ from headrace.ext.sinks import OpenChangeLog, OpenReceiver, OpenSink, OpenTarget
 from headrace.model.expressions.value_types import ValueType
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sink import SINKS, Sink
-from headrace.pipeline.sinks import FinalRowsSink
 from headrace.read.diff.changes import delivered_columns, still_there
 from headrace.read.diff.record_comparison import compare_with_records
 from headrace.read.diff.table_comparison import (
@@ -113,7 +112,7 @@ _LOOKS: Final = 3
 def _check(catalog: Catalog, output: str, sink: Sink, limit: int) -> SinkCheck:
     published = catalog.head().refs.get(PUBLISHED)
     nothing = SinkCheck(catalog.pipeline, output, sink.name, None, None, published, None, None, _HANDED_OVER)
-    if isinstance(sink, FinalRowsSink):
+    if sink.gets_final_rows:
         return nothing
     reached = connection(sink.connection, kind=sink.kind) if sink.connection else Connection("", "")
     with named_failures(sink, reached), SINKS[sink.kind].open(sink, reached) as target:

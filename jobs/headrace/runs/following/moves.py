@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from headrace.distribute.epoch import ComputedEpoch
 from headrace.errors import RestoreError
-from headrace.pipeline.following.published_source import PublishedSource
+from headrace.pipeline.following.upstream_source import UpstreamSource
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of
 from headrace.read.upstream.read_pipeline import GONE, ReadPipeline
 from headrace.runs.context import RunContext
@@ -34,7 +34,7 @@ def check_counted(run: RunContext, computed: ComputedEpoch) -> None:
         return
     name, split = next(iter(again.items()))
     source = next(given.source for given in run.pipeline.inputs if given.name == name)
-    assert isinstance(source, PublishedSource), "no other source says so"
+    assert isinstance(source, UpstreamSource), "no other source says so"
     elements = "1 element" if dropped == 1 else f"{dropped:,} elements"
     raise UpstreamMovedError(
         f"{run.pipeline.name}: {source} has changed what was read of it ({split.path}), and {elements} of that would "
@@ -42,7 +42,7 @@ def check_counted(run: RunContext, computed: ComputedEpoch) -> None:
     )
 
 
-def _way_out(run: RunContext, name: str, source: PublishedSource) -> str:
+def _way_out(run: RunContext, name: str, source: UpstreamSource) -> str:
     reader = run.pipeline.name
     anew = f"compute {reader} again from what is published now: `headrace backfill {reader} --promote`"
     head = run.catalog.head().refs.get(run.options.branch)

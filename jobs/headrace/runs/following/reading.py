@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from headrace.errors import FixConfigError, HeadraceError
-from headrace.pipeline.following.published_source import published_sources
+from headrace.pipeline.following.upstream_source import upstream_sources
 from headrace.read.upstream.position import upstreams_of
 from headrace.read.upstream.read_pipeline import ReadPipeline
 from headrace.read.upstream.step import UpstreamStep
@@ -35,7 +35,7 @@ def hold(run: "RunContext", files: ByInput) -> None:
     """Let the pipelines that are read keep what ``files`` name, before any of that is read. Who may not write there is
     told what may happen, and reads all the same.
     """
-    for name, source in published_sources(run.pipeline).items():
+    for name, source in upstream_sources(run.pipeline).items():
         steps = [UpstreamStep.of(split) for split in files.get(name, ())]
         snapshots = [side for step in steps for side in (step.begin, step.end) if side is not None]
         if not snapshots:

@@ -22,7 +22,7 @@ import numpy as np
 from headrace.kernel.windows.assignment import count_windows
 from headrace.model.time import instant
 from headrace.model.windows import CustomWindows
-from headrace.pipeline.following.published_source import PublishedSource
+from headrace.pipeline.following.upstream_source import UpstreamSource
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_changes import changed_since
 from headrace.read.snapshots.reprocessed_copies import landed_from
@@ -81,7 +81,7 @@ def land_late(
         reason = f"an output {output} that reads panes: those that come too late are counted, not kept"
     elif isinstance(pipeline.where, CustomWindows):
         reason = "a window function of its own, so Headrace does not know which late records other windows have taken"
-    elif (read := next((one for one in pipeline.inputs if isinstance(one.source, PublishedSource)), None)) is not None:
+    elif (read := next((one for one in pipeline.inputs if isinstance(one.source, UpstreamSource)), None)) is not None:
         raise LandingAgainError(
             f"pipeline {pipeline.name} reads {read.source}, and panes of others are no files that could land. "
             f"`headrace backfill {pipeline.name} --promote` computes it again from what is published now; where that "

@@ -10,7 +10,7 @@ from headrace.connections import Connection, variable
 from headrace.ext.sinks import OpenTarget, SinkConnector, SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.extras import require
 from headrace.pipeline.sink import Sink
-from headrace.pipeline.sinks import DeltaSink
+from headrace.pipeline.systems.delta import DeltaSink
 from headrace.sinks.failures import check_columns
 from headrace.sinks.store_answers import refuses_for_good
 

@@ -13,7 +13,7 @@ from headrace.errors import HeadraceError
 from headrace.ext.sinks import OpenTarget, SinkConnector, SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.extras import require
 from headrace.pipeline.sink import Sink
-from headrace.pipeline.sinks import IcebergSink
+from headrace.pipeline.systems.iceberg import IcebergSink
 from headrace.sinks.failures import check_columns
 from headrace.sinks.store_answers import refuses_for_good
 

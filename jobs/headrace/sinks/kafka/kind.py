@@ -15,7 +15,7 @@ from headrace.ext.sinks import (
 )
 from headrace.extras import require
 from headrace.pipeline.sink import Sink
-from headrace.pipeline.sinks import KafkaSink
+from headrace.pipeline.systems.kafka_sink import KafkaSink
 from headrace.sources.kafka.errors import KafkaRefusedError, KafkaUnreachableError
 
 

@@ -9,7 +9,7 @@ from headrace.connections import Connection, variable
 from headrace.ext.sinks import OpenTarget, SinkConnector, SinkRefusedError
 from headrace.extras import require
 from headrace.pipeline.sink import Sink
-from headrace.pipeline.sinks import PostgresSink
+from headrace.pipeline.systems.postgres import PostgresSink
 from headrace.sinks.postgres_answers import refusal
 
 if TYPE_CHECKING:
