@@ -53,6 +53,6 @@ def read_plan(file: Path) -> Plan:
 
 
 def plan_files(rooms: list[str]) -> list[Path]:
-    """The files of plans of ``rooms`` in order, of all rooms if none is named."""
-    files = sorted(PLANS.glob("*.toml"))
+    """The files of plans of ``rooms`` in order of their numbers, of all rooms if none is named."""
+    files = sorted(PLANS.glob("*.toml"), key=lambda file: (int(file.stem.partition("_")[0]), file.stem))
     return [file for file in files if not rooms or file.stem in rooms or file.stem.partition("_")[2] in rooms]

@@ -9,7 +9,7 @@ from headrace.model.expressions.expr import col
 from headrace.model.expressions.fields import SourceColumns, WrittenColumns, columns_of_source, types_of
 from headrace.model.expressions.functions import if_else
 from headrace.model.expressions.value_types import in_words
-from headrace.pipeline.following.upstream_source import IS_RETRACTION, OF_PANES, PUBLISHED, UpstreamSource
+from headrace.pipeline.following.upstream_source import IS_RETRACTION, OF_PANES, PUBLISHED_KIND, UpstreamSource
 from headrace.pipeline.identity.names import NAME
 from headrace.pipeline.source import PLACE
 
@@ -20,7 +20,7 @@ class PublishedSource(UpstreamSource):
     reader. Written as ``published(...)``.
     """
 
-    kind: ClassVar[str] = PUBLISHED
+    kind: ClassVar[str] = PUBLISHED_KIND
 
     upstream: str
     schema: SourceColumns

@@ -11,7 +11,7 @@ from headrace.pipeline.source import Source
 if TYPE_CHECKING:
     from headrace.pipeline.pipeline import Pipeline
 
-PUBLISHED: Final = "published"
+PUBLISHED_KIND: Final = "published"
 """The kind of such sources."""
 
 PANE_TIME: Final = "pane_time"

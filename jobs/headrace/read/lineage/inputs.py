@@ -1,6 +1,6 @@
 """The inputs of a pipeline that are other pipelines, and how far each has come: also where nothing was read yet."""
 
-from headrace.pipeline.following.upstream_source import PUBLISHED, upstream_sources
+from headrace.pipeline.following.upstream_source import PUBLISHED_KIND, upstream_sources
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.lineage.placed import PlacedPipeline, RootStores
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of
@@ -26,7 +26,7 @@ def positions_of(
 
 def _stored_places(manifest: Manifest) -> dict[str, str]:
     inputs = manifest.definition.get("inputs", ())
-    return {given["name"]: given["path"] for given in inputs if given.get("kind") == PUBLISHED}
+    return {given["name"]: given["path"] for given in inputs if given.get("kind") == PUBLISHED_KIND}
 
 
 def _begun(stores: RootStores, reader: PlacedPipeline, place: str) -> UpstreamPosition:

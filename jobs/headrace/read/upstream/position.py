@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from headrace.ext.sources import SourcePosition
 from headrace.model.time import MIN_INSTANT, Instant, render
-from headrace.pipeline.following.upstream_source import PUBLISHED
+from headrace.pipeline.following.upstream_source import PUBLISHED_KIND
 from headrace.sources.stored_times import in_calendar, instant_of, instants_of
 from headrace_snapshots.format.codec import BrokenObjectError, Fields, MalformedError
 from headrace_snapshots.format.manifest import POSITION, Manifest
@@ -92,7 +92,7 @@ def upstreams_of(manifest: Manifest) -> dict[str, UpstreamPosition]:
             if POSITION not in read:
                 continue
             offsets = SourcePosition.from_json(Fields(dict(read), f"progress.inputs.{name}"))
-            position = UpstreamPosition.from_mark(offsets.mark) if offsets.kind == PUBLISHED else None
+            position = UpstreamPosition.from_mark(offsets.mark) if offsets.kind == PUBLISHED_KIND else None
             if position is not None:
                 positions[name] = position
     except MalformedError as error:
