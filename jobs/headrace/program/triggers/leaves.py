@@ -48,30 +48,29 @@ def _(trigger: Default, at: TriggerPlace) -> Node:
     return DefaultNode(at.path)
 
 
-class NeverNode(_Memoryless):
-    """Never ready."""
+class ConstantNode(_Memoryless):
+    """Always or Never: ready whenever it is asked, or not at all."""
+
+    def __init__(self, path: str, *, is_ready: bool) -> None:
+        super().__init__(path)
+        self._is_ready = is_ready
+
+    @property
+    def ready_past_end(self) -> bool:
+        return self._is_ready
 
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
-        return FALSE
+        return TRUE if self._is_ready else FALSE
 
 
 @compile_trigger.register
 def _(trigger: Never, at: TriggerPlace) -> Node:
-    return NeverNode(at.path)
-
-
-class AlwaysNode(_Memoryless):
-    """Ready whenever it is asked."""
-
-    ready_past_end = True
-
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
-        return TRUE
+    return ConstantNode(at.path, is_ready=False)
 
 
 @compile_trigger.register
 def _(trigger: Always, at: TriggerPlace) -> Node:
-    return AlwaysNode(at.path)
+    return ConstantNode(at.path, is_ready=True)
 
 
 class WatermarkNode(Node):

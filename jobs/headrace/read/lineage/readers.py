@@ -28,10 +28,6 @@ SERVED_ROOTS: Final = "HEADRACE_ROOTS"
 _OWN_KEYS: Final = ("store", "endpoint")
 
 
-class ReaderRootsError(FixConfigError, code="config.reader_roots"):
-    """The file that declares roots cannot be read, so nobody knows where readers may be."""
-
-
 @dataclass(frozen=True)
 class UnseenReader:
     """A ``reader`` that holds something of ``upstream``, and ``why`` nobody can look from here how far it has come."""
@@ -75,6 +71,10 @@ class KnownReaders:
         """A JSON value: where was looked, and what could not be."""
         unseen = [one.to_json() for one in self.unseen]
         return {"roots": [*self.roots], "unseen": unseen, "unlooked": [*self.unlooked]}
+
+
+class ReaderRootsError(FixConfigError, code="config.reader_roots"):
+    """The file that declares roots cannot be read, so nobody knows where readers may be."""
 
 
 def known_readers(store: ObjectStore, names: Iterable[str], roots: Iterable[str] = ()) -> KnownReaders:

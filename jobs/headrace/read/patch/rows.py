@@ -37,6 +37,7 @@ _BEFORE, _AFTER, _LIVE, _THERE = (f"_headrace_{name}" for name in ("before", "af
 _FATE, _KIND = (f"_headrace_{name}" for name in ("fate", "kind"))
 """Columns and tables beside those of users, whose names do not begin so."""
 _BATCH_ROWS = 8_192
+_PATCHED = "patched"
 
 
 class Left(StrEnum):
@@ -47,20 +48,12 @@ class Left(StrEnum):
     PATCHED_SINCE = "patched since the branch was forked"
 
 
-_PATCHED = "patched"
-
-
 @dataclass(frozen=True)
 class Expiry:
     """Windows that end no later than that have expired, on main and on the branch."""
 
     main: Instant
     branch: Instant
-
-    @property
-    def both(self) -> Instant:
-        """On both."""
-        return min(self.main, self.branch)
 
 
 @dataclass(frozen=True)
@@ -281,7 +274,8 @@ class PatchRows:
 
     def _open(self) -> str:
         """A query of windows that may still change on main or on the branch: keys, and the window in granules."""
-        keys, until = [*self.columns.keys], self.compared.expiry.both
+        keys, expiry = [*self.columns.keys], self.compared.expiry
+        until = min(expiry.main, expiry.branch)
         window = [c.WINDOW_START, c.WINDOW_END]
         wanted = quoted([*keys, *window])
         parts = []

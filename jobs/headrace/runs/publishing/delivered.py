@@ -9,10 +9,6 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import delivery_of, is_delivery
 
 
-class DeliveredError(FixConfigError, code="config.delivered"):
-    """The branch lacks what was handed over to a sink that cannot take it back."""
-
-
 @dataclass(frozen=True)
 class HandedOver:
     """Rows of an ``output`` ("": the one without a name) up to a ``snapshot``, which a ``sink`` has got."""
@@ -30,6 +26,10 @@ def handed_over(head: Head) -> Iterator[HandedOver]:
     """What the log says at ``head`` that sinks have got."""
     for ref in sorted(filter(is_delivery, head.refs)):
         yield HandedOver(*delivery_of(ref), head.refs[ref])
+
+
+class DeliveredError(FixConfigError, code="config.delivered"):
+    """The branch lacks what was handed over to a sink that cannot take it back."""
 
 
 def check_begins_with(catalog: Catalog, now: Head, branch: str, begin: Manifest | None) -> None:

@@ -47,10 +47,6 @@ SCHEMA: Final = pa.schema(
 """Records as they are fetched, and landed."""
 
 
-class UnreadableBatchError(FixDataError, code="data.kafka_batch"):
-    """A batch of records is not what a producer wrote, or has a form that is not read."""
-
-
 @dataclass(frozen=True)
 class RecordBatch:
     """A batch: offsets from ``base`` to ``last``, of which ``count`` have records, which are ``payload``."""
@@ -78,6 +74,10 @@ class RecordBatch:
     def is_transactional(self) -> bool:
         """Whether it is part of a transaction, which may be aborted."""
         return bool(self.attributes & _TRANSACTIONAL)
+
+
+class UnreadableBatchError(FixDataError, code="data.kafka_batch"):
+    """A batch of records is not what a producer wrote, or has a form that is not read."""
 
 
 def batches_of(fetched: bytes, where: str) -> list[RecordBatch]:

@@ -28,10 +28,6 @@ SCHEMA = pa.schema(
 """``task`` numbers the tasks of a level in the order of what they say; blob number 0 is what a task found."""
 
 
-class TornExchangeError(RetryError, code="retry.shuffle_incomplete"):
-    """Blobs of a task are missing, or are of two runs of it."""
-
-
 @dataclass(frozen=True)
 class ReceivedMessage:
     """What one task of the level above said to a part: its ``result``, and rows for the part (None: none)."""
@@ -79,6 +75,10 @@ def _as_stream(rows: pa.RecordBatch) -> pa.Buffer:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
     return sink.getvalue()
+
+
+class TornExchangeError(RetryError, code="retry.shuffle_incomplete"):
+    """Blobs of a task are missing, or are of two runs of it."""
 
 
 def hear(batches: Iterable[pa.RecordBatch], tasks: int) -> list[ReceivedMessage]:
