@@ -13,11 +13,11 @@ import pytest
 from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_delay, wait_fixed
 
 from headrace.pipeline.loading.registry import resolve
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from scripts.airflow_env import LocalAirflow
 from tests.airflow.runs import SELDOM
 from tests.airflow.subprocesses import write_pipeline

@@ -14,9 +14,9 @@ import pytest
 import tenacity
 
 import headrace as hr
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from scripts.minio_server import Server, client, find_or_build, start, stop
 from tests.process.clicks import CLICKS, records, truth
 from tests.reading import read

@@ -16,11 +16,11 @@ from uuid import uuid4
 import pytest
 
 from headrace.pipeline.pipeline import Pipeline
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.refs import published_of, published_ref
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.faults.points import ENTRIES, ROWS, Moment, Point, watch
 from tests.faults.scenarios import PIPELINES, land, results
 from tests.faults.victims import REFUSED, Victim

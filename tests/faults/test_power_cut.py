@@ -11,11 +11,11 @@ from headrace.runs.client.deployment import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting.listener import Silent
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import DamagedLogError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.faults.disk import Disk, Recording, Survives, Tree, recording, write_tree
 from tests.process.clicks import CLICKS, FILES, land, truth
 from tests.reading import read

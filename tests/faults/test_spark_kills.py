@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.faults.scenarios import PIPELINES, land, results
 from tests.faults.works import drain
 from tests.spark_cluster import SparkCluster

@@ -17,10 +17,10 @@ from headrace.runs import process as running
 from headrace.runs.backfill import backfill as filling
 from headrace.runs.client import deployment as opening
 from headrace.runs.client import recording
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.gc import expiry
 from headrace_snapshots.store import ObjectStore, open_store
-from headrace_snapshots.testing import FaultyStore, Operation, check_catalog
-from headrace_snapshots.testing.faults import HoldRequest
+from headrace_snapshots.testing import FaultyStore, HoldRequest, Operation
 from tests.process.late_clicks import Live, pipeline
 from tests.reference.strategies import examples
 

@@ -9,10 +9,10 @@ import pytest
 
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.store import StoreUnavailableError, UnknownOutcomeError, open_store
-from headrace_snapshots.testing import check_catalog
 from tests.faults.scenarios import PIPELINES, land, results
 from tests.minio_bucket import BUCKET
 from tests.s3_proxy import Proxy, proxying

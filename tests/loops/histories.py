@@ -21,6 +21,7 @@ from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.recover import recover
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
@@ -28,7 +29,6 @@ from headrace_snapshots.format.output_view import outputs_of, parked_in, seen_by
 from headrace_snapshots.format.table_names import INPUTS, OutputTables
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.loops.graphs import Edge
 from tests.loops.pipelines import LOOPS, SECOND, answers, links
 from tests.loops.stopping import stopped_after

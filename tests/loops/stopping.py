@@ -8,8 +8,7 @@ import pytest
 from headrace.errors import RetryError
 from headrace.runs import process as processing
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import Fault, FaultyStore
-from headrace_snapshots.testing.faults import Operation
+from headrace_snapshots.testing import Fault, FaultyStore, Operation
 
 
 @contextmanager

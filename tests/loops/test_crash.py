@@ -17,8 +17,8 @@ import headrace as hr
 from headrace.distribute.tasks import loop as loops
 from headrace.errors import RetryError
 from headrace.model.time import instant
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.loops.graphs import Cut, Edge, cuts
 from tests.loops.pipelines import LOOPS, SECOND, answers, links, pipeline
 from tests.loops.runs import Runs

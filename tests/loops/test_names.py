@@ -5,8 +5,8 @@ from typing import Any
 
 import headrace as hr
 from headrace.runs.options import RunOptions
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.loops.graphs import Edge
 from tests.loops.pipelines import LOOPS, links
 from tests.loops.runs import NOW

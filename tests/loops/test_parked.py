@@ -7,8 +7,8 @@ from pathlib import Path
 import headrace as hr
 from headrace import col
 from headrace.runs.options import RunOptions
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.loops.graphs import Edge
 from tests.loops.pipelines import LOOPS, links
 from tests.loops.runs import NOW

@@ -5,8 +5,7 @@ import signal
 from collections.abc import Callable
 
 from headrace_snapshots.store import ObjectStore, open_store
-from headrace_snapshots.testing import FaultyStore
-from headrace_snapshots.testing.faults import Operation
+from headrace_snapshots.testing import FaultyStore, Operation
 
 
 def deadly(writes: int) -> Callable[[str], ObjectStore]:

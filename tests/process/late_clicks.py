@@ -15,10 +15,10 @@ from headrace.runs.options import RunOptions
 from headrace.runs.patching.patch import PatchRehearsal
 from headrace.runs.process import process
 from headrace.runs.reporting.results import RunResult
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.reading import read
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -29,13 +29,13 @@ from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.parking import catching_up
 from headrace.runs.publishing.promotion import PartialBranchError, cut_over
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, parked_in, seen_by
 from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.refs import published_of
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import START
 from tests.process.executors import LOCAL, Executed, on_both
 from tests.process.forked import exit_code

@@ -40,11 +40,11 @@ from headrace.runs.reporting.listener import Silent
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError
 from headrace.sources.progress import PipelineProgress
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.gc.expiry import expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.building import changed
 from tests.manifests import new_manifest
 from tests.own_windows import Validity

@@ -19,12 +19,12 @@ from headrace.runs.options import RunOptions
 from headrace.runs.parking import catching_up
 from headrace.runs.publishing.planned_publish import NothingToPublishError
 from headrace.runs.publishing.publish import publish_audited
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import parked_in, seen_by, with_names
 from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.refs import published_of
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import CLICKS, FILES, land
 from tests.process.executors import Executed
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS, catalog_of, digests, line

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from headrace.runs.options import RunOptions
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import CLICKS, FILES, land, truth
 from tests.process.executors import Executed, on_both
 from tests.process.forked import exit_code

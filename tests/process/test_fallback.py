@@ -13,11 +13,11 @@ from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import Silent
 from headrace.runs.reporting.results import read as read_result
 from headrace.runs.restore import BelowPublishedError
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.building import changed
 from tests.process.clicks import CLICKS, land, truth
 from tests.process.executors import Executed

@@ -18,12 +18,12 @@ from headrace.runs.executors import on_local
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.sources.landing import Landing
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.layers import FANOUT
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import CLICKS, land, truth
 from tests.process.test_process import current
 

@@ -15,9 +15,9 @@ from headrace.audit.store import AuditFailedError
 from headrace.errors import IntegerOverflowError
 from headrace.runs.continuation import ChangedPipelineError
 from headrace.runs.options import RunOptions
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import clicks, land
 from tests.process.executors import LOCAL, Executed, on_both
 from tests.process.late_clicks import START, Live, pipeline

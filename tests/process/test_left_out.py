@@ -12,7 +12,7 @@ from headrace import col
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.options import RunOptionsError
 from headrace.runs.parking import catching_up
-from headrace_snapshots.testing import check_catalog
+from headrace_lab.catalog_checks import check_catalog
 
 pytestmark = pytest.mark.slow  # whole runs
 

@@ -23,7 +23,7 @@ from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
-from headrace_snapshots.testing.faults import FaultyStore
+from headrace_snapshots.testing import FaultyStore
 from tests.process.clicks import CLICKS, land
 from tests.process.executors import Executed, on_both, on_spark
 from tests.process.test_outputs_below import GRAPH

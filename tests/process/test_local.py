@@ -20,9 +20,9 @@ from headrace.pipeline.event_time import EventTime
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.building import changed
 from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, clicks, land, truth
 from tests.reading import read

@@ -14,11 +14,11 @@ from headrace.runs.executors.on_local import LocalExecution
 from headrace.runs.process import process
 from headrace.sources.landing import Landing
 from headrace.state.datafiles.cache import default_cache
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import LocalStore, ObjectStore, open_store
-from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import CLICKS, FILES, SESSIONS, land, truth
 from tests.process.test_local import NOON, current, local
 from tests.reading import read

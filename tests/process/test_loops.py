@@ -22,9 +22,9 @@ from headrace.runs.commits import IncompleteEpochError
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.reprocessing.copies import late_behind
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.process.executors import LOCAL, Executed, on_both
 from tests.process.graphs import (
     KINDS,

@@ -26,6 +26,7 @@ from headrace.runs.publishing.promotion import cut_over
 from headrace.runs.publishing.rehearsal import rehearse_for_readers
 from headrace.runs.recovery_target import with_epochs
 from headrace.runs.reporting.summarize import summarize
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format import codec
 from headrace_snapshots.format.codec import NewerFormatError
 from headrace_snapshots.format.manifest import Manifest
@@ -33,8 +34,7 @@ from headrace_snapshots.format.output_view import UnknownOutputError, seen_by
 from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.refs import published_of
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import FaultyStore, check_catalog
-from headrace_snapshots.testing.faults import Operation
+from headrace_snapshots.testing import FaultyStore, Operation
 from tests.process.clicks import CLICKS, FILES, land, records
 from tests.process.executors import LOCAL, Executed, on_both
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS, catalog_of, digests, expecting, line

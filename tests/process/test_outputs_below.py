@@ -12,9 +12,9 @@ from headrace import CalendarWindows, FixedWindows, Output, col, on_update, retr
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing.promotion import cut_over
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import FILES, land
 from tests.process.executors import Executed
 from tests.process.outputs import SHOP, catalog_of, line

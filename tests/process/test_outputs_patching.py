@@ -13,11 +13,11 @@ from headrace.runs.adopting.adopt import adopt
 from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.patching import patch as patching
 from headrace.runs.patching.plan import OtherDefinitionError, UnpatchableError
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.manifest import Manifest, Patch
 from headrace_snapshots.format.output_view import UnknownOutputError, parked_in
 from headrace_snapshots.fsck import fsck
-from headrace_snapshots.testing import check_catalog
 from tests.process.executors import Executed
 from tests.process.late_clicks import Live, pipeline
 from tests.process.outputs import line

@@ -16,10 +16,10 @@ from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.parking import catching_up
 from headrace.runs.parking.catching_up import OutputHeldError
 from headrace.sources.error_budgets import DeadLetterBudgetError
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import published_of
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.process.executors import LOCAL, Executed
 from tests.process.fragile import Fragile, breaking, land_with_ids
 from tests.process.outputs import catalog_of, digests, line

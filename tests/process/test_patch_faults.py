@@ -10,7 +10,7 @@ from headrace.runs.patching.patch import patch
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError, PublishConflictError
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing.faults import FaultyStore, HoldRequest, Operation
+from headrace_snapshots.testing import FaultyStore, HoldRequest, Operation
 from tests.process.late_clicks import Live, hour, late_for_main
 
 pytestmark = pytest.mark.slow  # whole runs

@@ -25,10 +25,11 @@ from headrace.runs.options import RunOptions
 from headrace.runs.publishing.promotion import BranchBehindError, cut_over
 from headrace.runs.publishing.publish import publish_audited
 from headrace.sources.landing import ByInput, Landing
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, Operation, check_catalog
+from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, Operation
 from tests.building import changed
 from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, USERS, clicks, land, records, truth
 from tests.process.executors import Executed, on_both

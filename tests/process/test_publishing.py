@@ -25,12 +25,13 @@ from headrace.runs.publishing.promotion import (
 from headrace.runs.publishing.publish import publish_audited
 from headrace.runs.publishing.rehearsal import rehearse
 from headrace.sources.progress import InputProgress, PipelineProgress
+from headrace_lab.fault_plans import hold_first
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import FaultyStore, hold_first
+from headrace_snapshots.testing import FaultyStore
 from tests.manifests import new_manifest
 from tests.stored_progress import written
 

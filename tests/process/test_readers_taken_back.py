@@ -10,8 +10,8 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.audit.store import AuditFailedError, read_audit
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.errors import RefusedError
-from headrace_snapshots.testing import check_catalog
 
 pytestmark = pytest.mark.slow  # whole runs
 

@@ -13,8 +13,8 @@ from headrace import col
 from headrace.cli.main import app
 from headrace.read.definition_plan import FormerNameError
 from headrace.read.snapshots.progress import StoredProgress
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.protocol import BeginDelivery, EndDelivery
-from headrace_snapshots.testing import check_catalog
 from tests.process.fragile import Fragile
 
 pytestmark = pytest.mark.slow  # whole runs

@@ -26,10 +26,10 @@ from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.process import process
 from headrace.runs.restore import InputGoneError
 from headrace.sources.progress import PipelineProgress
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import check_catalog
 from tests.building import changed
 from tests.manifests import new_manifest
 from tests.process.clicks import CLICKS, FILES, START, land, records

@@ -11,6 +11,7 @@ from headrace.model.triggers import Signal
 from headrace.pipeline.source import OWN
 from headrace.runs.restore import BelowPublishedError, InputGoneError, RestoredRun, Verify, restore
 from headrace.sources.progress import PipelineProgress
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import FencedError, MissingSnapshotError, RefusedError
@@ -21,8 +22,7 @@ from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import StoreUnavailableError
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.testing import FaultyStore, check_catalog
-from headrace_snapshots.testing.faults import Fault
+from headrace_snapshots.testing import Fault, FaultyStore
 from tests.manifests import new_manifest
 from tests.stored_progress import written
 

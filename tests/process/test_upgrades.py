@@ -23,8 +23,7 @@ from headrace.testing.deployment import TemporaryDeployment
 from headrace.testing.results import Row
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import FaultyStore
-from headrace_snapshots.testing.faults import Fault, Operation
+from headrace_snapshots.testing import Fault, FaultyStore, Operation
 from tests.process.executors import Executed, on_spark
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

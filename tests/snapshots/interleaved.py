@@ -9,6 +9,7 @@ from itertools import combinations, count
 from catalog_helpers import commit_some, manifest_for
 from exploring import Asked, Explorer, Objects, Program, contents, stored
 
+from headrace_lab.catalog_checks import violations
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import (
     FencedAfterCommitError,
@@ -30,7 +31,6 @@ from headrace_snapshots.protocol import BeginDelivery, EndDelivery, Horizon, Kin
 from headrace_snapshots.refs import is_published, output_of, published_ref
 from headrace_snapshots.store import ObjectStore, StoreUnavailableError, UnknownOutcomeError
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.testing import violations
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 EMPTY: Objects = frozenset()

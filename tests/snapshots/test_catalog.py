@@ -5,6 +5,7 @@ import json
 import pytest
 from catalog_helpers import commit_some, manifest_for
 
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import (
@@ -21,7 +22,6 @@ from headrace_snapshots.layout import data_path
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import ObjectStore
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.testing import check_catalog
 
 
 @pytest.fixture

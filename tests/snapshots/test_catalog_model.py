@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
 from headrace.errors import HeadraceError
+from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.fault_plans import seeded
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, PublishConflictError, RefusedError
 from headrace_snapshots.format.codec import encode
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import StoreUnavailableError
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, LandLate, Operation, Plan, check_catalog, seeded
+from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, LandLate, Operation, Plan
 
 BRANCHES = st.sampled_from(["main", "main", "backfill", "other"])
 WRITERS = st.integers(0, 2)

@@ -6,12 +6,12 @@ import pytest
 from catalog_helpers import commit_some, manifest_for
 
 from headrace.errors import HeadraceError
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog, LostEntry
 from headrace_snapshots.errors import DamagedLogError, FencedError, RefusedError
 from headrace_snapshots.format.codec import NewerFormatError
 from headrace_snapshots.store import ObjectInfo
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.testing import check_catalog
 
 LAST = 9
 """Entries of the log below: began, claimed, eight epochs; its hint names the last."""

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from catalog_helpers import commit_some, manifest_for
 
+from headrace_lab.fault_plans import hold_first
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedAfterCommitError, FencedError, MissingSnapshotError, RefusedError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -19,8 +20,7 @@ from headrace_snapshots.layout import ObjectKind
 from headrace_snapshots.log import LostEntry
 from headrace_snapshots.store import ObjectInfo
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.testing import FaultyStore, hold_first
-from headrace_snapshots.testing.faults import HoldRequest, Operation
+from headrace_snapshots.testing import FaultyStore, HoldRequest, Operation
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 

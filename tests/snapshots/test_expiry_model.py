@@ -14,6 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.fault_plans import hold_first
 from headrace_snapshots import layout
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, MissingSnapshotError, RefusedError
@@ -26,7 +28,7 @@ from headrace_snapshots.gc.expiry import expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store import ObjectStore
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.testing import FaultyStore, check_catalog, hold_first
+from headrace_snapshots.testing import FaultyStore
 from headrace_snapshots.witnesses import Witness
 
 BRANCHES = st.sampled_from(["main", "main", "main", "backfill"])

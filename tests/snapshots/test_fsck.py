@@ -7,6 +7,7 @@ from hashlib import sha256
 import pytest
 from catalog_helpers import manifest_for
 
+from headrace_lab.fault_plans import hold_first
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import encode
 from headrace_snapshots.format.filelog import FileLog, FileRecord
@@ -17,7 +18,7 @@ from headrace_snapshots.gc import expiry
 from headrace_snapshots.gc.expiry import Expired, Total, expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.testing import FaultyStore, Operation, Plan, hold_first
+from headrace_snapshots.testing import FaultyStore, Operation, Plan
 from headrace_snapshots.witnesses import Witness
 
 EPOCHS = 6

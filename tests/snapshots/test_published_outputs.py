@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from catalog_helpers import commit_some
 
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import PublishConflictError, RefusedError
 from headrace_snapshots.format import codec
@@ -16,7 +17,6 @@ from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.output_catalog import OutputCatalog
 from headrace_snapshots.store import ObjectStore
 from headrace_snapshots.store.memory import MemoryStore
-from headrace_snapshots.testing import check_catalog
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BOTH = ("x", "y")

@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 from catalog_helpers import commit_some
 
+from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import (
     ObjectNotFoundError,
@@ -14,7 +15,6 @@ from headrace_snapshots.store import (
     UnknownOutcomeError,
     open_store,
 )
-from headrace_snapshots.testing import check_catalog
 from tests.s3_proxy import Answer, Proxy, proxying
 
 pytestmark = pytest.mark.s3

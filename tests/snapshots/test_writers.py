@@ -12,10 +12,12 @@ import pytest
 from catalog_helpers import commit_some, manifest_for
 
 from headrace.errors import HeadraceError
+from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.fault_plans import hold_first
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import FaultyStore, check_catalog, hold_first
+from headrace_snapshots.testing import FaultyStore
 
 SECONDS = 60.0
 spawn = multiprocessing.get_context("spawn")

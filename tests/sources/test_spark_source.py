@@ -31,7 +31,7 @@ from headrace.testing.connectors import SourceConformance, SourceWorld
 from headrace.testing.connectors.source_reading import records
 from headrace.testing.connectors.source_world import COLUMNS
 from headrace_snapshots.store import ObjectStore, open_store
-from headrace_snapshots.testing.faults import Fault, FaultyStore
+from headrace_snapshots.testing import Fault, FaultyStore
 from tests.process.golden_roots import GOLDEN, copied, values
 from tests.process.golden_visits import VISITS
 from tests.sources.spark_ranges import Folder, Told

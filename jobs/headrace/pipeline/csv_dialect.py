@@ -1,7 +1,6 @@
 """How CSV files are written where it is not as RFC 4180 says: what parts fields, what encloses them, the encoding."""
 
 import codecs
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
@@ -9,7 +8,6 @@ from typing import Any, Final
 from headrace.model.arguments import Arguments
 from headrace.model.suggestions import keywords
 
-_CHARACTER: Final = re.compile(r"[ -~\t]")
 _GROUPS: Final = (".", ",", " ", "'", "_", "\u00a0", "\u202f", "\u2019")
 
 

@@ -22,8 +22,6 @@ from headrace_snapshots.format.output_view import as_called_in, outputs_of, park
 from headrace_snapshots.format.table_names import IDS
 from headrace_snapshots.output_catalog import seen_catalog
 
-Recorded = list[tuple[Manifest, RecordedEpoch]]
-
 
 def check_before(pipeline: Pipeline, main: Manifest, scope: AdoptedOutputs, head: Head) -> None:
     """Raise what stands against the adoption of outputs of ``pipeline`` by ``main``, whatever a branch computes, as the

@@ -30,8 +30,6 @@ LEAST_FOOTERS = 4
 MOST_OF_A_FILE = 0.5
 """Where more of it is needed, a file is read whole, with one request."""
 KEY = b"headrace.chunks"
-TAIL = 8
-"""Bytes at the very end of a file of Parquet: the length of its metadata, and PAR1."""
 
 Pair = tuple[int, int]
 

@@ -42,7 +42,7 @@ from headrace_snapshots.format.filelog import FileRecord
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.table_names import INPUTS
 from headrace_snapshots.refs import MAIN
-from headrace_snapshots.testing.faults import Fault, FaultyStore, Operation
+from headrace_snapshots.testing import Fault, FaultyStore, Operation
 
 
 class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):

@@ -1,0 +1,40 @@
+"""What goes wrong with a store in a test: at random, or one operation that is held in place."""
+
+import random
+import threading
+from collections.abc import Callable, Collection
+
+from headrace_snapshots.testing import Fault, HoldRequest, LandLate, Operation, Plan
+
+
+def seeded(seed: int, rate: float, kinds: Collection[str] = ("create",), in_a_row: int = 3) -> Plan:
+    """A plan that fails operations of ``kinds`` with probability ``rate``, at most ``in_a_row`` in succession."""
+    source, lock = random.Random(seed), threading.Lock()
+    row = 0
+
+    def plan(operation: Operation) -> Fault | LandLate | None:
+        nonlocal row
+        if operation.kind not in kinds:
+            return None
+        with lock:
+            row = row + 1 if row < in_a_row and source.random() < rate else 0
+            faults = [*Fault, LandLate(source.randint(1, 4))] if operation.kind == "create" else [Fault.FAIL]
+            return source.choice(faults) if row else None
+
+    return plan
+
+
+def hold_first(kind: str, part: str, wait: Callable[[], object]) -> Plan:
+    """A plan that holds the first operation of ``kind`` whose path contains ``part`` until ``wait`` returns."""
+    lock = threading.Lock()
+    held = False
+
+    def plan(operation: Operation) -> HoldRequest | None:
+        nonlocal held
+        with lock:
+            if held or operation.kind != kind or part not in operation.path:
+                return None
+            held = True
+        return HoldRequest(wait)
+
+    return plan
