@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 
+from headrace import built_in, own_parts
+
 __version__ = "0.3.0"
 
 _HOMES = {
@@ -109,6 +111,8 @@ _HOMES = {
     "usual_volume": "headrace.pipeline.quality.usual",
 }
 """Where each public name is defined. This is the only place that has it."""
+
+own_parts.give(built_in.BUILT_IN, built_in.PORTS)
 
 _MODULES = ("errors", "testing", "types")
 

@@ -1,4 +1,5 @@
-"""Registries of named parts: Headrace's own, and those that other distributions declare as entry points.
+"""Registries of named parts: Headrace's own (``headrace.own_parts`` says where), and those that other distributions
+declare as entry points.
 
 A distribution adds a part in its ``pyproject.toml``, by the name with which users ask for it::
 
@@ -6,18 +7,19 @@ A distribution adds a part in its ``pyproject.toml``, by the name with which use
     fixed_width = "my_package.fixed_width:FORMAT"
 
 Nothing is imported before its name is used, and installed distributions are looked through only for a name that is not
-one of Headrace's own, which nobody can take over.
+one of Headrace's own. Nobody can take over a name of those: where distributions are looked through, that is an error.
 """
 
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.errors import FixConfigError
+from headrace.own_parts import PLACES, PORTS
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -30,25 +32,30 @@ class NotRegisteredError(FixConfigError, code="config.not_registered"):
 
 
 class BrokenEntryPointError(FixConfigError, code="config.entry_point"):
-    """An entry point of another distribution that cannot be imported, is not what it should be, or is there twice."""
+    """An entry point of another distribution that cannot be imported, is not what it should be, is there twice, or has
+    a name of one of Headrace's own parts.
+    """
 
 
 @dataclass(frozen=True)
 class EntryPointGroup(Generic[T]):
     """The parts of one kind, by name; ``kind`` is what messages call one of them.
 
-    ``built_in`` says where Headrace's own are (``module:attribute``), and ``provides`` where the class is of which each
-    part is an instance: so a group may stand below the modules of its parts, and naming a part imports none of them.
+    It knows neither Headrace's own nor the class of its parts: so it may stand below their modules, and naming a part
+    imports none of them.
     """
 
     group: str
     kind: str
-    provides: str
-    built_in: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def built_in(self) -> Mapping[str, str]:
+        """Where Headrace's own are (``module:attribute``), by name."""
+        return PLACES.get(self.group, {})
 
     def __contains__(self, name: object) -> bool:
         """Whether somebody has a part called ``name``; it is not loaded."""
-        return name in self.built_in or any(entry.name == name for entry in _installed(self.group))
+        return name in self.built_in or any(entry.name == name for entry in self._others())
 
     def __getitem__(self, name: str) -> T:
         """The part called ``name``. Raises NotRegisteredError, BrokenEntryPointError."""
@@ -68,14 +75,24 @@ class EntryPointGroup(Generic[T]):
 
     def names(self) -> list[str]:
         """All names that can be used: Headrace's own first."""
-        others = {entry_point.name for entry_point in _installed(self.group)} - self.built_in.keys()
-        return [*self.built_in, *sorted(others)]
+        return [*self.built_in, *sorted({entry_point.name for entry_point in self._others()})]
+
+    def _others(self) -> "Sequence[EntryPoint]":
+        """What distributions declare. Raises BrokenEntryPointError for a name of Headrace's own."""
+        installed = _installed(self.group)
+        for entry_point in installed:
+            if entry_point.name in self.built_in:
+                raise BrokenEntryPointError(
+                    f"the {self.kind} {entry_point.name!r} is Headrace's own, and nobody can take it over (as does "
+                    f"{_described(entry_point)}); give that another name, or uninstall the package"
+                )
+        return installed
 
     def _load(self, name: str) -> T | None:
         if place := self.built_in.get(name):
             part: T = _at(place)
             return part
-        match [installed for installed in _installed(self.group) if installed.name == name]:
+        match [installed for installed in self._others() if installed.name == name]:
             case []:
                 return None
             case [one]:
@@ -94,7 +111,7 @@ class EntryPointGroup(Generic[T]):
                 f"the {self.kind} {entry_point.name!r} cannot be loaded: {type(error).__name__}: {error} (from "
                 f"{_described(entry_point)}); mend or uninstall that package"
             ) from error
-        provides: type[Any] = _at(self.provides)
+        provides: type[Any] = _at(PORTS[self.group])
         if not isinstance(part, provides):
             raise BrokenEntryPointError(
                 f"the {self.kind} {entry_point.name!r} is {type(part).__name__}, not a {provides.__name__} (from "

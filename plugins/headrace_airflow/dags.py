@@ -144,7 +144,7 @@ def dags_of(rooted: RootedPipeline, families: Iterable[str]) -> dict[str, DAG]:
 
 
 def _dag_of(rooted: RootedPipeline, family: str) -> DAG | None:
-    dag = DAG_FAMILIES[family].build(rooted)
+    dag: DAG | None = DAG_FAMILIES[family].build(rooted)
     if dag is not None:
         dag.validate()  # type: ignore[no-untyped-call]
     return dag

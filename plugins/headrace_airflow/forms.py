@@ -12,10 +12,11 @@ from typing import Any, Final
 from airflow.sdk import Context, Param
 
 from headrace.errors import FixConfigError
+from headrace.ext.executors import EXECUTORS
 from headrace.model.suggestions import did_you_mean
 from headrace.model.time import render_duration
 from headrace.pipeline.deployment.regular_runs import NEVER
-from headrace.pipeline.executors import AUTO, EXECUTORS
+from headrace.pipeline.executors import AUTO
 from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.option_kinds import BranchOption, ExecutorNameOption, OutputOption, RunOption
 from headrace.runs.option_values import parse_signal, parse_span

@@ -16,7 +16,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 from headrace import application
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_local, log_options, new_log
 from headrace.errors import FixConfigError, HeadraceError
-from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
+from headrace.ext.executors import EXECUTORS
+from headrace.pipeline.executors import ExecutorDecision
 from headrace.runs.reporting.results import Action, RunResult, read, redacted
 from headrace.terminal import visible
 from headrace_airflow.addresses import told_where

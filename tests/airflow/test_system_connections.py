@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.connections import connection, variable
-from headrace.pipeline.sink import SINKS
+from headrace.ext.sinks import SINKS
 from headrace.sinks.delta.kind import location
 from headrace.sinks.iceberg.kind import catalog_properties
 

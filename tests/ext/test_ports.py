@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.pipeline.sink import SINKS
+from headrace.ext.sinks import SINKS
 
 ROLES = ("stores", "sources", "sinks", "formats", "executors", "airflow")
 PARTS = ("**Order of calls", "**What is guaranteed.**", "**What an? [a-z]+ guarantees.**", "Example::")

@@ -18,6 +18,7 @@ import headrace as hr
 from headrace.ext.sinks import (
     NUMBER,
     SIGN,
+    SINKS,
     ChangeRecords,
     ChangeSource,
     FillReason,
@@ -28,7 +29,7 @@ from headrace.ext.sinks import (
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.value_types import ValueType
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sink import SINKS, Sink
+from headrace.pipeline.sink import Sink
 from headrace.read.views.arrow_types import schema_of, zoneless_rows
 from headrace.testing.connectors import ChangeLogWorld
 from headrace.testing.connectors.deployment import SinkDeployment, order

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.errors import PipelineError
+from headrace.ext.formats import FORMATS
 from headrace.formats.errors import FileColumnsError, MissingColumnError
 from headrace.formats.file_format import read_file
 from headrace.formats.required import RequiredColumns
 from headrace.formats.scan import WHOLE_FILE, ScannedRecords, Span
 from headrace.kernel.types import arrow_type
 from headrace.model.expressions.fields import ColumnType, SourceColumns, SourceField
-from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.sources import FileSource
 from tests.reference.strategies import examples
 

@@ -11,6 +11,7 @@ import pytest
 import headrace as hr
 from headrace.distribute.watermark_inputs import InputObservations
 from headrace.ext.sources import (
+    SOURCES,
     OpenSource,
     SourceConnector,
     SourcePosition,
@@ -22,7 +23,6 @@ from headrace.model.time import Instant
 from headrace.model.watermarks import FromSource, Split, SplitFacts
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.source import Source
-from headrace.pipeline.sources import SOURCES
 from headrace.sources.landing import Landing
 from headrace.sources.source_clock import SourceClock
 from headrace_snapshots.format.codec import Fields

@@ -19,7 +19,7 @@ import headrace.distribute.spark.daemon
 loaded = set(sys.modules)
 import pyarrow as pa
 from headrace.distribute.tasks.levels import part_task, share_task
-from headrace.pipeline.file_formats import FORMATS
+from headrace.ext.formats import FORMATS
 from headrace.formats import reader
 pa.array([1])
 [FORMATS[name] for name in FORMATS.built_in]

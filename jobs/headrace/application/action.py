@@ -8,7 +8,8 @@ from pathlib import Path
 from headrace.application.task_process import tell
 from headrace.audit.gx_library import leave_out_spark
 from headrace.errors import HeadraceError
-from headrace.pipeline.executors import EXECUTORS, LOCAL, SPARK
+from headrace.ext.executors import EXECUTORS
+from headrace.pipeline.executors import LOCAL, SPARK
 from headrace.pipeline.loading.registry import resolve
 from headrace.read.roots import MissingRootError
 from headrace.runs.actions import ACTIONS

@@ -22,7 +22,7 @@ from headrace.entry_points import EntryPointGroup
 from headrace.extras import require_library
 from headrace.terminal import visible
 
-COMMANDS: Final[EntryPointGroup[click.Command]] = EntryPointGroup("headrace.commands", "command", "click:Command")
+COMMANDS: Final[EntryPointGroup[click.Command]] = EntryPointGroup("headrace.commands", "command")
 LAB: Final = ("conformance", "simulate")
 """Commands of the package headrace_lab, which comes with the repository."""
 

@@ -42,9 +42,10 @@ Example::
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
-from headrace.pipeline.executors import EXECUTORS
+from headrace.entry_points import EntryPointGroup
+from headrace.pipeline import executors
 
 if TYPE_CHECKING:  # naming an executor imports nothing of what computes
     from headrace.audit.frames import Frame
@@ -331,6 +332,10 @@ class Executor:
     open: "Callable[[ExecutorRun, Any], Execution]"
     check_installed: Callable[[], None] = _nothing
     is_submitted: bool = False
+
+
+EXECUTORS: Final[EntryPointGroup[Executor]] = executors.EXECUTORS
+"""Executors by name, as pipelines name them."""
 
 
 def executor(name: str) -> Executor:

@@ -67,6 +67,9 @@ Example::
     assert hits.unparsed.to_pylist() == [None, "column size: not an int"]
 """
 
+from typing import Final
+
+from headrace.entry_points import EntryPointGroup
 from headrace.formats.errors import FileColumnsError, MissingColumnError, UnreadableFileError
 from headrace.formats.fields import typed
 from headrace.formats.file_format import FileFormat
@@ -76,6 +79,7 @@ from headrace.formats.required import RequiredColumns
 from headrace.formats.scan import NOT_UTF8, WHOLE_FILE, ScannedRecords, Span, misfit, nothing
 from headrace.formats.text_format import TextFormat
 from headrace.model.expressions.fields import SourceField, SourceFields
+from headrace.pipeline import file_formats
 
 __all__ = [
     "JSON",
@@ -97,3 +101,6 @@ __all__ = [
     "read_json",
     "typed",
 ]
+
+FORMATS: Final[EntryPointGroup[FileFormat]] = file_formats.FORMATS
+"""Formats by name, as pipelines name them."""

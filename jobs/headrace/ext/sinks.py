@@ -84,6 +84,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.connections import Connection, connection
+from headrace.entry_points import EntryPointGroup
 from headrace.errors import FixConfigError, FixDataError, RetryError
 from headrace.model.expressions.value_types import ValueType
 from headrace.pipeline.sink import Sink
@@ -513,3 +514,7 @@ class SinkConnector(ABC):
         :raises SinkRefusedError: it does not let us, or tables of this kind cannot be read.
         """
         raise SinkRefusedError(f"tables such as {table} of {connection} can be delivered to and not be compared")
+
+
+SINKS: Final[EntryPointGroup[SinkConnector]] = EntryPointGroup("headrace.sinks", "kind of sink")
+"""The code of sinks by their kind; it is imported when a delivery needs it."""

@@ -107,6 +107,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from headrace.connections import Connection, connection
+from headrace.entry_points import EntryPointGroup
 from headrace.errors import FixConfigError, FixDataError
 from headrace.ext.stores import ObjectStore
 from headrace.model.time import Instant
@@ -543,3 +544,7 @@ class SourceConnector(ABC):
         :returns: a context, at whose end they are closed; by default nothing stays.
         """
         yield
+
+
+SOURCES: Final[EntryPointGroup[SourceConnector]] = EntryPointGroup("headrace.sources", "kind of source")
+"""The code of sources by their kind; it is imported when a run, or what asks how far one has come, needs it."""

@@ -326,16 +326,7 @@ class StoreScheme:
         return {} if prefix is None else {n: value for n, value in environment.items() if n.startswith(prefix)}
 
 
-SCHEMES: Final[EntryPointGroup[StoreScheme]] = EntryPointGroup(
-    "headrace.stores",
-    "store scheme",
-    provides="headrace.ext.stores:StoreScheme",
-    built_in={
-        "file": "headrace_snapshots.store.local:FILE",
-        "s3": "headrace_snapshots.store.s3_root:S3",
-        "memory": "headrace_snapshots.store.memory:MEMORY",
-    },
-)
+SCHEMES: Final[EntryPointGroup[StoreScheme]] = EntryPointGroup("headrace.stores", "store scheme")
 """Schemes by name: Headrace's own, and those of other distributions."""
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.entry_points import EntryPointGroup
 
 if TYPE_CHECKING:
-    from headrace.ext.executors import Executor
     from headrace.model.arguments import Arguments
 
 
@@ -16,12 +15,8 @@ LOCAL: Final = "local"
 AUTO: Final = "auto"
 """No executor: a run takes ``local`` if what there is to do fits, else ``spark``."""
 
-EXECUTORS: "Final[EntryPointGroup[Executor]]" = EntryPointGroup(
-    "headrace.executors",
-    "executor",
-    provides="headrace.ext.executors:Executor",
-    built_in={SPARK: "headrace.runs.executors.own:SPARK", LOCAL: "headrace.runs.executors.own:LOCAL"},
-)
+EXECUTORS: Final[EntryPointGroup[Any]] = EntryPointGroup("headrace.executors", "executor")
+"""Their names; ``headrace.ext.executors`` has them with their type."""
 
 
 @dataclass(frozen=True)

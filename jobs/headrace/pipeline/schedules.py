@@ -5,26 +5,12 @@ Checked without Airflow.
 import re
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headrace.entry_points import EntryPointGroup
 
-if TYPE_CHECKING:
-    from headrace_airflow.families.family import DagFamily
-
 PRESETS: Final = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
-DAG_FAMILIES: "Final[EntryPointGroup[DagFamily]]" = EntryPointGroup(
-    "headrace.dag_families",
-    "DAG family",
-    provides="headrace_airflow.families.family:DagFamily",
-    built_in={
-        "process": "headrace_airflow.families.own:PROCESS",
-        "recover": "headrace_airflow.families.own:RECOVER",
-        "backfill": "headrace_airflow.families.own:BACKFILL",
-        "deliver": "headrace_airflow.families.delivery:DELIVER",
-        "windows": "headrace_airflow.families.complete_windows:WINDOWS",
-    },
-)
+DAG_FAMILIES: Final[EntryPointGroup[Any]] = EntryPointGroup("headrace.dag_families", "DAG family")
 """The DAGs that each pipeline has, by name; its schedule is that of the first. Only Airflow imports them."""
 
 MAINTAIN: Final = "maintain"

@@ -5,28 +5,11 @@ means.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
-from headrace.entry_points import EntryPointGroup
 from headrace.model.arguments import Arguments
 from headrace.model.suggestions import Suggesting
 
-if TYPE_CHECKING:
-    from headrace.ext.sinks import SinkConnector
-
-SINKS: "Final[EntryPointGroup[SinkConnector]]" = EntryPointGroup(
-    "headrace.sinks",
-    "kind of sink",
-    provides="headrace.ext.sinks:SinkConnector",
-    built_in={
-        "postgres": "headrace.sinks.postgres.kind:POSTGRES",
-        "delta": "headrace.sinks.delta.kind:DELTA",
-        "iceberg": "headrace.sinks.iceberg.kind:ICEBERG",
-        "final_rows": "headrace.sinks.final_rows:FINAL_ROWS",
-        "spark": "headrace.sinks.spark_target:SPARK",
-        "kafka": "headrace.sinks.kafka.kind:KAFKA_SINK",
-    },
-)
 CONNECTION_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]")

@@ -6,9 +6,8 @@ Users write ``json``, ``csv`` and ``parquet``, and give what comes of them an ev
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, Unpack
+from typing import Any, ClassVar, TypedDict, Unpack
 
-from headrace.entry_points import EntryPointGroup
 from headrace.model.arguments import Arguments
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
 from headrace.model.expressions.fields import (
@@ -23,24 +22,7 @@ from headrace.pipeline.csv_dialect import CsvDialect
 from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.source import OnMissing, OnUnreadable, SparkFunction
 
-if TYPE_CHECKING:
-    from headrace.ext.sources import SourceConnector
-    from headrace.formats.file_format import FileFormat
-
 __getattr__ = moved(__name__)
-
-SOURCES: "Final[EntryPointGroup[SourceConnector]]" = EntryPointGroup(
-    "headrace.sources",
-    "kind of source",
-    provides="headrace.ext.sources:SourceConnector",
-    built_in={
-        "files": "headrace.sources.files:FILES",
-        "kafka": "headrace.sources.kafka.topic:KAFKA",
-        "spark": "headrace.distribute.spark.ranges.connector:SPARK",
-        "published": "headrace.read.upstream.connector:CONNECTOR",
-    },
-)
-"""The code of sources by their kind; it is imported when a run, or what asks how far one has come, needs it."""
 
 
 class NameOrder(StrEnum):
@@ -158,8 +140,8 @@ class FileSource(source.Source):
         return self.path
 
     @property
-    def file_format(self) -> "FileFormat":
-        """What reads its files, and writes those of late records, dead letters and unit tests."""
+    def file_format(self) -> Any:
+        """What reads its files, and writes those of late records, dead letters and unit tests: a ``FileFormat``."""
         form = FORMATS[self.format]
         return form if self.dialect is None else form.in_dialect(self.dialect)
 

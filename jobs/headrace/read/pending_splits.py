@@ -12,11 +12,11 @@ from typing import Any
 
 from headrace.connections import Connection, knowing
 from headrace.errors import FixConfigError
-from headrace.ext.sources import OpenSource, SourcePosition
+from headrace.ext.sources import SOURCES, OpenSource, SourcePosition
 from headrace.model.expressions.data_types import DataType
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Source
-from headrace.pipeline.sources import SOURCES, FileSource
+from headrace.pipeline.sources import FileSource
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.sources.landing import landed_first
 from headrace_snapshots.store import ObjectStore

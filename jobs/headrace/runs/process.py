@@ -18,9 +18,9 @@ from headrace.audit.store import (
     failing,
     stale_error,
 )
-from headrace.ext.executors import Engine, Execution
+from headrace.ext.executors import EXECUTORS, Engine, Execution
 from headrace.model.time import render
-from headrace.pipeline.executors import EXECUTORS, ExecutorDecision
+from headrace.pipeline.executors import ExecutorDecision
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import plan as definition_plan

@@ -124,11 +124,12 @@ class FileReader(SourceReader):
     @property
     def rules(self) -> int:
         """What its format has."""
-        return self.source.file_format.rules
+        rules: int = self.source.file_format.rules
+        return rules
 
     def is_divisible(self, split: SourceSplit) -> bool:
         """Whether its format can be read in pieces."""
-        return self.source.file_format.is_divisible(split.path)
+        return bool(self.source.file_format.is_divisible(split.path))
 
 
 class FileConnector(SourceConnector):

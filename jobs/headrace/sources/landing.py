@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.ext.sources import (
     FILES,
+    SOURCES,
     FetchingReader,
     OpenSource,
     SourcePosition,
@@ -19,7 +20,6 @@ from headrace.ext.sources import (
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Source
-from headrace.pipeline.sources import SOURCES
 from headrace.sources.file_planning import MAX_READS, ChangingFileError, next_batch
 from headrace.sources.files import FileEnumerator
 from headrace.sources.known_names import KnownNames

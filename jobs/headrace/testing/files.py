@@ -68,9 +68,10 @@ def written(given: Input, records: Sequence[Record]) -> bytes:
         columns = record if changelog is None else changelog.flat(record, given.source.as_read.fields)
         values.append(_spelled(columns, files.types, f"record {number} of input {given.name}"))
     try:
-        return files.file_format.written(values, files.fields)
+        content: bytes = files.file_format.written(values, files.fields)
     except ValueError as error:
         raise UnitTestError(f"input {given.name}, {error}") from error
+    return content
 
 
 def landed(pipeline: Pipeline, given: Input, records: Sequence[Record], name: str) -> RecordsFile:

@@ -23,7 +23,7 @@ from headrace_snapshots.format.table_names import UNNAMED
 Executor = Literal["local", "reference"]
 EXECUTORS: tuple[Executor, ...] = ("local", "reference")
 INTERPRETERS: Final[EntryPointGroup[type[Computes]]] = EntryPointGroup(
-    "headrace.test_executors", "executor of unit tests", "builtins:type"
+    "headrace.test_executors", "executor of unit tests"
 )
 """Executors of tests that the package headrace-lab brings: classes that are called with a pipeline, and the name of an
 output.

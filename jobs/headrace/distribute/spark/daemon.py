@@ -9,8 +9,8 @@ with without_collection():
     from pyspark.daemon import manager
 
     from headrace.distribute.spark import runner
+    from headrace.ext.formats import FORMATS
     from headrace.formats import file_format
-    from headrace.pipeline.file_formats import FORMATS
 
     PRELOADED = (runner, file_format, *(FORMATS[name] for name in FORMATS.built_in), pa.array([0]))
     """The tasks, with all that they import; the formats of files; pandas, which pyarrow imports for its first array."""

@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from headrace.connections import connection as connection_named
+from headrace.ext.sinks import SINKS
 from headrace.model.expressions.value_types import ValueType
-from headrace.pipeline.sink import SINKS
 from headrace.read.diff.table_comparison import ComparedColumns, TableComparison, compare_with_table
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.connections import Connection, connection
-from headrace.ext.sinks import OpenChangeLog, OpenReceiver, OpenSink, OpenTarget, SinkState, StoredRecords
+from headrace.ext.sinks import SINKS, OpenChangeLog, OpenReceiver, OpenSink, OpenTarget, SinkState, StoredRecords
 from headrace.model.expressions.value_types import ValueType
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sink import SINKS, Sink
+from headrace.pipeline.sink import Sink
 from headrace.read.diff.changes import delivered_columns, still_there
 from headrace.read.diff.record_comparison import compare_with_records
 from headrace.read.diff.table_comparison import (

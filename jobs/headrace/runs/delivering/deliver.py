@@ -19,6 +19,7 @@ import tenacity
 from headrace.connections import Connection, connection
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.ext.sinks import (
+    SINKS,
     AppliedCounts,
     ChangeRecords,
     ChangeSource,
@@ -34,7 +35,7 @@ from headrace.ext.sinks import (
 from headrace.model.expressions.value_types import in_words
 from headrace.model.time import whole_seconds
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sink import SINKS, Sink
+from headrace.pipeline.sink import Sink
 from headrace.read.diff.change_records import records_between
 from headrace.read.diff.changes import changes_between, delivered_columns
 from headrace.read.views.columns import ViewColumns

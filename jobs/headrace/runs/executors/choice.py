@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.audit.range import audited_files, unpublished_range
+from headrace.ext.executors import EXECUTORS
 from headrace.extras import require
-from headrace.pipeline.executors import AUTO, EXECUTORS, LOCAL, SPARK, ExecutorDecision
+from headrace.pipeline.executors import AUTO, LOCAL, SPARK, ExecutorDecision
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.progress import progress_of, unread_files
 from headrace.runs.reporting.results import Action

@@ -27,8 +27,8 @@ from headrace.audit.store import (
     read_audit,
 )
 from headrace.errors import FixConfigError, RetryError
+from headrace.ext.sources import SOURCES
 from headrace.model.time import MAX_INSTANT, instant, render
-from headrace.pipeline.sources import SOURCES
 from headrace.read.snapshots.last_stage import takes_patches
 from headrace.read.snapshots.progress import ListingPosition, StoredProgress
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError

@@ -88,7 +88,8 @@ class Target:
     @property
     def format(self) -> FileFormat:
         """The format of the files."""
-        return self.source.file_format
+        form: FileFormat = self.source.file_format
+        return form
 
     @property
     def stem(self) -> str:
@@ -220,13 +221,14 @@ def _target(own: Target, store: ObjectStore, beside: str | None, to: str | None)
 
 def suffix_of(source: FileSource) -> str:
     """How names end that the source takes. Raises LandingAgainError if it takes only files that are packed somehow."""
+    form: FileFormat = source.file_format
     if not source.suffixes:
-        return source.file_format.suffix
+        return form.suffix
     unpacked = [suffix for suffix in source.suffixes if not suffix.endswith(_PACKED)]
     if not unpacked:
         raise LandingAgainError(
             f"the source {source.path} takes only {', '.join(source.suffixes)}, which records are not landed as: "
-            f"let it take {source.file_format.suffix} too"
+            f"let it take {form.suffix} too"
         )
     return min(unpacked, key=lambda suffix: suffix.endswith(_GZIP))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from headrace.ext.sinks import (
+    SINKS,
     AppliedCounts,
     ChangeRecords,
     Changes,
@@ -21,7 +22,6 @@ from headrace.ext.sinks import (
     OpenTarget,
     SinkState,
 )
-from headrace.pipeline.sink import SINKS
 from headrace.testing.connectors.sink_world import SinkWorld
 
 if TYPE_CHECKING:

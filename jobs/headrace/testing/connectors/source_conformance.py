@@ -17,9 +17,8 @@ import pytest
 from headrace import open as open_root
 from headrace.errors import FixDataError, RetryError
 from headrace.ext.formats import WHOLE_FILE, RequiredColumns, Span
-from headrace.ext.sources import FetchingReader, OpenSource, SourcePosition, SourceSplit
+from headrace.ext.sources import SOURCES, FetchingReader, OpenSource, SourcePosition, SourceSplit
 from headrace.ext.stores import ObjectStore, open_store
-from headrace.pipeline.sources import SOURCES
 from headrace.runs.client.handle import PipelineHandle
 from headrace.sources.landed.lander import Lander
 from headrace.sources.landed.ranges import LandingPlace

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from headrace.describe.pipeline import describe
+from headrace.ext.sources import SOURCES
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.sources import SOURCES
 from headrace.testing.connectors.source_reading import pipeline_of
 from headrace.testing.connectors.source_world import SourceWorld
 
@@ -34,7 +34,7 @@ pipeline = pickle.load(sys.stdin.buffer)
 
 from headrace.describe.pipeline import describe
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.sources import SOURCES
+from headrace.ext.sources import SOURCES
 from headrace_snapshots.store.memory import MemoryStore
 
 describe(pipeline)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.connections import Connection, connection
 from headrace.distribute.spark.connected.session import SESSIONS
+from headrace.ext.formats import FORMATS
 from headrace.ext.sources import (
     OpenSource,
     SourceConnector,
@@ -21,7 +22,6 @@ from headrace.ext.sources import (
     WritingReader,
 )
 from headrace.extras import require
-from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.source import Source
 from headrace.pipeline.systems.spark import SparkSource
 from headrace.sources.landed.damage import way_on
