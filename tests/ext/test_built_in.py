@@ -1,0 +1,112 @@
+"""Headrace's own parts come in by the door of others' parts, and by one table: nothing scans for them, nobody takes
+over their names, and they are found in an archive without metadata.
+"""
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from headrace.built_in import BUILT_IN, PORTS
+from headrace.entry_points import BrokenEntryPointError, EntryPointGroup, NotRegisteredError
+from headrace.ext.formats import FORMATS
+from headrace.ext.stores import SCHEMES, open_store
+from tests.distributions import installed
+
+ROOT = Path(__file__).resolve().parents[2]
+AIRFLOW = "headrace.dag_families"
+PLACES = [(group, name) for group, places in BUILT_IN.items() for name in places]
+MARKS = (pytest.mark.airflow, pytest.mark.slow)
+USE_ARCHIVE = """
+import sys
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in str(finder)]
+sys.path = [place for place in sys.path if "/jobs" not in place and "/snapshots" not in place]
+sys.path.insert(0, {archive!r})
+import importlib.metadata
+def scanned(**group):
+    raise AssertionError(f"metadata of {{group}} were looked for")
+importlib.metadata.entry_points = scanned
+import headrace
+assert headrace.__file__.startswith({archive!r}), headrace.__file__
+from headrace.built_in import BUILT_IN
+from headrace.entry_points import EntryPointGroup
+own = [(group, name) for group in BUILT_IN if group != {airflow!r} for name in BUILT_IN[group]]
+found = [EntryPointGroup(group, "part").get(name) for group, name in own]
+print(len(found), None in found)
+"""
+
+
+@pytest.mark.parametrize(
+    "group, name", [pytest.param(group, name, marks=MARKS if group == AIRFLOW else ()) for group, name in PLACES]
+)
+def test_each_own_part_is_there_and_is_what_others_must_be(group: str, name: str) -> None:
+    module, _, port = PORTS[group].partition(":")
+    assert isinstance(EntryPointGroup(group, "part")[name], getattr(import_module(module), port))
+
+
+def test_own_parts_are_found_without_a_look_at_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scanned(**group: str) -> None:
+        raise AssertionError(f"metadata of {group} were looked for")
+
+    monkeypatch.setattr("importlib.metadata.entry_points", scanned)
+    monkeypatch.syspath_prepend("/nowhere/before")  # what was found in other places is not asked
+    assert [FORMATS[name].name for name in FORMATS.built_in] == ["JSON", "CSV", "Parquet"]
+    assert "csv" in FORMATS
+    with pytest.raises(AssertionError, match=r"headrace\.formats"):
+        FORMATS.names()
+
+
+def test_nobody_takes_over_the_name_of_an_own_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = """
+        [project]
+        name = "acme-csv"
+        version = "1.2"
+        [project.entry-points."headrace.formats"]
+        csv = "acme_csv:CSV"
+        excel = "acme_csv:EXCEL"
+    """
+    installed(project, tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = FORMATS["csv"]
+    for looked in (FORMATS.names, lambda: FORMATS["excel"], lambda: "excel" in FORMATS):
+        with pytest.raises(BrokenEntryPointError) as refused:
+            looked()
+        assert str(refused.value) == (
+            "the file format 'csv' is Headrace's own, and nobody can take it over (as does the entry point csv = "
+            "acme_csv:CSV in headrace.formats of acme-csv 1.2); give that another name, or uninstall the package"
+        )
+    assert FORMATS["csv"] is own
+    assert SCHEMES.names() == ["file", "s3", "memory"]
+    assert open_store("memory://others-go-on").uri == "memory://others-go-on"
+
+
+def test_a_name_that_nobody_has_is_said_with_those_that_somebody_has() -> None:
+    with pytest.raises(NotRegisteredError, match="it is one of json, csv, parquet, or comes with a package that has"):
+        FORMATS["excel"]
+
+
+@pytest.mark.slow
+def test_own_parts_are_found_in_an_archive_without_metadata(tmp_path: Path) -> None:
+    archive = tmp_path / "headrace_packages.zip"
+    with ZipFile(archive, "w") as zipped:
+        for folder, package in (("jobs", "headrace"), ("snapshots", "headrace_snapshots")):
+            for file in sorted((ROOT / folder / package).rglob("*.py*")):
+                if file.suffix in (".py", ".pyi"):
+                    zipped.write(file, file.relative_to(ROOT / folder))
+    assert find_spec("headrace") is not None
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", USE_ARCHIVE.format(archive=str(archive), airflow=AIRFLOW)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    own = [name for group, name in PLACES if group != AIRFLOW]
+    assert done.stdout == f"{len(own)} False\n", done.stderr
