@@ -15,7 +15,7 @@ PORTS: dict[str, str] = {
     "headrace.stores": "headrace.ext.stores:StoreScheme",
     "headrace.test_executors": "builtins:type",
 }
-"""The class of which each part of a group is an instance, whoever brings it."""
+"""The class of which each part of a group is an instance, own or not."""
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "headrace.dag_families": {
