@@ -20,7 +20,7 @@ loaded = set(sys.modules)
 import pyarrow as pa
 from headrace.distribute.tasks.levels import part_task, share_task
 from headrace.ext.formats import FORMATS
-from headrace.formats import reader
+from headrace.formats import file_format
 pa.array([1])
 [FORMATS[name] for name in FORMATS.built_in]
 print(sorted(set(sys.modules) - loaded))

@@ -79,7 +79,6 @@ from headrace.formats.required import RequiredColumns
 from headrace.formats.scan import NOT_UTF8, WHOLE_FILE, ScannedRecords, Span, misfit, nothing
 from headrace.formats.text_format import TextFormat
 from headrace.model.expressions.fields import SourceField, SourceFields
-from headrace.pipeline import file_formats
 
 __all__ = [
     "JSON",
@@ -102,5 +101,5 @@ __all__ = [
     "typed",
 ]
 
-FORMATS: Final[EntryPointGroup[FileFormat]] = file_formats.FORMATS
-"""Formats by name, as pipelines name them."""
+FORMATS: Final[EntryPointGroup[FileFormat]] = EntryPointGroup("headrace.formats", "file format")
+"""The code of formats by their name; it is imported when a file is read or written."""

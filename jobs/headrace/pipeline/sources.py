@@ -6,8 +6,9 @@ Users write ``json``, ``csv`` and ``parquet``, and give what comes of them an ev
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar, Final, TypedDict, Unpack
 
+from headrace.entry_points import EntryPointGroup
 from headrace.model.arguments import Arguments
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
 from headrace.model.expressions.fields import (
@@ -19,10 +20,12 @@ from headrace.model.suggestions import keywords
 from headrace.moved import moved
 from headrace.pipeline import source
 from headrace.pipeline.csv_dialect import CsvDialect
-from headrace.pipeline.file_formats import FORMATS
 from headrace.pipeline.source import OnMissing, OnUnreadable, SparkFunction
 
 __getattr__ = moved(__name__)
+
+_FORMATS: Final[EntryPointGroup[Any]] = EntryPointGroup("headrace.formats", "file format")
+"""Their names; ``headrace.ext.formats`` has them with their type."""
 
 
 class NameOrder(StrEnum):
@@ -103,8 +106,8 @@ class FileSource(source.Source):
         changelog: WrittenChangelog | None = None,
         dialect: CsvDialect | None = None,
     ) -> None:
-        kind = Arguments("FileSource").registered("format", format, FORMATS)
-        given = Arguments(kind if kind in FORMATS.built_in else "FileSource")  # the function that users write
+        kind = Arguments("FileSource").registered("format", format, _FORMATS)
+        given = Arguments(kind if kind in _FORMATS.built_in else "FileSource")  # the function that users write
         set_ = object.__setattr__
         set_(self, "path", given.text("path", path, "landing/flights"))
         set_(self, "format", kind)
@@ -142,7 +145,7 @@ class FileSource(source.Source):
     @property
     def file_format(self) -> Any:
         """What reads its files, and writes those of late records, dead letters and unit tests: a ``FileFormat``."""
-        form = FORMATS[self.format]
+        form = _FORMATS[self.format]
         return form if self.dialect is None else form.in_dialect(self.dialect)
 
     @property
