@@ -140,9 +140,9 @@ def test_a_header_holds_line_breaks() -> None:
 
 
 def test_a_header_whose_quote_is_never_closed_is_none() -> None:
-    for lines in (1, 100_000):
+    for count in (1, 100_000):
         with pytest.raises(UnreadableFileError, match=r"a quote in its header is not closed|does not end within"):
-            read(b'a,"b,c\n' + b"1,2,3\n4,5,6\n" * lines)
+            read(b'a,"b,c\n' + b"1,2,3\n4,5,6\n" * count)
 
 
 @given(st.lists(st.lists(VALUES, min_size=2, max_size=2), max_size=6), st.sampled_from(["ab", "a"]))
