@@ -1,5 +1,7 @@
 """Arrow types of the kernel's columns. A TIMESTAMP is microseconds in UTC; users' own objects see an Instant."""
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,14 +26,14 @@ ARROW_TYPES: dict[DataType, pa.DataType] = {
 }
 
 
-def arrow_type(kind: ValueType) -> pa.DataType:
-    """The Arrow type of a column or of a pane value."""
+def arrow_type(kind: ValueType, types: Mapping[DataType, pa.DataType] = ARROW_TYPES) -> pa.DataType:
+    """The Arrow type of a column or of a pane value, where that of what is in it is one of ``types``."""
     match kind:
         case ListType(item):
-            return pa.list_(ARROW_TYPES[item])
+            return pa.list_(types[item])
         case PairsType(left, right):
-            return pa.list_(pa.struct([("left", ARROW_TYPES[left]), ("right", ARROW_TYPES[right])]))
-    return ARROW_TYPES[kind]
+            return pa.list_(pa.struct([("left", types[left]), ("right", types[right])]))
+    return types[kind]
 
 
 def own_arrow_type(kind: DataType | ListType) -> pa.DataType:

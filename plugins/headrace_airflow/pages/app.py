@@ -29,7 +29,6 @@ from headrace_airflow.pages.opened_roots import OpenedRoots
 from headrace_airflow.pages.wording import told, told_of
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
-PREFIX: Final = "/headrace"
 """Where Airflow mounts the app."""
 
 _STATIC: Final = Path(__file__).with_name("static")

@@ -104,19 +104,9 @@ class StagePart:
     number: int
 
     @property
-    def plan(self) -> EpochPlan:
-        """The epoch."""
-        return self.task.plan
-
-    @property
-    def chain(self) -> Chain:
-        """Whose stage it is."""
-        return self.task.chain
-
-    @property
     def stage(self) -> CompiledStage:
         """The stage."""
-        return self.chain.stages[self.number]
+        return self.task.chain.stages[self.number]
 
     @property
     def step(self) -> int:
@@ -131,19 +121,19 @@ class StagePart:
     @property
     def table(self) -> str:
         """The table of its state."""
-        return self.chain.tables[self.number]
+        return self.task.chain.tables[self.number]
 
     @property
     def is_last(self) -> bool:
         """Whether its panes are those of the output."""
-        return self.number == len(self.chain.stages) - 1
+        return self.number == len(self.task.chain.stages) - 1
 
     @property
     def hands_on_in_order(self) -> bool:
         """Whether its panes are stored with their order, for a later job."""
         if self.is_last:
             return self.task.of_chain in self.task.work.handed_on_in_order
-        return self.chain.goes_through_spark(self.number + 1)
+        return self.task.chain.goes_through_spark(self.number + 1)
 
     def run(self, upstream: UpstreamResults, rows: list[pa.RecordBatch]) -> tuple[StageOutput, Bundles]:
         """Compute and store its epoch; the level above passed on ``upstream`` and sent ``rows``."""
@@ -155,11 +145,11 @@ class StagePart:
             del result  # so that it takes no memory while the next one is computed
         below, rejected = self._below(outputs.emitted)
         output = replace(outputs.done(), panes_accounting=below.aggregated.accounting, rejected=rejected)
-        return output, addressed(self.plan, self.task.job, self.step + 1, self.task.of_chain, below.parts)
+        return output, addressed(self.task.plan, self.task.job, self.step + 1, self.task.of_chain, below.parts)
 
     def _clocks(self, upstream: UpstreamResults) -> tuple[FiringClocks, StageClocks]:
         """The step of the stage, and its clocks after it, by what the level ``upstream`` gave."""
-        plan, chain, state = self.plan, self.chain, self.task.state
+        plan, chain, state = self.task.plan, self.task.chain, self.task.state
         own: tuple[TaskResult, ...] = ()
         if self.step:
             own = of_chain(plan, self.task.job, self.step - 1, self.task.of_chain, upstream.results)
@@ -171,7 +161,7 @@ class StagePart:
 
     def _epoch(self, clocks: FiringClocks, rows: list[pa.RecordBatch]) -> StageEpoch:
         """What there is to compute."""
-        plan, stage = self.plan, self.stage
+        plan, stage = self.task.plan, self.stage
         layers = open_own(self.task, self.task.state.tables[self.table], stage.state_schema, self.task.parts)
         return StageEpoch(
             plan.epoch,
@@ -188,8 +178,8 @@ class StagePart:
         """The panes as elements of the stage below, and where those that have no key there are stored."""
         if not emitted:
             return ShuffleInput(), ()
-        plan, number = self.plan, self.number + 1
-        stage = self.chain.stages[number]
+        plan, number = self.task.plan, self.number + 1
+        stage = self.task.chain.stages[number]
         panes = in_emitted_order(emitted)
         judged = judge(stage, panes.elements)
         shuffled = bundle(
@@ -201,7 +191,7 @@ class StagePart:
             share=self.task.number,
             number=self.task.parts,
         )
-        above, output = f"aggregation {number}", self.chain.names.output
+        above, output = f"aggregation {number}", self.task.chain.names.output
         dead = dead_panes(stage, above, panes.elements, judged, plan.epoch, output=output)
         return shuffled, self.task.put(f"{REJECTED}-{number}", dead)
 
@@ -230,7 +220,7 @@ class _PartOutputs:
         expired = expired_prefix(task.state.tables[part.table], after.watermark)
         state = run_writer(task.work, task.plan.prefix, part.table, task.number)
         left = Layers(layers.stage, layers.layers[expired:])
-        return cls(part, left, after, state, task.putting(part.chain.names.panes))
+        return cls(part, left, after, state, task.putting(part.task.chain.names.panes))
 
     def store(self, result: StageResult) -> None:
         """Store ``result``, and count it."""
@@ -249,7 +239,7 @@ class _PartOutputs:
         """What all results came to."""
         part, after = self.part, self.after
         runs = self.state.done()
-        grown = self.layers.grown([stored.run for stored in runs], part.plan.epoch)
+        grown = self.layers.grown([stored.run for stored in runs], part.task.plan.epoch)
         due_event, due_time = grown.next_due(after.watermark, after.processing_time)
         hold = after.watermark
         if part.stage.stamps_elements or not part.stage.trigger.ready_past_end:

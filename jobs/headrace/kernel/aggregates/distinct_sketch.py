@@ -11,11 +11,10 @@ import pyarrow as pa
 
 from headrace.kernel.aggregates.integers import Floats
 from headrace.kernel.aggregates.ordering import Bools, changes, in_order
-from headrace.kernel.aggregates.parts import AccumulatorPart, Elements
+from headrace.kernel.aggregates.parts import Elements, PlainPart
 from headrace.kernel.aggregates.sums import add
 from headrace.kernel.grouping import Groups, Ints, of_ids, of_lists, to_lists
 from headrace.kernel.keys import whole_hashes
-from headrace.model.expressions.expr import Expr
 
 HASHES = 512
 """Of up to so many values the hashes are stored, and the count is exact."""
@@ -27,15 +26,12 @@ _REST_BITS = 63 - 12
 
 
 @dataclass(frozen=True)
-class DistinctSketchPart(AccumulatorPart):
+class DistinctSketchPart(PlainPart):
     """A sorted list for each group: hashes of 63 bits; or, of more than ``HASHES`` values, the registers of HLL that
     are not 0, as negative numbers: ``~(register * 64 + rank)``.
     """
 
-    @classmethod
-    def of(cls, name: str, value: Expr | None) -> "DistinctSketchPart":
-        """A sketch of ``value``."""
-        return cls(name, pa.list_(pa.int64()), value)
+    STORED = pa.list_(pa.int64())
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         values, known = groups.without_nulls(elements.value)

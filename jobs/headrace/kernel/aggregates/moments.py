@@ -8,22 +8,18 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.kernel.aggregates.integers import Floats
-from headrace.kernel.aggregates.parts import AccumulatorPart, Elements
+from headrace.kernel.aggregates.parts import Elements, PlainPart
 from headrace.kernel.aggregates.sums import add
 from headrace.kernel.grouping import Groups, Ints
-from headrace.model.expressions.expr import Expr
 
 _TYPE = pa.struct([("n", pa.int64()), ("mean", pa.float64()), ("m2", pa.float64())])
 
 
 @dataclass(frozen=True)
-class MomentsPart(AccumulatorPart):
+class MomentsPart(PlainPart):
     """What a variance is made of, where no value can be withdrawn."""
 
-    @classmethod
-    def of(cls, name: str, value: Expr | None) -> "MomentsPart":
-        """The moments of ``value``."""
-        return cls(name, _TYPE, value)
+    STORED = _TYPE
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         values, known = groups.without_nulls(elements.value)

@@ -8,7 +8,7 @@ not looked at), those of one group in their order of arrival; a group may be emp
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -86,6 +86,18 @@ class AccumulatorPart(ABC):
     @abstractmethod
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
         """The same of parts that are not NULL."""
+
+
+@dataclass(frozen=True)
+class PlainPart(AccumulatorPart):
+    """A part whose type its class says, ``STORED``."""
+
+    STORED: ClassVar[pa.DataType]
+
+    @classmethod
+    def of(cls, name: str, value: Expr | None) -> Self:
+        """A part of ``value``; None: of elements."""
+        return cls(name, cls.STORED, value)
 
 
 def nullable(values: NDArray[Any], groups: Groups, kind: pa.DataType | None = None) -> pa.Array:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from headrace.kernel.aggregates import integers
 from headrace.kernel.aggregates.exact_floats import exact_sum
 from headrace.kernel.aggregates.integers import Floats
-from headrace.kernel.aggregates.parts import AccumulatorPart, Elements, nullable
+from headrace.kernel.aggregates.parts import AccumulatorPart, Elements, PlainPart, nullable
 from headrace.kernel.expressions import decimals
 from headrace.kernel.grouping import Groups, Ints, of_ids, of_lists
 from headrace.model.expressions.expr import Expr
@@ -20,13 +20,10 @@ _REST = "rest"
 
 
 @dataclass(frozen=True)
-class CountPart(AccumulatorPart):
+class CountPart(PlainPart):
     """How many elements, or values, there are."""
 
-    @classmethod
-    def of(cls, name: str, value: Expr | None) -> "CountPart":
-        """A count of ``value``, None: of elements."""
-        return cls(name, _LONG, value)
+    STORED = _LONG
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         if elements.value is None:
@@ -77,13 +74,10 @@ class IntegerSumPart(AccumulatorPart):
 
 
 @dataclass(frozen=True)
-class DecimalSumPart(AccumulatorPart):
+class DecimalSumPart(PlainPart):
     """The sum of decimals, exact also where it leaves 38 digits."""
 
-    @classmethod
-    def of(cls, name: str, value: Expr | None) -> "DecimalSumPart":
-        """A sum of ``value``."""
-        return cls(name, decimals.SUM, value)
+    STORED = decimals.SUM
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         known = elements.known(groups)
@@ -113,13 +107,10 @@ def decimal_mean(part: pa.Array, number: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class FloatSumPart(AccumulatorPart):
+class FloatSumPart(PlainPart):
     """The sum of floats, in the order of rows."""
 
-    @classmethod
-    def of(cls, name: str, value: Expr | None) -> "FloatSumPart":
-        """A sum of ``value``."""
-        return cls(name, _DOUBLE, value)
+    STORED = _DOUBLE
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         return self.gathered(*groups.without_nulls(elements.value))

@@ -108,17 +108,28 @@ class _FinishingNode(Node):
     def _finish(self, program: Program, state: State, done: Expr) -> State:
         return {**state, self._done: program.let("done", done)}
 
+    def _done_or_ready(self, program: Program, state: State, moment: Moment) -> list[Expr]:
+        """For each child whether it is finished, or ready."""
+        return [any_of(child.finished(state), child.ready(program, state, moment)) for child in self.children]
 
-class AnyNode(_FinishingNode):
-    """AfterAny: fires the ready ones, clears the others."""
+
+class _FirstNode(_FinishingNode):
+    """A composite that is ready and over as soon as one of its children is."""
 
     @property
     def ready_past_end(self) -> bool:
         return any(child.ready_past_end for child in self.children)
 
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+        state = super().after_merge(program, state, moment)
+        return self._finish(program, state, any_of(*(child.finished(state) for child in self.children)))
+
+
+class AnyNode(_FirstNode):
+    """AfterAny: fires the ready ones, clears the others."""
+
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
-        parts = [any_of(child.finished(state), child.ready(program, state, moment)) for child in self.children]
-        return program.let("ready", any_of(*parts))
+        return program.let("ready", any_of(*self._done_or_ready(program, state, moment)))
 
     def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         result = state
@@ -126,10 +137,6 @@ class AnyNode(_FinishingNode):
             fires = program.let("fires", all_of(when, child.ready(program, state, moment)))
             result = child.clear(program, child.on_fire(program, result, fires, moment), all_of(when, negate(fires)))
         return self._finish(program, result, any_of(state[self._done], when))
-
-    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
-        state = super().after_merge(program, state, moment)
-        return self._finish(program, state, any_of(*(child.finished(state) for child in self.children)))
 
 
 @compile_trigger.register
@@ -145,8 +152,7 @@ class AllNode(_FinishingNode):
         return all(child.ready_past_end for child in self.children)
 
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
-        parts = [any_of(child.finished(state), child.ready(program, state, moment)) for child in self.children]
-        return program.let("ready", all_of(*parts))
+        return program.let("ready", all_of(*self._done_or_ready(program, state, moment)))
 
     def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         result = state
@@ -224,12 +230,8 @@ def _(trigger: AfterEach, at: TriggerPlace) -> Node:
     return EachNode(at.path, compile_children(trigger.triggers, at), at.merging)
 
 
-class OrFinallyNode(_FinishingNode):
+class OrFinallyNode(_FirstNode):
     """OrFinally: main until ``until`` fires, which keeps its progress while main fires."""
-
-    @property
-    def ready_past_end(self) -> bool:
-        return any(child.ready_past_end for child in self.children)
 
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return program.let("ready", any_of(*(child.ready(program, state, moment) for child in self.children)))
@@ -242,10 +244,6 @@ class OrFinallyNode(_FinishingNode):
         result = main.clear(program, main.on_fire(program, result, goes_on, moment), ends)
         over = any_of(main.finished(result), until.finished(result))
         return self._finish(program, result, any_of(state[self._done], all_of(when, over)))
-
-    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
-        state = super().after_merge(program, state, moment)
-        return self._finish(program, state, any_of(*(child.finished(state) for child in self.children)))
 
 
 @compile_trigger.register

@@ -40,36 +40,30 @@ _BATCH_ROWS = 8_192
 _PATCHED = "patched"
 
 
-class Left(StrEnum):
-    """Why a row that differs stays as it is on main."""
-
-    OPEN_ON_MAIN = "open on main"
-    OPEN_ON_BRANCH = "open on the branch"
-    PATCHED_SINCE = "patched since the branch was forked"
-
-
-@dataclass(frozen=True)
-class Expiry:
-    """Windows that end no later than that have expired, on main and on the branch."""
-
-    main: Instant
-    branch: Instant
-
-
 @dataclass(frozen=True)
 class Compared:
     """What is compared. ``patches`` are those epochs of main since the fork that are patches; what they made of windows
-    that begin no later than ``known`` stays: the branch did not compute these, or not of all their elements. ``table``
-    has the state of the last aggregation, and ``merging`` says what windows merge there, None if none do.
+    that begin no later than ``known`` stays: the branch did not compute these, or not of all their elements. Windows
+    that end no later than ``expired`` have expired on main, and ``expired_on_branch`` there. ``table`` has the state of
+    the last aggregation, and ``merging`` says what windows merge there, None if none do.
     """
 
     main: Manifest
     branch: Manifest
     patches: Collection[int]
     known: Instant
-    expiry: Expiry
+    expired: Instant
+    expired_on_branch: Instant
     table: str
     merging: MergingWindows | None
+
+
+class Left(StrEnum):
+    """Why a row that differs stays as it is on main."""
+
+    OPEN_ON_MAIN = "open on main"
+    OPEN_ON_BRANCH = "open on the branch"
+    PATCHED_SINCE = "patched since the branch was forked"
 
 
 @contextmanager
@@ -259,10 +253,10 @@ class PatchRows:
         return "struct_pack(" + ", ".join(f"{identifier(n)} := {v}" for n, v in {**fields, **own}.items()) + ")"
 
     def _fate(self) -> str:
-        expiry, end = self.compared.expiry, _granules(WINDOW_END, "d")
+        compared, end = self.compared, _granules(WINDOW_END, "d")
         fates = (
-            f"case when {end} > {expiry.main} then '{Left.OPEN_ON_MAIN}' "
-            f"when {end} > {expiry.branch} then '{Left.OPEN_ON_BRANCH}'"
+            f"case when {end} > {compared.expired} then '{Left.OPEN_ON_MAIN}' "
+            f"when {end} > {compared.expired_on_branch} then '{Left.OPEN_ON_BRANCH}'"
         )
         if self.compared.patches:  # a row that is not there any more may be one that a patch has withdrawn
             patches = ", ".join(map(str, sorted(self.compared.patches)))
@@ -274,8 +268,7 @@ class PatchRows:
 
     def _open(self) -> str:
         """A query of windows that may still change on main or on the branch: keys, and the window in granules."""
-        keys, expiry = [*self.columns.keys], self.compared.expiry
-        until = min(expiry.main, expiry.branch)
+        keys, until = [*self.columns.keys], min(self.compared.expired, self.compared.expired_on_branch)
         window = [c.WINDOW_START, c.WINDOW_END]
         wanted = quoted([*keys, *window])
         parts = []

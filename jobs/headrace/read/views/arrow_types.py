@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.kernel.types import arrow_type
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.decimals import PRECISION, SCALE
-from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.model.expressions.value_types import ValueType
 from headrace.model.time import BEGIN_OF_CALENDAR, END_OF_CALENDAR, iso_8601
 
 TIME: Final = pa.timestamp("us", "UTC")
@@ -28,7 +29,7 @@ _TYPES: Final = {
 
 def schema_of(columns: Mapping[str, ValueType]) -> pa.Schema:
     """The columns with their Arrow types, timestamps in UTC."""
-    return pa.schema([(name, _type(kind)) for name, kind in columns.items()])
+    return pa.schema([(name, arrow_type(kind, _TYPES)) for name, kind in columns.items()])
 
 
 def named_as(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -95,12 +96,3 @@ def _zoneless(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp(kind.unit)
     return pa.list_(_zoneless(kind.value_type)) if pa.types.is_list(kind) else kind
-
-
-def _type(kind: ValueType) -> pa.DataType:
-    match kind:
-        case ListType(item):
-            return pa.list_(_TYPES[item])
-        case PairsType(left, right):
-            return pa.list_(pa.struct([("left", _TYPES[left]), ("right", _TYPES[right])]))
-    return _TYPES[kind]

@@ -144,7 +144,7 @@ class PatchOutput:
     @contextmanager
     def differing(self) -> "Iterator[PatchRows | None]":
         """The rows that differ, None if the branch has nothing that main has not seen."""
-        from headrace.read.patch.rows import Compared, Expiry, differing  # with DuckDB
+        from headrace.read.patch.rows import Compared, differing  # with DuckDB
 
         if self.has_nothing_new:
             yield None
@@ -154,7 +154,8 @@ class PatchOutput:
             self.branch,
             self._patches,
             self._known,
-            Expiry(self.stage.expired_until(self.main), self.stage.expired_until(self.branch)),
+            self.stage.expired_until(self.main),
+            self.stage.expired_until(self.branch),
             self.stage.table,
             self.stage.merging,
         )
