@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from scripts.rehouse.checkout import Checkout
+from scripts.rehouse.checkout import BASES, Checkout
 from scripts.rehouse.plan import RefusedPlanError, read_plan
 from scripts.rehouse.run import run_plan
 
@@ -22,12 +22,15 @@ def run_plans(checkout: Checkout, files: list[Path], *, dry: bool = False, force
         print("".join(f"  {remark}\n" for remark in dict.fromkeys(outcome.remarks)), end="")
 
 
-def rehoused_tree(checkout: Checkout, commit: str, files: list[Path], patch: str = "") -> str:
-    """The tree of ``commit``, with a patch, after the plans."""
+def rehoused_tree(checkout: Checkout, commit: str, files: list[Path], patch: str | None = None) -> str:
+    """The tree of ``commit`` after the plans. With a patch, which may be empty, it has packages alone, for speed."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Checkout(Path(folder).resolve() / "scratch")
         checkout.git("worktree", "add", "-q", "--detach", str(scratch.root), commit)
         try:
+            if patch is not None:
+                others = {name.partition("/")[0] for name in scratch.git("ls-files").split()} - {*BASES.values()}
+                scratch.git("rm", "-rfq", *sorted(others - {"pyproject.toml"}))
             if patch:
                 scratch.git("apply", "--index", "-", stdin=patch)
             run_plans(scratch, files)
@@ -50,7 +53,7 @@ def renew_patches(checkout: Checkout, before: str, files: list[Path]) -> list[Pa
     for patch in sorted((checkout.root / "tests/additions").rglob("*.patch")):
         text = patch.read_text(encoding="utf-8")
         if any(name in text for name in names) or not _applies(checkout, text):
-            without = without or rehoused_tree(checkout, before, files)
+            without = without or rehoused_tree(checkout, before, files, "")
             after = rehoused_tree(checkout, before, files, text)
             patch.write_text(checkout.git("diff", "-U2", without, after), encoding="utf-8")
             renewed.append(patch)
