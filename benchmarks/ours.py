@@ -157,7 +157,7 @@ def copied(store: ObjectStore, files: Iterable[DataFile], folder: Path) -> list[
 
 def folded(made: Pipeline, workload: Workload, files: Sequence[str]) -> str:
     """A query that folds ``current`` from its files, as readers do."""
-    from headrace.read.views.compaction import newest_of
+    from headrace.read.views.row_files import newest_of
 
     identity = (*made.key_types, "window_start", "window_end")
     return newest_of(f"read_parquet({list(files)})", RESULTS[workload], identity)

@@ -50,7 +50,7 @@ def cpu():
 
 def parse(file):
     begun = cpu()
-    import headrace_airflow.dag_files
+    import headrace_airflow.dags
     imported = cpu()
     bag = BundleDagBag(dag_folder=file, bundle_path=os.path.dirname(file), bundle_name="dags-folder")
     built = cpu()

@@ -1,5 +1,5 @@
 """No DAG: pipeline files that cannot be used appear here as an import error of Airflow, and nothing else is lost."""
 
-from headrace_airflow.dag_files import raise_broken
+from headrace_airflow.dags import raise_broken
 
 raise_broken()

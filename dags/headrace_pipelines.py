@@ -1,5 +1,5 @@
 """The Airflow DAGs of every registered pipeline."""
 
-from headrace_airflow.dag_files import asked_for
+from headrace_airflow.dags import asked_for
 
 globals().update(asked_for())

@@ -32,7 +32,7 @@ EMPTY_NAMES = frozenset({"came", "each", "found", "said", "some", "told"})
 SHOWN = ("README.md", "docs", "examples", "tests/additions")
 NOT_SHOWN = ("docs/design/", "docs/versions.md", "tests/additions/inside/", "tests/additions/test_options.py")
 """Of what is shown: notes on the code itself, the names that moved, additions to the product itself."""
-PUBLIC = ("headrace.errors", "headrace.ext", "headrace.testing", "headrace_airflow.dag_files")
+PUBLIC = ("headrace.errors", "headrace.ext", "headrace.testing", "headrace_airflow.dags")
 _NAMES = r"\([^)]*\)|[^\n#]*"
 _IMPORT = re.compile(rf"^[ \t]*(?:from +(headrace[\w.]*) +import +({_NAMES})|import +(headrace[\w.]*))", re.MULTILINE)
 _MENTION = re.compile(r"(?<!`)`(headrace\w*(?:\.\w+)+)")

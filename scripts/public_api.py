@@ -42,7 +42,7 @@ def public_api() -> Iterator[str]:
         yield f"headrace {name}"
         yield from (f"headrace {name} {_written(one)}" for one in chain.from_iterable(map(_words, command.params)))
     yield from _columns()
-    from headrace.cli.exit_codes import listed
+    from headrace.cli.app import listed
 
     yield from (f"exit code {code}" for code, _ in listed())
     yield from _VARIABLE.findall((ROOT / "docs" / "settings.md").read_text(encoding="utf-8"))

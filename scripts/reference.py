@@ -34,7 +34,7 @@ def commands() -> str:
 
 def all_commands() -> dict[str, click.Command]:
     """Headrace's own commands and headrace_lab's, by name."""
-    from headrace.cli.command_group import COMMANDS, LAB
+    from headrace.cli.app import COMMANDS, LAB
     from headrace.cli.main import app
 
     return {**app.commands, **{name: COMMANDS[name] for name in LAB}}
@@ -112,7 +112,7 @@ def errors() -> str:
 
 def exit_codes() -> str:
     """What a command ends with, and what to do about it."""
-    from headrace.cli.exit_codes import listed
+    from headrace.cli.app import listed
 
     return "\n".join(
         ["| exit code | what to do |", "|---|---|", *(f"| {code} | {words} |" for code, words in listed())]
@@ -147,8 +147,8 @@ SECTIONS = {
     "Inputs": (
         "headrace.pipeline.source",
         "headrace.pipeline.sources",
-        "headrace.model.expressions.fields",
-        "headrace.pipeline.deduplicate",
+        "headrace.model.expressions.columns",
+        "headrace.pipeline.event_time",
         "headrace.model.watermarks",
         "headrace.model.changelog",
         "headrace.pipeline.systems.avro.avro",
@@ -160,12 +160,12 @@ SECTIONS = {
         "headrace.model.expressions.data_types",
         "headrace.model.expressions.expr",
         "headrace.model.expressions.functions",
-        "headrace.model.expressions.value_types",
+        "headrace.model.expressions.data_types",
     ),
     "What: aggregates": (
         "headrace.model.combiners",
-        "headrace.model.expressions.methods.aggregates",
-        "headrace.model.custom_combiners",
+        "headrace.model.expressions.methods",
+        "headrace.model.combiners",
     ),
     "Where: windows": ("headrace.model.windows", "headrace.model.calendar"),
     "When: triggers": ("headrace.model.triggers",),
@@ -190,8 +190,8 @@ REACHED = (
     "headrace.read.pipeline_reader.PipelineReader",
     "headrace.runs.client.history.PipelineHistory",
     "headrace.runs.client.storage.PipelineStorage",
-    "headrace.read.pipeline_list.ListedPipeline",
-    "headrace.read.pipeline_list.PipelinePosition",
+    "headrace.read.deployment.ListedPipeline",
+    "headrace.read.deployment.PipelinePosition",
     "headrace.describe.check.CheckedPipeline",
     "headrace.read.diff.differences.InputDiff",
     "headrace.read.diff.differences.StageDiff",
@@ -202,10 +202,10 @@ REACHED = (
     "headrace.read.diff.differences.Pair",
     "headrace.read.diff.row_changes.RowCounts",
     "headrace.read.diff.row_changes.RowChange",
-    "headrace.testing.connectors.sink_world.SinkWorld",
+    "headrace.testing.connectors.worlds.SinkWorld",
     "headrace.read.snapshots.graph.GraphRow",
     "headrace.read.definition_plan.StagePlan",
-    "headrace.read.definition_changes.Change",
+    "headrace.read.definition_plan.Change",
     "headrace.read.explain.explanation.WindowExplained",
     "headrace.read.explain.explanation.Holding",
     "headrace_snapshots.gc.expiry.Total",

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from headrace import CustomCombiner, DataType, ListType
-from headrace.model.custom_combiners import Accumulator
+from headrace.model.combiners import Accumulator
 
 INT, FLOAT, STRING, TIMESTAMP = DataType.INT, DataType.FLOAT, DataType.STRING, DataType.TIMESTAMP
 Types = Mapping[str, DataType | ListType]

@@ -28,14 +28,14 @@ _HOMES = {
     "Aggregate": "headrace.model.combiners",
     "Aggregation": "headrace.pipeline.aggregation",
     "Always": "headrace.model.triggers.leaves",
-    "Backfill": "headrace.pipeline.deployment.regular_runs",
+    "Backfill": "headrace.pipeline.deployment",
     "CalendarWindows": "headrace.model.calendar",
-    "CustomCombiner": "headrace.model.custom_combiners",
+    "CustomCombiner": "headrace.model.combiners",
     "CustomTrigger": "headrace.model.triggers.custom",
     "CustomWindows": "headrace.model.windows",
     "DataDriven": "headrace.model.triggers.data_driven",
     "DataType": "headrace.model.expressions.data_types",
-    "Deduplicate": "headrace.pipeline.deduplicate",
+    "Deduplicate": "headrace.pipeline.event_time",
     "Default": "headrace.model.triggers.leaves",
     "Expectation": "headrace.pipeline.expectations",
     "Expr": "headrace.model.expressions.expr",
@@ -44,9 +44,9 @@ _HOMES = {
     "GlobalWindows": "headrace.model.windows",
     "How": "headrace.model.accumulation",
     "Input": "headrace.pipeline.source",
-    "Limits": "headrace.pipeline.quality.limits",
-    "ListType": "headrace.model.expressions.value_types",
-    "Loop": "headrace.pipeline.loops.loop",
+    "Limits": "headrace.pipeline.quality",
+    "ListType": "headrace.model.expressions.data_types",
+    "Loop": "headrace.pipeline.loop",
     "MergeGroup": "headrace.model.windows",
     "Never": "headrace.model.triggers.leaves",
     "OrFinally": "headrace.model.triggers.composites",
@@ -55,7 +55,7 @@ _HOMES = {
     "Progress": "headrace.model.triggers.custom",
     "Punctuated": "headrace.model.watermarks",
     "Repeatedly": "headrace.model.triggers.composites",
-    "Retention": "headrace.pipeline.deployment.regular_runs",
+    "Retention": "headrace.pipeline.deployment",
     "Sessions": "headrace.model.windows",
     "ShiftedOutputTime": "headrace.model.windows",
     "Signal": "headrace.model.triggers",
@@ -68,7 +68,7 @@ _HOMES = {
     "Window": "headrace.model.windows",
     "WindowFn": "headrace.model.windows",
     "accumulating": "headrace.model.accumulation",
-    "airflow": "headrace.pipeline.deployment.airflow_options",
+    "airflow": "headrace.pipeline.deployment",
     "avro": "headrace.pipeline.systems.avro",
     "check": "headrace.describe.check",
     "coalesce": "headrace.model.expressions.functions",
@@ -76,14 +76,14 @@ _HOMES = {
     "concat": "headrace.model.expressions.functions",
     "count": "headrace.model.combiners",
     "count_windows": "headrace.pipeline.recipes",
-    "cron": "headrace.pipeline.deployment.timetables",
+    "cron": "headrace.pipeline.deployment",
     "csv": "headrace.pipeline.sources",
     "debezium_envelope": "headrace.model.changelog",
     "delta": "headrace.pipeline.systems.delta",
     "delta_change_type": "headrace.model.changelog",
     "discarding": "headrace.model.accumulation",
     "expect": "headrace.pipeline.expectations",
-    "field": "headrace.model.expressions.fields",
+    "field": "headrace.model.expressions.columns",
     "final_rows": "headrace.pipeline.systems.final_rows",
     "greatest": "headrace.model.expressions.functions",
     "iceberg": "headrace.pipeline.systems.iceberg",
@@ -92,10 +92,10 @@ _HOMES = {
     "kafka": "headrace.pipeline.systems.kafka",
     "kafka_sink": "headrace.pipeline.systems.kafka_sink",
     "least": "headrace.model.expressions.functions",
-    "limit": "headrace.pipeline.quality.limits",
+    "limit": "headrace.pipeline.quality",
     "lit": "headrace.model.expressions.expr",
-    "on_assets": "headrace.pipeline.deployment.timetables",
-    "on_files": "headrace.pipeline.deployment.timetables",
+    "on_assets": "headrace.pipeline.deployment",
+    "on_files": "headrace.pipeline.deployment",
     "on_update": "headrace.model.triggers.composites",
     "on_window_close": "headrace.model.triggers.composites",
     "open": "headrace.runs.client.deployment",
@@ -106,9 +106,9 @@ _HOMES = {
     "sliding_count_windows": "headrace.pipeline.recipes",
     "spark_sink": "headrace.pipeline.systems.spark_sink",
     "spark_source": "headrace.pipeline.systems.spark",
-    "usual_distribution": "headrace.pipeline.quality.usual",
-    "usual_nulls": "headrace.pipeline.quality.usual",
-    "usual_volume": "headrace.pipeline.quality.usual",
+    "usual_distribution": "headrace.pipeline.quality",
+    "usual_nulls": "headrace.pipeline.quality",
+    "usual_volume": "headrace.pipeline.quality",
 }
 """Where each public name is defined. This is the only place that has it."""
 
@@ -143,7 +143,7 @@ def imported_when_used(
     def _unknown(name: str) -> AttributeError:
         if name.startswith("_"):  # which Python itself asks for
             return AttributeError(f"{package} has no {name!r}")
-        from headrace.model.suggestions import no_such_name
+        from headrace.model.arguments import no_such_name
 
         return no_such_name(package, name, names, hint(name))
 
@@ -152,7 +152,7 @@ def imported_when_used(
 
 def _as_method(name: str) -> str:
     """What to write instead of the function ``name``, if aggregates are written so."""
-    from headrace.model.expressions.methods.aggregates import Aggregations
+    from headrace.model.expressions.methods import Aggregations
 
     return f'write hr.col("amount").{name}(...)' if hasattr(Aggregations, name) else ""
 

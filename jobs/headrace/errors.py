@@ -113,18 +113,18 @@ TREE: Final = """
     - config.access_denied             AccessDeniedError            headrace.distribute.spark.errors
     - config.airflow_defaults          AirflowDefaultsError         headrace_airflow.families.options
     - config.audit_format              AuditFormatError             headrace.audit.store
-    - config.avro_schema               AvroSchemaError              headrace.formats.avro.schema
-    - config.broken_pipeline_files     BrokenPipelineFilesError     headrace_airflow.dag_files
+    - config.avro_schema               AvroSchemaError              headrace.formats.avro_messages
+    - config.broken_pipeline_files     BrokenPipelineFilesError     headrace_airflow.dags
     - config.cache_folder              CacheFolderError             headrace.state.datafiles.cache
-    - config.changed_code              ChangedCodeError             headrace.runs.continuation
-    - config.changed_pipeline          ChangedPipelineError         headrace.runs.continuation
+    - config.changed_code              ChangedCodeError             headrace.runs.restore
+    - config.changed_pipeline          ChangedPipelineError         headrace.runs.restore
     - config.clock_ahead               ClockAheadError              headrace.runs.publishing.promotion
     - config.compared_columns          ComparedColumnsError         headrace.read.diff.table_comparison
-    - config.compared_table            ComparedTableError           headrace.runs.delivering.parquet_table
+    - config.compared_table            ComparedTableError           headrace.runs.delivering.against
     - config.conformance_case          CaseFormatError              headrace_lab.conformance.fields
     - config.conformance_unsupported   UnsupportedCaseError         headrace_lab.conformance.words
     - config.connection                MissingConnectionError       headrace.connections
-    - config.delivered                 DeliveredError               headrace.runs.publishing.delivered
+    - config.delivered                 DeliveredError               headrace.runs.publishing.promotion_checks
     - config.deploy_mode               DeployModeError              headrace_airflow.operators
     - config.encryption                EncryptionRefusedError       headrace.ext.stores
     - config.entry_point               BrokenEntryPointError        headrace.entry_points
@@ -142,21 +142,21 @@ TREE: Final = """
     - config.kafka_refused             KafkaRefusedError            headrace.sources.kafka.errors
     - config.keep                      KeepError                    headrace_snapshots.gc.gc_roots
     - config.landing_again             LandingAgainError            headrace.runs.reprocessing.copies
-    - config.large_epoch               LargeEpochError              headrace.distribute.limits
+    - config.large_epoch               LargeEpochError              headrace.distribute.process_limits
     - config.link_loop                 LinkLoopError                headrace_snapshots.store.local
     - config.local_memory              MemoryLimitError             headrace_airflow.processes
-    - config.long_history              LongHistoryError             headrace.runs.parking.catching_up
+    - config.long_history              LongHistoryError             headrace.runs.parking
     - config.missing_root              MissingRootError             headrace.read.roots
     - config.needs_spark               LocalTransformError          headrace.distribute.local.engine
     - config.never_final               NeverFinalError              headrace.read.diff.final_rows
-    - config.new_pipeline              NewPipelineError             headrace.cli.commands.new
+    - config.new_pipeline              NewPipelineError             headrace.cli.commands.pipelines
     - config.no_snapshot               NoSnapshotError              headrace.read.snapshots.snapshot_refs
-    - config.not_adoptable             NotAdoptableError            headrace.runs.adopting.errors
+    - config.not_adoptable             NotAdoptableError            headrace.runs.adopting.plan
     - config.not_approved              NotApprovedError             headrace_airflow.decisions.reasons
     - config.not_installed             NotInstalledError            headrace.errors
     - config.not_registered            NotRegisteredError           headrace.entry_points
     - config.not_rehearsed             NotRehearsedError            headrace_airflow.decisions.reasons
-    - config.nothing_to_release        NothingToReleaseError        headrace.runs.publishing.release
+    - config.nothing_to_release        NothingToReleaseError        headrace.runs.publishing.publish
     - config.object_path               ObjectPathError              headrace.ext.stores
     - config.other_definition          OtherDefinitionError         headrace.runs.patching.plan
     - config.out_of_memory             OutOfMemoryError             headrace.distribute.spark.errors
@@ -164,14 +164,14 @@ TREE: Final = """
     - config.partial_branch            PartialBranchError           headrace.runs.publishing.promotion
     - config.patched_since             PatchedSinceError            headrace.runs.publishing.promotion
     - config.pipeline                  PipelineError                headrace.errors
-      - config.loop                    LoopError                    headrace.pipeline.loops.step
+      - config.loop                    LoopError                    headrace.pipeline.loop_step
       - config.pipeline_file           PipelineFileError            headrace.pipeline.loading.registry
       - config.several_outputs         SeveralOutputsError          headrace.pipeline.pipeline
-      - config.upstream_cycle          UpstreamCycleError           headrace.pipeline.checks.circles
-    - config.place                     PlaceError                   headrace.sources.landing_places
+      - config.upstream_cycle          UpstreamCycleError           headrace.pipeline.checks.graph_checks
+    - config.place                     PlaceError                   headrace.sources.landing
     - config.pool                      PoolError                    headrace_airflow.preconditions
     - config.pyspark_client            PysparkClientError           headrace.extras
-    - config.query                     QueryError                   headrace.read.views.sql
+    - config.query                     QueryError                   headrace.read.views.conditions
     - config.range_columns             RangeColumnsError            headrace.distribute.spark.ranges.errors
     - config.range_function            RangeFunctionError           headrace.distribute.spark.ranges.errors
     - config.range_refused             RangeRefusedError            headrace.distribute.spark.ranges.errors
@@ -181,7 +181,7 @@ TREE: Final = """
     - config.refused                   RefusedError                 headrace_snapshots.errors
     - config.rehearsal_outdated        RehearsalOutdatedError       headrace_airflow.decisions.reasons
     - config.result_format             ResultFormatError            headrace.runs.reporting.results
-    - config.roots                     RootsFileError               headrace_airflow.roots.declared
+    - config.roots                     RootsFileError               headrace_airflow.roots.served
     - config.run_options               RunOptionsError              headrace.runs.options
     - config.s3_keys                   S3KeysError                  headrace.ext.stores
     - config.schema_registry           RegistryRefusedError         headrace.sources.kafka.errors
@@ -193,11 +193,11 @@ TREE: Final = """
     - config.snapshot_ref              AtError                      headrace.read.snapshots.snapshot_refs
     - config.spark_connection          SparkConnectionError         headrace_airflow.operators
     - config.spark_function            SparkFunctionError           headrace.distribute.spark.errors
-    - config.state_definition          StateDefinitionError         headrace.read.explain.stage_state
+    - config.state_definition          StateDefinitionError         headrace.read.explain.waiting
     - config.store_connection          StoreConnectionError         headrace_airflow.roots.connection
-    - config.tasks                     TasksSettingError            headrace.distribute.tasks.settings
+    - config.tasks                     TasksSettingError            headrace.distribute.process_limits
     - config.unexplained               UnexplainedError             headrace_airflow.pages.explanation
-    - config.unit_test                 UnitTestError                headrace.testing.errors
+    - config.unit_test                 UnitTestError                headrace.testing.steps
     - config.unknown_branch            UnknownBranchError           headrace.read.snapshots.snapshot_refs
     - config.unknown_output            UnknownOutputError           headrace_snapshots.format.output_view
     - config.unknown_pipeline          UnknownPipelineError         headrace.pipeline.loading.registry
@@ -207,7 +207,7 @@ TREE: Final = """
     - config.unknown_sink              UnknownSinkError             headrace.runs.delivering.deliver
     - config.unpatchable               UnpatchableError             headrace.runs.patching.plan
     - config.unserved_root             UnservedRootError            headrace_airflow.pages.lineage
-    - config.unwatched_source          UnwatchedSourceError         headrace.read.pending_splits
+    - config.unwatched_source          UnwatchedSourceError         headrace.read.pending_work
     - config.upstream_panes            UpstreamPanesError           headrace.read.upstream.read_pipeline
     - config.whole_pipeline            WholePipelineError           headrace.cli.catalog_names
   - data                               FixDataError                 headrace.errors
@@ -216,14 +216,14 @@ TREE: Final = """
       - data.limit_exceeded            LimitExceededError           headrace.audit.store
       - data.unusual                   UnusualDataError             headrace.audit.store
     - data.changed_file                ChangedFileError             headrace.sources.file_planning
-    - data.dead_letter_budget          DeadLetterBudgetError        headrace.sources.error_budgets
+    - data.dead_letter_budget          DeadLetterBudgetError        headrace.sources.landing
     - data.divided_file                DividedFileError             headrace.formats.errors
     - data.input_gone                  InputGoneError               headrace.runs.restore
     - data.kafka_batch                 UnreadableBatchError         headrace.sources.kafka.batches
-    - data.landed_damaged              LandedDamagedError           headrace.sources.landed.damage
+    - data.landed_damaged              LandedDamagedError           headrace.sources.landed.ranges
     - data.large_file                  LargeFileError               headrace.formats.errors
     - data.nothing_to_publish          NothingToPublishError        headrace.runs.publishing.planned_publish
-    - data.output_held                 OutputHeldError              headrace.runs.parking.catching_up
+    - data.output_held                 OutputHeldError              headrace.runs.parking
     - data.overflow                    ValueOverflowError           headrace.errors
       - data.date_overflow             DateOverflowError            headrace.errors
       - data.decimal_overflow          DecimalOverflowError         headrace.errors
@@ -257,7 +257,7 @@ TREE: Final = """
     - retry.range_failed               RangeFailedError             headrace.distribute.spark.ranges.errors
     - retry.root_silent                RootSilentError              headrace_airflow.pages.opened_roots
     - retry.schema_registry            RegistryUnreachableError     headrace.sources.kafka.errors
-    - retry.shuffle_incomplete         TornExchangeError            headrace.distribute.tasks.shuffle.exchange
+    - retry.shuffle_incomplete         TornExchangeError            headrace.distribute.tasks.exchange
     - retry.sink_moved                 SinkMovedError               headrace.ext.sinks
     - retry.sink_unreachable           SinkUnreachableError         headrace.ext.sinks
     - retry.spark_job                  SparkJobError                headrace.distribute.spark.errors
@@ -273,7 +273,7 @@ TREE: Final = """
     - restore.broken_object            BrokenObjectError            headrace_snapshots.format.codec
     - restore.damaged_log              DamagedLogError              headrace_snapshots.errors
     - restore.damaged_store            DamagedStoreError            headrace.application.maintain
-    - restore.history_damaged          HistoryDamagedError          headrace.audit.usual.history
+    - restore.history_damaged          HistoryDamagedError          headrace.audit.usual.measures
     - restore.missing_snapshot         MissingSnapshotError         headrace_snapshots.errors
     - restore.newer_format             NewerFormatError             headrace_snapshots.format.codec
     - restore.object_not_found         ObjectNotFoundError          headrace.ext.stores
@@ -287,7 +287,7 @@ TREE: Final = """
     - give_up.fenced                   FencedError                  headrace_snapshots.errors
       - give_up.fenced_after_commit    FencedAfterCommitError       headrace_snapshots.errors
     - give_up.object_exists            ObjectExistsError            headrace.ext.stores
-    - give_up.protocol                 ProtocolError                headrace_snapshots.protocol.table
+    - give_up.protocol                 ProtocolError                headrace_snapshots.protocol.messages
 """
 """Each error below its base: its code, its class, and the module that defines it, which raises it or tells who does.
 

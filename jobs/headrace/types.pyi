@@ -3,6 +3,7 @@
 from headrace.describe.check import CheckReport as CheckReport
 from headrace.observe.plot import LatenessPlot as LatenessPlot
 from headrace.read.definition_plan import Plan as Plan
+from headrace.read.deployment import PipelineList as PipelineList
 from headrace.read.diff.differences import SnapshotDiff as SnapshotDiff
 from headrace.read.diff.table_comparison import TableComparison as TableComparison
 from headrace.read.explain.explanation import Explanation as Explanation
@@ -10,12 +11,11 @@ from headrace.read.lineage.lineage import Dependents as Dependents
 from headrace.read.lineage.lineage import Lineage as Lineage
 from headrace.read.lineage.waits import DeploymentWaits as DeploymentWaits
 from headrace.read.log_entries import LogEntries as LogEntries
-from headrace.read.pipeline_list import PipelineList as PipelineList
 from headrace.read.pipeline_reader import OutputReader as OutputReader
 from headrace.read.snapshots.graph import SnapshotGraph as SnapshotGraph
 from headrace.read.snapshots.output_positions import OutputPosition as OutputPosition
 from headrace.read.views.lazy_view import LazyView as LazyView
-from headrace.read.views.rows_shown import RowsShown as RowsShown
+from headrace.read.views.lazy_view import RowsShown as RowsShown
 from headrace.runs.client.deployment import OpenDeployment as OpenDeployment
 from headrace.runs.client.handle import PipelineHandle as PipelineHandle
 from headrace.runs.delivering.checking import SinkCheck as SinkCheck

@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Patch, PathPatch, Rectangle
 from matplotlib.path import Path
 
-from headrace.model.panes import Pane, Timing
+from headrace.model.accumulation import Pane, Timing
 from headrace.model.time import UNITS, Instant, is_finite, to_datetime
 from headrace.model.windows import Window
 

@@ -7,21 +7,20 @@ from typing import Any
 
 from headrace.distribute.side_outputs import BEYOND_HORIZON, OF_WITHDRAWAL, WINDOW_EXPIRED
 from headrace.errors import ValueOverflowError
+from headrace.model.accumulation import Pane as ModelPane
 from headrace.model.changelog import SIGN
-from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType
 from headrace.model.expressions.expr import Expr
-from headrace.model.expressions.value_types import ListType, PairsType, ValueType
-from headrace.model.panes import Pane as ModelPane
 from headrace.model.time import GLOBAL_WINDOW_END, Instant
 from headrace.model.watermarks import SplitStrategy
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import OWN, Input
-from headrace.sources.error_budgets import SHOWN, check_budgets
+from headrace.sources.landing import SHOWN, check_budgets
 from headrace.sources.validation import EARLIEST, LATEST
 from headrace.testing.executors.interface import GivenEpoch, StepOutput
 from headrace.testing.files import ReadRecord
 from headrace.testing.results import PaneRow, Row, TimeSpan
-from headrace.testing.times import real, shown_time
+from headrace.testing.steps import real, shown_time
 from headrace_lab.reference import DroppedElement, Epoch, OutputsRun, Rejected
 from headrace_lab.reference.evaluate import evaluate
 from headrace_snapshots.format.table_names import UNNAMED

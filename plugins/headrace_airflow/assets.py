@@ -9,8 +9,8 @@ from airflow.sdk.configuration import conf
 from headrace.model.time import Duration
 from headrace.moved import moved
 from headrace.pipeline.schedules import dag_id
-from headrace_airflow.addresses import published_asset
 from headrace_airflow.roots.root import Root, RootedPipeline
+from headrace_airflow.run_ids import published_asset
 
 __getattr__ = moved(__name__)
 
@@ -64,8 +64,10 @@ class Published:
 
 def landed(rooted: RootedPipeline, poll_interval: Duration) -> Asset:
     """What has landed for a pipeline: a watcher gives it an event when a run would find something to do."""
-    from headrace.read.pending_splits import watched_sources  # not for pipelines without a watcher
-    from headrace.read.pending_work import watched_inputs
+    from headrace.read.pending_work import (
+        watched_inputs,
+        watched_sources,  # not for pipelines without a watcher
+    )
     from headrace_airflow.watching.trigger import PendingWorkTrigger, landed_name
 
     trigger = PendingWorkTrigger(

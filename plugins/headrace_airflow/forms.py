@@ -13,9 +13,9 @@ from airflow.sdk import Context, Param
 
 from headrace.errors import FixConfigError
 from headrace.ext.executors import EXECUTORS
-from headrace.model.suggestions import did_you_mean
+from headrace.model.arguments import did_you_mean
 from headrace.model.time import render_duration
-from headrace.pipeline.deployment.regular_runs import NEVER
+from headrace.pipeline.deployment import NEVER
 from headrace.pipeline.executors import AUTO
 from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.option_kinds import BranchOption, ExecutorNameOption, OutputOption, RunOption

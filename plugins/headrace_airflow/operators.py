@@ -20,15 +20,14 @@ from headrace.ext.executors import EXECUTORS
 from headrace.pipeline.executors import ExecutorDecision
 from headrace.runs.reporting.results import Action, RunResult, read, redacted
 from headrace.terminal import visible
-from headrace_airflow.addresses import told_where
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code
 from headrace_airflow.families.options import options_of
 from headrace_airflow.metrics import epochs_measured
 from headrace_airflow.processes import Ended, OwnProcess, Supervised
+from headrace_airflow.roots.connection import reaching_system
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.roots.store import reaching_store
-from headrace_airflow.roots.system_connections import reaching_system
-from headrace_airflow.run_ids import request_of, run_id_of
+from headrace_airflow.run_ids import request_of, run_id_of, told_where
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, spark_connection
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectNotFoundError, open_store

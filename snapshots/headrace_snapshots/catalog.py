@@ -2,10 +2,19 @@
 
 The imperative shell around the protocol: it reads the head, asks what may follow, and tries to append that; it writes
 manifests and index nodes before the entry that makes them visible.
+
+The outcome of an entry that its writer finds folded away: whether the head shows its effect.
+
+The entry was stored before the log was folded, and counts; or after that, and is void. Nothing in the log tells which,
+but the head does: a commit counts if its branch leads to its snapshot, which no other entry names. What people ask for
+can be so by another's hand as well, and then there is nothing left to do either.
+
+What entries say of what readers see: to people, and of outputs that have other names now.
 """
 
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -13,6 +22,7 @@ from headrace_snapshots import protocol
 from headrace_snapshots.ancestry import Link
 from headrace_snapshots.catalog_reader import CatalogReader
 from headrace_snapshots.errors import (
+    FencedAfterCommitError,
     FencedError,
     MissingSnapshotError,
     PublishConflictError,
@@ -20,16 +30,157 @@ from headrace_snapshots.errors import (
 )
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.format.manifest import Manifest, Patch
-from headrace_snapshots.format.output_view import output_names
-from headrace_snapshots.format.skips import Skip, skips_after
+from headrace_snapshots.format.manifest import Manifest, Patch, Skip, skips_after
+from headrace_snapshots.format.output_view import all_names_before, called_before, called_on, output_names, outputs_of
 from headrace_snapshots.log import AppendResult, LostEntry
-from headrace_snapshots.outcomes import counts
-from headrace_snapshots.protocol import Head
-from headrace_snapshots.publish_entries import published_message, renamed_by_promotion, renamed_refs
-from headrace_snapshots.refs import published_ref
+from headrace_snapshots.protocol import (
+    BeginDelivery,
+    Commit,
+    Drop,
+    EndDelivery,
+    Fork,
+    Head,
+    Intent,
+    Promote,
+    Publish,
+    Rollback,
+    Tag,
+)
+from headrace_snapshots.refs import MAIN, TAGS, delivered_ref, delivering_ref, published_ref
 from headrace_snapshots.seen_snapshots import RELEASED, names_in, newest_seen
 from headrace_snapshots.store import ObjectStore
+
+
+def counts(catalog: CatalogReader, head: Head, intent: Intent, entry: Entry) -> bool:
+    """Whether ``entry``, the one of ``intent`` that was folded away, has done at ``head`` what it was to do.
+
+    Raises what ends a writer that was fenced: see ``_is_committed``.
+    """
+    match intent:
+        case Commit():
+            is_done = _is_committed(catalog, head, intent, entry)
+        case Publish(snapshots):
+            is_done = all(_shows(catalog, head.refs.get(ref), snapshot) for ref, snapshot in snapshots.items())
+        case Rollback() | Fork():
+            is_done = head.generations.get(intent.branch, -1) >= entry.number and _has_moved(
+                catalog, head, intent, entry
+            )
+        case Promote(branch):
+            is_done = branch not in head.generations and _leads_to(catalog, head.refs.get(MAIN), entry.moves[MAIN][1])
+        case Tag(name, snapshot):
+            is_done = head.refs.get(TAGS + name) == snapshot
+        case Drop(ref):
+            is_done = ref not in head.refs and ref not in head.generations
+        case BeginDelivery(output, sink, snapshot):
+            is_done = _leads_to(catalog, head.refs.get(delivering_ref(output, sink)), snapshot)
+        case EndDelivery(output, sink, snapshot):
+            is_done = _leads_to(catalog, head.refs.get(delivered_ref(output, sink)), snapshot)
+        case _:
+            is_done = False  # a claim and an expiry are done once more
+    return is_done
+
+
+def _has_moved(catalog: CatalogReader, head: Head, intent: Rollback | Fork, entry: Entry) -> bool:
+    """Whether the branch leads to where it was to be, and no longer to what a rollback was to give up."""
+    before, to = entry.moves.get(intent.branch, (None, None))
+    now = head.refs.get(intent.branch)
+    if to is not None and not _leads_to(catalog, now, to):
+        return False
+    return before == to or not _leads_to(catalog, now, before)
+
+
+def _shows(catalog: CatalogReader, now: str | None, snapshot: str | None) -> bool:
+    """Whether readers see ``snapshot``, or a later one; or nothing more, if there is none."""
+    return now is None if snapshot is None else _leads_to(catalog, now, snapshot)
+
+
+def _leads_to(catalog: CatalogReader, now: str | None, snapshot: str | None) -> bool:
+    """Whether ``snapshot`` is ``now`` or came before it; not, as far as anybody can tell, if it has expired."""
+    if now is None or snapshot is None:
+        return False
+    if now == snapshot:
+        return True
+    try:
+        return catalog.is_ancestor(snapshot, now)
+    except (MissingSnapshotError, BrokenObjectError):
+        return False
+
+
+def _is_committed(catalog: CatalogReader, head: Head, intent: Commit, entry: Entry) -> bool:
+    """Whether the branch leads to the snapshot, or main, if the branch was promoted (another may have its name since),
+    and the writer has the branch still.
+
+    Raises FencedAfterCommitError if it was committed, and the writer was fenced since; FencedError if snapshots that
+    would tell have expired.
+    """
+    branch, epoch = intent.branch, entry.detail["epoch"]
+    at = head.refs.get(branch)
+    ends = {head.refs[ref] for ref in (branch, MAIN) if ref in head.refs}
+    ancestors = {end: catalog.ancestor_at(end, epoch) for end in ends}
+    where = f"pipeline {catalog.pipeline}: epoch {epoch} (snapshot {intent.snapshot})"
+    if intent.snapshot not in ancestors.values():
+        if at is not None and ancestors[at] is None and catalog.link(at).epoch > epoch:
+            raise FencedError(
+                f"{where} of a writer that stood still may have been committed to branch {branch}, and has expired "
+                "since if it was; this writer was replaced and must stop. There is nothing to repeat"
+            )
+        return False
+    if at == intent.snapshot and head.generations.get(branch) == intent.generation:
+        return True
+    raise FencedAfterCommitError(
+        f"{where} was committed to branch {branch} and counts: there is nothing to repeat. While this writer stood "
+        "still others went on with the branch, so it was replaced and must stop"
+    )
+
+
+def renamed_refs(catalog: CatalogReader, manifest: Manifest) -> dict[str, list[str]]:
+    """The refs of what readers see of outputs that had other names, and the former refs of each."""
+    names = {output: called_before(manifest, output) for output in outputs_of(manifest)}
+    for output, before in names.items():
+        (newest,) = all_names_before(manifest, output)[:1] or (None,)
+        if newest in names and _was_called(
+            catalog, newest, output, manifest
+        ):  # another output has the name from now on
+            names[output] = (newest, *before)
+    return {published_ref(name): [published_ref(old) for old in before] for name, before in names.items() if before}
+
+
+def renamed_by_promotion(catalog: CatalogReader, branch: Manifest | None, main: str | None) -> dict[str, list[str]]:
+    """The same as ``renamed_refs``, for outputs of a ``branch`` that takes the place of ``main``: by what main calls
+    them.
+    """
+    if branch is None:
+        return {}
+    renamed, called = renamed_refs(catalog, branch), dict[str, str | None]()
+    with suppress(BrokenObjectError, MissingSnapshotError):
+        called = {} if main is None else called_on(catalog.manifest(main), branch)
+    for output, then in called.items():
+        if then == output:
+            renamed.pop(published_ref(output), None)
+        elif then is not None:
+            renamed[published_ref(output)] = [published_ref(then)]
+    return renamed
+
+
+def _was_called(catalog: CatalogReader, former: str, output: str, manifest: Manifest) -> bool:
+    """Whether an ``output`` of ``manifest`` had its ``former`` name until then."""
+    had = () if manifest.parent is None else output_names(catalog.manifest(manifest.parent))
+    return output not in had and former in had
+
+
+def published_message(catalog: CatalogReader, snapshots: Mapping[str, str | None]) -> str:
+    """For people: the epoch that readers see, and of which outputs where they have names."""
+    outputs: dict[str, list[str]] = {}
+    for output, snapshot in snapshots.items():
+        if snapshot is not None:
+            outputs.setdefault(snapshot, []).append(output)
+    epochs = {snapshot: catalog.manifest(snapshot).epoch for snapshot in outputs}
+    parts = (
+        f"epoch {epochs[snapshot]}" + (f" of {', '.join(names)}" if any(names) else "")
+        for snapshot, names in outputs.items()
+    )
+    return f"published {' and '.join(parts)}"
+
 
 __all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
 

@@ -18,9 +18,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from headrace.errors import RetryError
 from headrace_snapshots.errors import DamagedLogError
-from headrace_snapshots.format.codec import JSON, BrokenObjectError
+from headrace_snapshots.format.codec import JSON, BrokenObjectError, StoredObject
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.format.record import StoredObject
 from headrace_snapshots.layout import ObjectKind, entry_number, entry_path, folder, hint_path, kind_of
 from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, is_published
 from headrace_snapshots.store import (

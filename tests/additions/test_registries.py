@@ -42,7 +42,7 @@ found = hr.open(Path("root").absolute().as_uri(), create=True)[hits].run()
 print(found.executor.name, found.epochs)
 """
 FAMILY = """
-from headrace_airflow.dag_files import asked_for
+from headrace_airflow.dags import asked_for
 print([dag for dag in asked_for() if dag.endswith("departures_idle")])
 """
 USED = {

@@ -26,7 +26,7 @@ first = [*clicks.catalog.ancestry(clicks.show().snapshot_id)][-1].snapshot_id
 
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import TaskAwaitingInput
-from headrace_airflow.dag_files import asked_for
+from headrace_airflow.dags import asked_for
 
 ExecutorSafeguard.test_mode = True
 dags = asked_for()

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 CHECK = """
 import json, os, types
 from headrace_airflow.failures import TypedTaskError
-from headrace_airflow.dag_files import asked_for
+from headrace_airflow.dags import asked_for
 from airflow.sdk.bases.operator import ExecutorSafeguard
 ExecutorSafeguard.test_mode = True
 

@@ -43,7 +43,7 @@ STORY = (
 from collections import defaultdict
 from airflow.sdk import AssetAlias
 from headrace.pipeline.loading.registry import resolve
-from headrace_airflow.dag_files import asked_for
+from headrace_airflow.dags import asked_for
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.output_view import parked_in
 import headrace as hr

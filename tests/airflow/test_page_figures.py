@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.exit_codes import DONE
+from headrace.cli.app import DONE
 from headrace.cli.main import app
 from headrace.errors import FixDataError
 from headrace_snapshots.catalog import Catalog

@@ -24,7 +24,7 @@ from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import TaskAwaitingInput
 from headrace.pipeline.loading.registry import registered
 from headrace.runs.recovery_target import recovery_targets, way_back
-from headrace_airflow.dag_files import asked_for
+from headrace_airflow.dags import asked_for
 from headrace_airflow.families import recovery_tasks
 from headrace_snapshots.protocol import BeginDelivery
 

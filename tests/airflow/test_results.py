@@ -23,7 +23,7 @@ from headrace.runs.reporting.results import (
     to_json,
     write,
 )
-from headrace_snapshots.format.sealed import sealed
+from headrace_snapshots.format.codec import sealed
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 from tests.airflow.subprocesses import REPOSITORY
 

@@ -25,9 +25,9 @@ def uri_of(**fields: Any) -> str:
     """The URI of a connection of Airflow's, which is not imported while tests are collected."""
     from airflow.sdk import Connection
 
-    from headrace_airflow.roots import system_connections
+    from headrace_airflow.roots import connection
 
-    return system_connections.uri_of(Connection(conn_id="lake", **fields))
+    return connection.uri_of(Connection(conn_id="lake", **fields))
 
 
 @pytest.mark.parametrize("kind", SINKS.built_in)

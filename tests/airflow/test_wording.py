@@ -5,8 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from headrace.runs.reporting.data_warnings import noticed
-from headrace.runs.reporting.tally import Tally
+from headrace.runs.reporting.tally import Tally, noticed
 from headrace_airflow.pages.wording import told, told_of, told_of_run
 
 SNAPSHOT = "0123456789abcdef"

@@ -25,12 +25,11 @@ from headrace.audit.store import (
     with_limits,
     write_audit,
 )
-from headrace.audit.usual.findings import UsualFinding, UsualOutcome
-from headrace.audit.usual.measures import ColumnMeasure, VersionMeasure, ViewMeasure
+from headrace.audit.usual.measures import ColumnMeasure, UsualFinding, UsualOutcome, VersionMeasure, ViewMeasure
 from headrace.errors import PipelineError
 from headrace.model.time import Duration, Instant
 from headrace.pipeline.expectations import ExpectationView
-from headrace.pipeline.quality.limits import Limit, Severity
+from headrace.pipeline.quality import Limit, Severity
 from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store.memory import MemoryStore
 

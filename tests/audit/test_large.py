@@ -14,8 +14,7 @@ from headrace.runs.options import RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.reporting.results import RunResult
 from headrace.sizes import SizeError
-from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.sealed import unsealed
+from headrace_snapshots.format.codec import BrokenObjectError, unsealed
 from headrace_snapshots.store import open_store
 from tests.process.clicks import clicks, land
 

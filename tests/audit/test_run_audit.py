@@ -24,7 +24,7 @@ from headrace import (
     expect,
 )
 from headrace.audit.arrow_frames import ArrowFrame
-from headrace.audit.frames import Frame
+from headrace.audit.range import Frame
 from headrace.audit.run import Audited, run_audit
 from headrace.audit.store import AuditOutcome, failure_message, read_audit
 from headrace.errors import PipelineError
@@ -262,7 +262,7 @@ def test_a_pipeline_without_expectations_passes_without_great_expectations() -> 
     program = """
 import sys
 from headrace.audit.arrow_frames import ArrowFrame
-from headrace.audit.frames import Frame
+from headrace.audit.range import Frame
 from headrace.audit.run import Audited, run_audit
 from headrace_snapshots.store.memory import MemoryStore
 outcome = run_audit(

@@ -12,8 +12,7 @@ from headrace.audit.usual.comparison import compare
 from headrace.audit.usual.measures import ColumnMeasure, VersionMeasure, ViewMeasure
 from headrace.distribute.column_figures import Blamed, BlamedRows
 from headrace.pipeline.expectations import ExpectationView
-from headrace.pipeline.quality.limits import Severity
-from headrace.pipeline.quality.usual import UsualCheck
+from headrace.pipeline.quality import Severity, UsualCheck
 
 HOUR = 3_600_000_000
 CURRENT = ExpectationView.CURRENT

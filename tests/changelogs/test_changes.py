@@ -9,7 +9,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.model.changelog import DebeziumEnvelope
-from headrace.sources.changelogs.one_row import with_one_row
+from headrace.sources.changelogs import with_one_row
 from headrace.testing import end, rows, run, watermark
 from headrace.testing.pipeline_run import EXECUTORS, Executor
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from headrace import Pipeline
 from headrace.model.time import instant
-from headrace.pipeline.identity.fingerprint import definition, fingerprint
+from headrace.pipeline.identity import definition, fingerprint
 from headrace.pipeline.loading.registry import resolve
 from headrace.read.views.columns import View, ViewColumns
 from headrace.sources.progress import HeldBack, PipelineProgress

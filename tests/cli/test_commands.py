@@ -16,9 +16,8 @@ from click.testing import CliRunner
 import headrace
 import headrace_snapshots
 from headrace import errors
-from headrace.cli.command_group import COMMANDS as ADDED_COMMANDS
-from headrace.cli.command_group import LAB
-from headrace.cli.exit_codes import DONE, FAILED_CASES, INTERRUPTED, USAGE, listed
+from headrace.cli.app import COMMANDS as ADDED_COMMANDS
+from headrace.cli.app import DONE, FAILED_CASES, INTERRUPTED, LAB, USAGE, listed
 from headrace.cli.main import app
 from headrace.errors import HeadraceError
 from tests.cli.deployments import Deployment, pane

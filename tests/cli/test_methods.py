@@ -15,12 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 import headrace as hr
-from headrace.cli.commands import new
+from headrace.cli.commands import pipelines
 from headrace.cli.display.output import Format
 from headrace.cli.main import app
 from headrace.describe import check
 from headrace.read.deployment import Deployment
-from headrace.read.json_values import as_json
+from headrace.read.shown_values import as_json
 from headrace.runs.client.handle import PipelineHandle
 from headrace.testing.yaml import suite
 from tests.cli.deployments import PIPELINE_FILE
@@ -101,7 +101,7 @@ CASES: dict[str, list[Case]] = {
         Case(["--of", "clicks", "--at", "main"], owner=Deployment, method="dependents"),
     ],
     "check": [Case([], owner=check)],
-    "new": [Case(["shop"], owner=new, method="write_example")],
+    "new": [Case(["shop"], owner=pipelines, method="write_example")],
     "test": [Case(["tests/clicks.yaml"], owner=suite, method="run_suite")],
 }
 EVERY = {" ".join([name, *case.words]): (name, case) for name, cases in CASES.items() for case in cases}

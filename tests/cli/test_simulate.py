@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.exit_codes import DONE, FAILED_CASES
+from headrace.cli.app import DONE, FAILED_CASES
 from headrace.cli.main import app
 from headrace_lab.commands.simulate import SimulationOptionError
 

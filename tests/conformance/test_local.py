@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from headrace.distribute.tasks.levels import Rows
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.shuffle.level_functions import Rows
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace_lab.conformance import on_local
 from headrace_lab.conformance.on_local import LocalExecutor

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from headrace.distribute.spark.types import SparkSession
-from headrace.model.panes import Timing
+from headrace.model.accumulation import Timing
 from headrace_lab.conformance.cases import Case
 from headrace_lab.conformance.on_reference import ReferenceExecutor
 from headrace_lab.conformance.replay import CaseReplay

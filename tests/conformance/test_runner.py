@@ -12,7 +12,7 @@ import pytest
 
 from headrace.cli.main import app
 from headrace.errors import FixConfigError
-from headrace.model.panes import Pane
+from headrace.model.accumulation import Pane
 from headrace_lab.conformance import runner
 from headrace_lab.conformance.cases import Case
 from headrace_lab.conformance.on_reference import ReferenceExecutor

@@ -7,10 +7,9 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.describe.pipeline import describe, graph, notes
-from headrace.describe.windows import life
+from headrace.describe.pipeline import describe, graph, life, notes
 from headrace.model.time import Instant, instant, parse
-from headrace.model.triggers.words import condition, panes
+from headrace.model.triggers.trigger import condition, panes
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import describe_windows, window_at
 from headrace.pipeline.checks.trigger_checks import VOCABULARY

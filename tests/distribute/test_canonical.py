@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.distribute.tasks.shuffle.canonical import canonical_digest
-from headrace.distribute.tasks.shuffle.exchange import TornExchangeError
+from headrace.distribute.tasks.exchange import TornExchangeError
 from headrace.distribute.tasks.task_results import (
     BundleOutput,
     Failure,
@@ -22,6 +21,7 @@ from headrace.distribute.tasks.task_results import (
     Stored,
     TaskOutput,
     TaskResult,
+    canonical_digest,
 )
 from headrace.distribute.watermark_inputs import InputObservations
 from headrace.kernel.delta import Accounting, Disposition
@@ -86,7 +86,7 @@ def _unshared(value: Any) -> Any:
 def test_every_process_gives_the_same_digest() -> None:
     """Whatever its seed of hashes: sets and mappings come in other orders."""
     program = (
-        "from headrace.distribute.tasks.shuffle.canonical import canonical_digest;"
+        "from headrace.distribute.tasks.task_results import canonical_digest;"
         "print(canonical_digest([frozenset('abcdefgh'), {'x': 1.5, 'y': None}]).hex())"
     )
 

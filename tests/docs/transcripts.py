@@ -16,12 +16,12 @@ from datetime import datetime
 from typing import Any
 
 from headrace.model import accumulation, windows
+from headrace.model.accumulation import Pane
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
-from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, Instant, is_finite
 from headrace.model.triggers import Signal, composites, data_driven, leaves
-from headrace.pipeline.loops.loop import Loop
+from headrace.pipeline.loop import Loop
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import json
 from headrace_lab.reference.contents import Contents

@@ -66,7 +66,7 @@ MOVED = {
 STAYING = (
     "headrace.connections:connection",
     "headrace.model.expressions.data_types:DataType",
-    "headrace.model.expressions.fields:SourceFields",
+    "headrace.model.expressions.columns:SourceFields",
     "headrace_airflow.roots.root:RootedPipeline",
     "headrace_airflow.roots.store:reaching_store",
     "headrace_snapshots.store:ObjectStore",

@@ -20,7 +20,7 @@ from headrace.runs.reporting.results import RunResult
 from headrace.state.datafiles.cache import FOLDER_VARIABLE, default_cache
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.gc.snapshot_facts import files_of
+from headrace_snapshots.gc.gc_roots import files_of
 from headrace_snapshots.layout import manifest_path, node_path
 from headrace_snapshots.store import open_store
 from tests.faults.scenarios import land_file, pipeline

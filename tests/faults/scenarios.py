@@ -11,7 +11,7 @@ from typing import Any
 
 import headrace as hr
 from headrace import col
-from headrace.model.custom_combiners import Accumulator
+from headrace.model.combiners import Accumulator
 from headrace.model.time import instant
 from headrace_snapshots.store import open_store
 from tests.reading import read

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from headrace.distribute.tasks.background import merges
+from headrace.distribute.tasks import background
 from headrace.errors import HeadraceError
 from headrace.runs.client.deployment import open as open_root
 from headrace.runs.publishing.planned_publish import PlannedPublish
-from headrace_snapshots.format import filelog, layers
+from headrace_snapshots.format import filelog, files
 from tests.faults.corrupting import DAMAGES, NAME, OLDER, PIPELINE, Deployment, deployed, spoil, victims
 
 pytestmark = pytest.mark.slow
@@ -76,8 +76,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """With few records in a node, and few layers in a merge: so there are some of each after a few epochs."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(filelog, "RADIX", 4)
-        patched.setattr(layers, "FANOUT", 4)
-        patched.setattr(merges, "FANOUT", 4)
+        patched.setattr(files, "FANOUT", 4)
+        patched.setattr(background, "FANOUT", 4)
         yield deployed(tmp_path_factory.mktemp("corruption"))
 
 

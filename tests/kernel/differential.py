@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace import Pipeline
-from headrace.model.panes import Pane
+from headrace.model.accumulation import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.source import OWN
 from headrace_lab.conformance.values import element_rows

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, Literal, col, lit
 from headrace.model.expressions.functions import coalesce, concat, greatest, if_else, least
-from headrace.model.expressions.methods.time import Skipped, TimeUnit, Twice
+from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
 
 Trees = st.SearchStrategy[Expr]
 

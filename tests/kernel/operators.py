@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.distribute.chain import StageClocks
 from headrace.distribute.epoch import StageOutcome
-from headrace.distribute.stage_clocks import StageClocks
 from headrace.kernel.delta import Accounting, AggregatedBundle, aggregate
 from headrace.kernel.elements import Columns, judge
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult, in_emitted_order, step
-from headrace.model.panes import Pane, Timing
+from headrace.model.accumulation import Pane, Timing
 from headrace.model.time import MIN_INSTANT, Instant, instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window

@@ -23,7 +23,7 @@ from headrace import (
     count,
     retracting,
 )
-from headrace.model.panes import Pane
+from headrace.model.accumulation import Pane
 from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn

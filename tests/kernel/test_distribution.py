@@ -15,7 +15,7 @@ from headrace.kernel.delta import aggregate
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult, in_emitted_order, step
-from headrace.model.panes import Pane
+from headrace.model.accumulation import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.source import OWN

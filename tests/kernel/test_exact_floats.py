@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.kernel.aggregates.exact_floats import exact_sum
+from headrace.kernel.aggregates.sums import exact_sum
 from headrace.kernel.grouping import Groups
-from headrace.kernel.renamed_columns import as_now
+from headrace.kernel.types import as_now
 from headrace.model.expressions.expr import col
 from tests.kernel.folding import Row, accumulator, folded, gathered, over_bundles, results
 from tests.reference.strategies import examples

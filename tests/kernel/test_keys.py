@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from headrace.kernel import keys
 from headrace.kernel.delta import KeyHashes
 from headrace.kernel.keys import grouped, hashes
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.decimals import billionths
+from headrace.model.expressions.data_types import DataType, billionths
 from tests.kernel.columns import SPECIAL, VALUES, arrow
 from tests.reference.strategies import examples
 

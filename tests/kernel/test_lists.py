@@ -12,12 +12,11 @@ from headrace import col
 from headrace.errors import PipelineError
 from headrace.kernel.elements import element_size
 from headrace.kernel.expressions.evaluation import column
-from headrace.kernel.lists import with_items
+from headrace.kernel.grouping import with_items
 from headrace.kernel.types import arrow_type
-from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.data_types import DataType, ListType
 from headrace.model.expressions.expr import Expr, Function, Literal
 from headrace.model.expressions.typing import type_of
-from headrace.model.expressions.value_types import ListType
 from headrace_lab.reference.evaluate import evaluate
 from headrace_lab.reference.stages import element_size as size_of
 from tests.kernel.columns import SPECIAL, VALUES, arrow, python

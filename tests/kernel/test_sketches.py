@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.kernel.aggregates import AccumulatorPart, Elements
-from headrace.kernel.aggregates.distinct_sketch import HASHES, REGISTERS
-from headrace.kernel.aggregates.quantile_sketch import CAPACITY
+from headrace.kernel.aggregates.sketches import CAPACITY, HASHES, REGISTERS
 from headrace.kernel.grouping import Groups
 from headrace.model.combiners import DISTINCT_ERROR, RANK_ERROR
 from headrace.model.expressions.expr import col

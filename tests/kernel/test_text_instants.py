@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.kernel.expressions.casts import read_text
 from headrace.kernel.expressions.evaluation import column
-from headrace.kernel.expressions.text_casts import read_text
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col, lit
 from headrace.model.time import instant

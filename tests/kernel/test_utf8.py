@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.kernel.expressions.utf8 import are_text, text_of
+from headrace.kernel.expressions.string_bytes import are_text, text_of
 
 CUT = st.text(max_size=3).flatmap(lambda text: st.integers(0, 4).map(lambda left: text.encode()[: -left or None]))
 """Text, and text that ends in the middle of a character."""

@@ -10,10 +10,9 @@ import pytest
 
 from headrace.errors import RetryError
 from headrace.model.time import instant
+from headrace.read.lineage.cut import KeptCatalogs, PlacedPipeline
 from headrace.read.lineage.lineage import lineage
-from headrace.read.lineage.overview import LineageOverview, overview
-from headrace.read.lineage.placed import KeptCatalogs, PlacedPipeline
-from headrace.read.lineage.waits import WaitKind
+from headrace.read.lineage.waits import LineageOverview, WaitKind, overview
 from headrace_snapshots.log import CatalogLog
 from headrace_snapshots.store import LocalStore, open_store
 from tests.lineage.test_lineage import chain_in

@@ -14,8 +14,8 @@ from typing import Any
 
 import headrace as hr
 from headrace import col
-from headrace.pipeline.identity.fingerprint import definition
-from headrace.read.snapshots.last_stage import LastStage
+from headrace.pipeline.identity import definition
+from headrace.read.snapshots.progress import LastStage
 from headrace.runs.adopting.adopt import adopt
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import RunOptions

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from headrace.model.panes import Pane
+from headrace.model.accumulation import Pane
 from headrace.model.time import Instant, instant
 from headrace.pipeline.loading.registry import resolve
 from headrace.pipeline.pipeline import Pipeline

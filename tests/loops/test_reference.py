@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.errors import IntegerOverflowError
-from headrace.model.panes import Pane, Timing
+from headrace.model.accumulation import Pane, Timing
 from headrace.model.time import Instant, is_finite
 from headrace_lab.reference import DropCause, Epoch, EpochResult, PipelineRun, fold_current, run_pipeline
 from tests.loops.graphs import Cut, Edge, cuts

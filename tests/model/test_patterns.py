@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from headrace.errors import PipelineError
 from headrace.model.expressions.expr import col
 from headrace.model.time import Instant
-from headrace.model.triggers.data_driven import AfterPattern
-from headrace.model.triggers.patterns import PatternTable, compile_pattern, parse_pattern
+from headrace.model.triggers.data_driven import AfterPattern, PatternTable, compile_pattern, parse_pattern
 from headrace.model.windows import Window
 from headrace_lab.reference.trigger_leaves import OnceMatched
 from headrace_lab.reference.trigger_node import Arrival, FiringClocks, Moment

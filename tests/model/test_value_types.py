@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from headrace import DataType, ListType
-from headrace.model.expressions.value_types import PairsType, ValueType, from_words, in_words
+from headrace.model.expressions.data_types import PairsType, ValueType, from_words, in_words
 
 KINDS: list[ValueType] = [
     *DataType,

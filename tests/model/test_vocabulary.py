@@ -19,8 +19,7 @@ from headrace.kernel.windows.assignment import assigned
 from headrace.model.combiners import TRAITS, Combiner, CombinerTraits, ResultType
 from headrace.model.expressions import typing
 from headrace.model.time import Instant
-from headrace.model.triggers.reads import inputs, predicates
-from headrace.model.triggers.words import condition, missing
+from headrace.model.triggers.trigger import condition, inputs, missing, predicates
 from headrace.model.vocabulary import WORDS, words
 from headrace.model.windows import describe_windows, touching
 from headrace.program.triggers import TriggerPlace, compile_trigger

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
 from headrace.model.expressions.expr import col
-from headrace.model.expressions.identity import same
+from headrace.model.expressions.trees import same
 from headrace.model.time import MIN_INSTANT, NEVER, Duration, Instant
 from headrace.model.watermarks import (
     LAG_BUCKETS,

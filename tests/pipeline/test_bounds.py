@@ -13,10 +13,9 @@ import headrace as hr
 from headrace import Expr, Pipeline, Trigger, col
 from headrace.describe.pipeline import describe, notes
 from headrace.errors import PipelineError
-from headrace.model.expressions.traversal import children
-from headrace.model.expressions.tree_size import DEEPEST, MOST_NODES, Extent, extent
-from headrace.pipeline.checks.size_limits import DEEPEST_TRIGGER, MOST_AGGREGATIONS
-from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.model.expressions.trees import DEEPEST, MOST_NODES, Extent, children, extent
+from headrace.pipeline.checks.validation import DEEPEST_TRIGGER, MOST_AGGREGATIONS
+from headrace.pipeline.identity import fingerprint
 from headrace.read.views.conditions import QueryError
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions

@@ -7,8 +7,8 @@ import pytest
 
 import headrace as hr
 from headrace.errors import PipelineError
-from headrace.pipeline.deployment.airflow_options import AirflowOptions
-from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.deployment import AirflowOptions
+from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.schedules import owner_of, retention_dag_id
 
 CLICKS = hr.json("landing/clicks", {"user": str, "at": datetime}).event_time("at", bound="1m")

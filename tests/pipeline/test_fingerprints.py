@@ -18,7 +18,7 @@ from headrace import col
 from headrace.model.vocabulary import WORDS
 from headrace.model.watermarks import FromSource, Monotonic
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.identity.fingerprint import fingerprint, meaning
+from headrace.pipeline.identity import fingerprint, meaning
 from headrace.pipeline.loading.registry import resolve
 from tests.own_combiners import Longest
 from tests.own_triggers import Jump

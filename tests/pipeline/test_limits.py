@@ -9,8 +9,8 @@ import pytest
 import headrace as hr
 from headrace.errors import PipelineError
 from headrace.model.time import Duration
-from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.quality.limits import Limit, Severity, Share, is_more
+from headrace.pipeline.identity import fingerprint
+from headrace.pipeline.quality import Limit, Severity, Share, is_more
 from tests.process.clicks import clicks
 
 HOUR = Duration(3_600_000_000)

@@ -10,10 +10,9 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.model.expressions.expr import render
-from headrace.pipeline.identity.fingerprint import definition, fingerprint
-from headrace.pipeline.identity.renaming import renamed
-from headrace.pipeline.loops.step import LoopError
-from headrace.read.definition_changes import Action, changes
+from headrace.pipeline.identity import definition, fingerprint, renamed
+from headrace.pipeline.loop_step import LoopError
+from headrace.read.definition_plan import Action, changes
 from tests.own_triggers import Jump
 
 VALUE, VERTEX, W = col("value"), col("vertex"), col("w")

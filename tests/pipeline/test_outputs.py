@@ -10,11 +10,10 @@ import pytest
 import headrace as hr
 from headrace import Aggregation, FixedWindows, Output, Pipeline, col, count
 from headrace.errors import PipelineError
-from headrace.pipeline.column_usage import columns_read
-from headrace.pipeline.identity.fingerprint import definition, fingerprint
+from headrace.pipeline.identity import definition, fingerprint
 from headrace.pipeline.loading.registry import output_named
 from headrace.pipeline.pipeline import SeveralOutputsError
-from headrace.sources.required_columns import required_by
+from headrace.sources.required_columns import columns_read, required_by
 from tests.process.clicks import CLICKS
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS
 

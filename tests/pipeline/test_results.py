@@ -12,7 +12,7 @@ from headrace import Aggregation, Output, Pipeline, col, count
 from headrace.describe.pipeline import describe, graph
 from headrace.errors import PipelineError
 from headrace.model.expressions.data_types import DataType
-from headrace.pipeline.identity.fingerprint import fingerprint, meaning
+from headrace.pipeline.identity import fingerprint, meaning
 
 FLIGHTS = hr.json("landing/flights", {"carrier": str, "delay": int, "at": datetime}).event_time("at", bound="1h")
 WHAT: dict[str, Any] = {"late": hr.if_else(col("delay") > 0, 1, 0).sum(), "flights": count()}

@@ -43,7 +43,7 @@ from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, TimestampCombiner
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.identity import fingerprint
 from tests.building import pipeline
 
 SCHEMA = {

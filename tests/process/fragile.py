@@ -18,7 +18,7 @@ from headrace import (
     Pipeline,
     col,
 )
-from headrace.model.custom_combiners import Accumulator
+from headrace.model.combiners import Accumulator
 from headrace.model.time import instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.event_time import EventTime

@@ -15,7 +15,7 @@ from headrace import col
 from headrace.audit.store import AuditFailedError
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.publishing.planned_publish import UpstreamUnpublishedError
-from headrace.runs.publishing.release import NothingToReleaseError
+from headrace.runs.publishing.publish import NothingToReleaseError
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.errors import MissingSnapshotError, RefusedError
 from headrace_snapshots.format.output_view import output_names

@@ -19,9 +19,9 @@ from hypothesis import note
 from hypothesis import strategies as st
 
 from headrace import FileSource, Pipeline
+from headrace.model.accumulation import Pane
 from headrace.model.changelog import SIGN, SignedBy
 from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.panes import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, render, to_datetime
 from headrace.model.windows import Window
 from headrace.pipeline.source import OWN

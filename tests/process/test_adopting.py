@@ -22,12 +22,11 @@ from headrace.cli.main import app
 from headrace.ext.sinks import ChangeSource
 from headrace.pipeline.expectations import ExpectationView, expect
 from headrace.read.diff.changes import changes_between
-from headrace.runs.adopting.adopt import adopt, rehearse_adoption
-from headrace.runs.adopting.errors import NotAdoptableError
-from headrace.runs.adopting.publishing import published
+from headrace.runs import parking
+from headrace.runs.adopting.adopt import adopt, published, rehearse_adoption
+from headrace.runs.adopting.plan import NotAdoptableError
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.options import RunOptions, RunOptionsError
-from headrace.runs.parking import catching_up
 from headrace.runs.publishing.promotion import PartialBranchError, cut_over
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog, Claim
@@ -229,7 +228,7 @@ def test_a_branch_that_was_stopped_goes_on(executor: Executed, roots: Roots, tmp
 def test_a_new_output_gets_its_history(
     executor: Executed, roots: Roots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catching_up, "AT_ONCE", 1)
+    monkeypatch.setattr(parking, "AT_ONCE", 1)
     root = tmp_path / "root"
     more = with_outputs(more=replace(DAYS, of="visits"))
     roots.history(root, more)

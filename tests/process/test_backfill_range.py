@@ -25,7 +25,7 @@ from headrace import (
 from headrace.model.time import Instant, instant
 from headrace.model.windows import Window, WindowFn
 from headrace.pipeline.event_time import arrival_time
-from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.identity import fingerprint
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.backfill.fork_point import fork_point

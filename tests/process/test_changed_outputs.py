@@ -14,11 +14,11 @@ from headrace.errors import PipelineError
 from headrace.ext.sinks import ChangeSource
 from headrace.pipeline.expectations import ExpectationView
 from headrace.read.diff.changes import changes_between
-from headrace.runs.continuation import ChangedPipelineError
+from headrace.runs import parking
 from headrace.runs.options import RunOptions
-from headrace.runs.parking import catching_up
 from headrace.runs.publishing.planned_publish import NothingToPublishError
 from headrace.runs.publishing.publish import publish_audited
+from headrace.runs.restore import ChangedPipelineError
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import parked_in, seen_by, with_names
@@ -64,7 +64,7 @@ def test_a_new_output_is_computed_of_what_was_read_before(executor: Executed, tm
 def test_a_new_output_waits_where_history_is_long(
     executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catching_up, "AT_ONCE", 2)
+    monkeypatch.setattr(parking, "AT_ONCE", 2)
     land(tmp_path, 0, 3)
     executor.process(TWO, tmp_path.as_uri(), RunOptions("two"))
     land(tmp_path, 3, 4)
@@ -74,7 +74,7 @@ def test_a_new_output_waits_where_history_is_long(
     assert (head.epoch, stands(head, "visits")["epoch"], stands(head, "visits")["snapshot"]) == (3, -1, None)
     assert stands(head, "visits")["parked"]["since"] == 3
     assert "parked" not in stands(head, "hourly")
-    monkeypatch.setattr(catching_up, "AT_ONCE", 4)
+    monkeypatch.setattr(parking, "AT_ONCE", 4)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("again"))
     assert "parked" not in stands(line(catalog_of(tmp_path))[-1], "visits")
 
@@ -105,7 +105,7 @@ def test_a_new_output_waits_that_takes_records_whose_ids_nobody_remembers(execut
 def test_nothing_is_published_of_a_new_output_that_waits_and_others_are(
     executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catching_up, "AT_ONCE", 2)
+    monkeypatch.setattr(parking, "AT_ONCE", 2)
     root = tmp_path.as_uri()
     land(tmp_path, 0, 3)
     executor.process(TWO, root, RunOptions("two"))

@@ -88,7 +88,7 @@ def test_files_without_records_change_nothing(
     executor: Executed, kind: str, tasks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_TASKS", tasks)
-    monkeypatch.setattr("headrace.distribute.local.runner.TASK_BYTES", 100)
+    monkeypatch.setattr("headrace.distribute.local.engine.TASK_BYTES", 100)
     pipeline = deduplicating(kind)
     without = computed(executor, pipeline, kind, tmp_path / "without", ())
     root = computed(executor, pipeline, kind, tmp_path / "with", (b"", BLANK[kind], WRITTEN[kind]([]), b""))

@@ -8,9 +8,9 @@ from click.testing import CliRunner
 
 from headrace.cli.main import app
 from headrace.pipeline.loading.registry import resolve
-from headrace.runs.continuation import ChangedCodeError
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import RunResult
+from headrace.runs.restore import ChangedCodeError
 from tests.process.executors import Executed, on_spark
 from tests.reading import read
 

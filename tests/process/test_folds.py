@@ -9,7 +9,7 @@ import pytest
 
 from headrace.distribute.epoch import ComputedEpoch
 from headrace.distribute.local.engine import LocalEngine
-from headrace.distribute.tasks.background.thread import Stop
+from headrace.distribute.tasks.background_work import Stop
 from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline.source import OWN
@@ -20,8 +20,7 @@ from headrace.runs.process import process
 from headrace.sources.landing import Landing
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.files import DataFile, Layer
-from headrace_snapshots.format.layers import FANOUT
+from headrace_snapshots.format.files import FANOUT, DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, land, truth

@@ -9,7 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace.ext.sinks import ChangeSource
-from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.identity import fingerprint
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.runs.client.deployment import Deployment
 from headrace.runs.delivering.delivery_notes import notes

@@ -13,8 +13,8 @@ import headrace as hr
 from headrace import How, Pipeline, accumulating, col, count, discarding, retracting
 from headrace.audit.store import AuditFailedError
 from headrace.errors import IntegerOverflowError
-from headrace.runs.continuation import ChangedPipelineError
 from headrace.runs.options import RunOptions
+from headrace.runs.restore import ChangedPipelineError
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store

@@ -28,7 +28,7 @@ from headrace.model.time import Duration, Instant, instant, render, to_datetime
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
 from headrace.pipeline.event_time import EventTime
 from headrace.runs.options import RunOptions
-from headrace.sources.error_budgets import DeadLetterBudgetError
+from headrace.sources.landing import DeadLetterBudgetError
 from headrace_lab.reference import DropCause, Epoch, EpochResult, run_pipeline
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest

@@ -10,8 +10,8 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.read.snapshots.progress import StoredProgress
+from headrace.runs import parking
 from headrace.runs.options import RunOptionsError
-from headrace.runs.parking import catching_up
 from headrace_lab.catalog_checks import check_catalog
 
 pytestmark = pytest.mark.slow  # whole runs
@@ -81,7 +81,7 @@ def test_an_output_that_is_ahead_of_what_it_reads_goes_on(tmp_path: Path, monkey
     root = Root(tmp_path / "root")
     root.run()
     with monkeypatch.context() as before:
-        before.setattr(catching_up, "left_out", lambda run: frozenset(run.options.without))
+        before.setattr(parking, "left_out", lambda run: frozenset(run.options.without))
         root.run("hours")
         root.run("hours")
     assert root.stands() == {"hours": 0, "days": 1, "all": 1}
@@ -104,7 +104,7 @@ def test_something_is_left_to_compute(tmp_path: Path) -> None:
 def test_what_stands_with_an_output_that_is_left_out_holds_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catching_up, "HOLD", 2)
+    monkeypatch.setattr(parking, "HOLD", 2)
     root = Root(tmp_path)
     root.run()
     for _ in range(3):

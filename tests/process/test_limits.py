@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.audit.limit_checks import check_limits
+from headrace.audit.limits import check_limits
 from headrace.audit.run import run_audit
 from headrace.audit.store import LimitExceededError, StaleDataError, read_audit
-from headrace.pipeline.quality.limits import Severity
+from headrace.pipeline.quality import Severity
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import audit, process

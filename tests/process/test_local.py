@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headrace import FileSource, Pipeline, SparkFunction
-from headrace.distribute.limits import LargeEpochError, columns_fit
+from headrace.distribute.process_limits import LargeEpochError, columns_fit
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from headrace.model.watermarks import Punctuated

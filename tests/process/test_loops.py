@@ -17,7 +17,7 @@ from headrace.errors import IntegerOverflowError
 from headrace.ext.sources import SourceSplit
 from headrace.model.time import instant
 from headrace.pipeline.source import OWN
-from headrace.read.snapshots.last_stage import LastStage
+from headrace.read.snapshots.progress import LastStage
 from headrace.runs.commits import IncompleteEpochError
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions

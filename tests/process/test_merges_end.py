@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace.distribute.local import engine as local_engine
-from headrace.distribute.local.runner import Threads
-from headrace.distribute.tasks.background.merge import MergePlan
-from headrace.distribute.tasks.background.thread import Beside, Stop
-from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
+from headrace.distribute.local.engine import Threads
+from headrace.distribute.tasks.background import MergePlan
+from headrace.distribute.tasks.background_work import Beside, Stop
+from headrace.distribute.tasks.exchange import ReceivedMessage
 from headrace.errors import HeadraceError
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process

@@ -13,10 +13,7 @@ from headrace.read.snapshots.progress import progress_of
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.restore import restore
-from headrace.sources.file_planning import (
-    ChangedFileError,
-    advance,
-)
+from headrace.sources.file_planning import ChangedFileError, advance
 from headrace.sources.progress import InputProgress, PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored

@@ -12,7 +12,7 @@ import headrace as hr
 from headrace import col
 from headrace.cli import catalog_names
 from headrace.cli.main import app
-from headrace.read.snapshots.reprocessed_copies import dropped
+from headrace.read.snapshots.read_names import dropped
 from headrace.read.views.columns import View
 from headrace.runs.adopting.adopt import adopt
 from headrace.runs.modes import Mode

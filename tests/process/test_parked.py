@@ -12,10 +12,10 @@ import pytest
 import headrace as hr
 from headrace import Pipeline
 from headrace.errors import PipelineError
+from headrace.runs import parking
 from headrace.runs.options import RunOptions, RunOptionsError
-from headrace.runs.parking import catching_up
-from headrace.runs.parking.catching_up import OutputHeldError
-from headrace.sources.error_budgets import DeadLetterBudgetError
+from headrace.runs.parking import OutputHeldError
+from headrace.sources.landing import DeadLetterBudgetError
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import published_of
@@ -188,7 +188,7 @@ def test_an_output_that_reads_another_fails_again_and_the_other_goes_on(
 def test_others_go_on_only_for_so_long(
     executor: Executed, tmp_path: Path, mended: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catching_up, "HOLD", 2)
+    monkeypatch.setattr(parking, "HOLD", 2)
     shop = breaking(mended)
     land_with_ids(tmp_path, 0, 9)
     with pytest.raises(OutputHeldError, match=r"visits since epoch 5: .*too much to add.*--without visits") as held:

@@ -17,7 +17,7 @@ from headrace.runs.reporting.results import write
 from headrace.runs.reprocessing.copies import LandingAgainError
 from headrace.runs.reprocessing.late import land_late
 from headrace.runs.reprocessing.rejected import land_rejected
-from headrace.sources.landing_places import PlaceError
+from headrace.sources.landing import PlaceError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.gc.deletion_list import Batch, DeletionList
 from headrace_snapshots.protocol import Horizon

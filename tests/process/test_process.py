@@ -19,11 +19,11 @@ from headrace.pipeline.source import OWN
 from headrace.pipeline.sources import NameOrder
 from headrace.runs import process as processing
 from headrace.runs.commits import Committer, IncompleteEpochError, attempts_of
-from headrace.runs.continuation import ChangedPipelineError
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing.promotion import BranchBehindError, cut_over
 from headrace.runs.publishing.publish import publish_audited
+from headrace.runs.restore import ChangedPipelineError
 from headrace.sources.landing import ByInput, Landing
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog

@@ -13,10 +13,9 @@ import headrace as hr
 from headrace import col
 from headrace.errors import PipelineError
 from headrace.model.time import MAX_INSTANT
-from headrace.pipeline.checks.circles import UpstreamCycleError
-from headrace.read.lineage.lineage import lineage
-from headrace.read.lineage.neighbours import neighbours_of
-from headrace.read.lineage.placed import RootStores
+from headrace.pipeline.checks.graph_checks import UpstreamCycleError
+from headrace.read.lineage.cut import RootStores
+from headrace.read.lineage.lineage import lineage, neighbours_of
 from headrace.read.upstream.planning import UpstreamExpiredError
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of
 from headrace.read.upstream.read_pipeline import UpstreamPanesError

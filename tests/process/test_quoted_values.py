@@ -9,12 +9,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import IntegerOverflowError
-from headrace.runs.reporting.quoted_values import (
-    NOT_SHOWN,
-    message_without_values,
-    warnings_without_values,
-)
-from headrace.runs.reporting.results import from_json
+from headrace.runs.reporting.results import NOT_SHOWN, from_json, message_without_values, warnings_without_values
 from headrace.runs.reporting.summary import PipelineState, PipelineSummary, read_summary
 from headrace_snapshots.store import open_store
 

@@ -8,11 +8,10 @@ import pytest
 import headrace as hr
 from headrace import FixedWindows
 from headrace.audit.store import AuditOutcome, write_audit
-from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.runs.continuation import ChangedPipelineError
+from headrace.pipeline.identity import fingerprint
 from headrace.runs.options import RunOptions
 from headrace.runs.recover import recover
-from headrace.runs.restore import InputGoneError
+from headrace.runs.restore import ChangedPipelineError, InputGoneError
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import FileLog

@@ -199,7 +199,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def commit_by_hand(root: Path) -> None:
     """Two epochs of main that read a file each, as a run would record them."""
-    from headrace.pipeline.identity.fingerprint import fingerprint
+    from headrace.pipeline.identity import fingerprint
     from headrace_snapshots.format.filelog import FileLog, FileRecord
     from headrace_snapshots.format.files import InputFile
 

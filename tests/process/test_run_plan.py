@@ -9,8 +9,8 @@ import pytest
 
 from headrace.pipeline.source import OWN
 from headrace.runs import process as processing
-from headrace.runs.context import RunContext
 from headrace.runs.dry_run import dry_run
+from headrace.runs.epochs import RunContext
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import AuditBranch, ComputeEpochs, RestoreState, RunStage, TakeBranch, plan_run

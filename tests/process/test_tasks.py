@@ -10,14 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.local.engine import LocalEngine
-from headrace.distribute.local.runner import Threads
+from headrace.distribute.local.engine import LocalEngine, Threads
 from headrace.distribute.tasks import plan
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.runs.executors.on_local import LocalExecution
 from headrace.state import stage_epoch
-from headrace_snapshots.format import layers
+from headrace_snapshots.format import files
 from tests.distribute.blobs import OverBlobs
 from tests.process.random_runs import SCHEDULES, Schedule, check
 from tests.process.wider import wider_scenarios
@@ -67,9 +66,9 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalExecution, "engine", engine)
-        patch.setattr(layers, "FANOUT", 2)  # so that layers are merged all the time
+        patch.setattr(files, "FANOUT", 2)  # so that layers are merged all the time
         patch.setattr("headrace.distribute.tasks.engine.FOLD_BYTES", 4000)  # so that folds have several parts
-        patch.setattr("headrace.distribute.tasks.background.compaction.PIECE_ROWS", 4)
+        patch.setattr("headrace.distribute.tasks.background.PIECE_ROWS", 4)
         patch.setattr(plan, "LEAST_OF_A_FILE", 64)  # so that files of a few records are cut into pieces
         patch.setattr(plan, "MOST_OF_A_SHARE", 256)
         check(scenario, schedule, ["local"])

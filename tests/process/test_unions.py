@@ -12,7 +12,7 @@ import pytest
 
 import headrace as hr
 from headrace import Aggregation, FixedWindows, Output, Pipeline, col, count, on_update, retracting
-from headrace.distribute.jobs import Job
+from headrace.distribute.chain import Job
 from headrace.distribute.tasks.epoch_outcome import EpochOutcome
 from headrace.distribute.tasks.plan import PaneFiles
 from headrace.runs.options import RunOptions

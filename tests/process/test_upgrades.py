@@ -14,11 +14,11 @@ import headrace as hr
 from headrace import Pipeline, col, count
 from headrace.errors import HeadraceError
 from headrace.read.views.columns import View
-from headrace.read.views.sql import QueryError
+from headrace.read.views.conditions import QueryError
 from headrace.runs import process as processing
-from headrace.runs.continuation import ChangedPipelineError
 from headrace.runs.maintenance import check, expire, keeping
 from headrace.runs.options import RunOptions
+from headrace.runs.restore import ChangedPipelineError
 from headrace.testing.deployment import TemporaryDeployment
 from headrace.testing.results import Row
 from headrace_snapshots.catalog import Catalog

@@ -11,10 +11,10 @@ import pytest
 
 import headrace as hr
 from headrace.audit.store import AuditOutcome, UnusualDataError, read_audit
-from headrace.audit.usual.history import read_history
+from headrace.audit.usual.measures import read_history
 from headrace.pipeline.expectations import ExpectationView
-from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.quality.limits import Severity
+from headrace.pipeline.identity import fingerprint
+from headrace.pipeline.quality import Severity
 from headrace.runs.executors.on_spark import AUDIT_BYTES
 from headrace.runs.maintenance import check, expire, keeping
 from headrace.runs.options import RunOptions

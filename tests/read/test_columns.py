@@ -2,8 +2,7 @@
 
 import duckdb
 
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType
 from headrace.read.views.arrow_types import schema_of
 from headrace.read.views.database import in_utc, no_rows, sql_types
 

@@ -16,8 +16,8 @@ from pyspark.errors import PythonException
 import headrace as hr
 from headrace import Pipeline, col
 from headrace.read.roots import MissingRootError
+from headrace.read.views.conditions import QueryError
 from headrace.read.views.database import ReadResourcesError, check_room
-from headrace.read.views.sql import QueryError
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.format.codec import BrokenObjectError

@@ -12,7 +12,7 @@ import headrace as hr
 from headrace import Pipeline, col
 from headrace.model.time import render
 from headrace.read.explain.explanation import Explanation, WindowStatus
-from headrace.read.explain.stage_state import StateDefinitionError
+from headrace.read.explain.waiting import StateDefinitionError
 from headrace.read.keys import ExplainError
 from headrace.read.snapshots.snapshot_refs import NoSnapshotError
 from headrace.testing.deployment import TemporaryDeployment

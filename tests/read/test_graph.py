@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.read.snapshots.graph import snapshot_graph
-from headrace.read.snapshots.graph_layout import Lanes
+from headrace.read.snapshots.graph import Lanes, snapshot_graph
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store

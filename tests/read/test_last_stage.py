@@ -10,8 +10,8 @@ import headrace as hr
 from headrace import col
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.pipeline.identity.fingerprint import definition, fingerprint
-from headrace.read.snapshots.last_stage import LastStage, MergingWindows
+from headrace.pipeline.identity import definition, fingerprint
+from headrace.read.snapshots.progress import LastStage, MergingWindows
 from headrace.sources.chain_clocks import ChainClocks
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.format.manifest import Manifest

@@ -20,8 +20,8 @@ from headrace.read.deployment import UnknownResultsError
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.roots import MissingRootError
 from headrace.read.snapshots.snapshot_refs import AtError, NoSnapshotError, UnknownBranchError
+from headrace.read.views.conditions import QueryError
 from headrace.read.views.lazy_view import LazyView
-from headrace.read.views.sql import QueryError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import LocalStore

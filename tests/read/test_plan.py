@@ -10,10 +10,9 @@ import pytest
 import headrace as hr
 from headrace import Pipeline, col
 from headrace.errors import PipelineError
-from headrace.pipeline.identity.fingerprint import definition, fingerprint, parts
-from headrace.read.definition_changes import Action, named
-from headrace.read.definition_plan import Plan, plan
-from headrace.runs.continuation import ChangedPipelineError
+from headrace.pipeline.identity import definition, fingerprint, parts
+from headrace.read.definition_plan import Action, Plan, named, plan
+from headrace.runs.restore import ChangedPipelineError
 from headrace.testing.deployment import TemporaryDeployment
 from headrace_snapshots.format.manifest import Manifest
 from tests.manifests import new_manifest

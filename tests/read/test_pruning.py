@@ -14,9 +14,9 @@ import pytest
 
 from headrace import Expr, col
 from headrace.kernel.stage import CompiledStage
-from headrace.model.expressions.decimals import of_billionths
+from headrace.model.expressions.data_types import of_billionths
 from headrace.read.pipeline_reader import PipelineReader
-from headrace.read.views import local_files
+from headrace.read.views import row_files
 from headrace.read.views.columns import EarlierColumns, View, ViewColumns
 from headrace.read.views.lazy_view import LazyView
 from headrace.read.views.pruning import ColumnBounds, Needed, needed
@@ -108,7 +108,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "CHUNK_ROWS", 4)
     monkeypatch.setattr(chunks, "LEAST_FOOTERS", 0)
     monkeypatch.setattr(chunks, "MOST_OF_A_FILE", 1)
-    monkeypatch.setattr(local_files, "_SMALL", 0)
+    monkeypatch.setattr(row_files, "_SMALL", 0)
 
 
 def random_rows(source: random.Random, kind: str, epoch: int) -> list[dict[str, Any]]:

@@ -14,12 +14,12 @@ import pytest
 
 from headrace import Pipeline, col
 from headrace import count as count_
-from headrace.read.definition_changes import changed_since
+from headrace.read.definition_plan import changed_since
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.read.views.columns import View
+from headrace.read.views.conditions import QueryError
 from headrace.read.views.lazy_view import LazyView
-from headrace.read.views.sql import QueryError
 from headrace_snapshots.format.codec import BrokenObjectError
 from tests.cli.deployments import Deployment, hour, pane
 from tests.reading import read, schema

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import DataType, Trigger
-from headrace.distribute.stage_clocks import StageClocks
+from headrace.distribute.chain import StageClocks
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.time import Instant

@@ -11,8 +11,8 @@ from typing import Any
 
 import headrace
 from headrace import Aggregation, Pipeline
+from headrace.model.accumulation import LATE_COLUMNS, PANE_COLUMNS
 from headrace.model.expressions.expr import Binary, Column, Expr, Function
-from headrace.model.panes import LATE_COLUMNS, PANE_COLUMNS
 from headrace.model.triggers.custom import CustomTrigger
 from headrace_lab import reference
 from headrace_lab.reference import Epoch

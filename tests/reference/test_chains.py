@@ -31,7 +31,7 @@ from headrace import (
     discarding,
     retracting,
 )
-from headrace.model.panes import Pane
+from headrace.model.accumulation import Pane
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window, WindowFn

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from headrace import Aggregate, ListType, count, if_else
 from headrace.errors import PipelineError
 from headrace.model.combiners import Combiner
-from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.data_types import DataType, PairsType
 from headrace.model.expressions.expr import col, lit
 from headrace.model.expressions.typing import output_type
-from headrace.model.expressions.value_types import PairsType
 from headrace.model.time import Instant
 from headrace_lab.reference import Contents, combine, read
 from tests.own_combiners import Bins, Span

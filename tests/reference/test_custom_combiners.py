@@ -20,12 +20,11 @@ from headrace import (
     lit,
 )
 from headrace.errors import PipelineError
-from headrace.model.combiners import Combiner
-from headrace.model.custom_combiners import Accumulator
+from headrace.model.combiners import Accumulator, Combiner
 from headrace.model.expressions.typing import output_type
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.identity import fingerprint
 from headrace_lab.reference import combine
 from tests.own_combiners import Bins, Longest, Nearness, Refusing, Span, Until
 

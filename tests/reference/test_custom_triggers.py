@@ -33,7 +33,7 @@ from headrace import (
 from headrace.errors import PipelineError
 from headrace.model.time import Instant
 from headrace.model.triggers.custom import State
-from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.identity import fingerprint
 from headrace_lab.reference import Epoch, PipelineRun
 from tests.own_triggers import Jump, Poll, Refusing, Reminder, Rising
 from tests.reference.test_new_triggers import Script, build

@@ -29,7 +29,7 @@ from headrace import (
     discarding,
     retracting,
 )
-from headrace.model.panes import Timing
+from headrace.model.accumulation import Timing
 from headrace.model.time import MAX_INSTANT, Duration, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window, WindowFn

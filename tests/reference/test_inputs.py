@@ -27,7 +27,7 @@ from headrace.errors import PipelineError
 from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.identity import fingerprint
 from headrace_lab.reference import DropCause, Epoch, Rejected, run_pipeline
 from tests.building import pipeline
 from tests.reference.strategies import examples

@@ -9,8 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.accumulation import Accumulation, Firing
-from headrace.model.panes import Pane, Timing
+from headrace.model.accumulation import Accumulation, Firing, Pane, Timing
 from headrace.model.triggers import Trigger
 from headrace.model.windows import Sessions, Window, WindowFn
 from headrace_lab.reference import Contents, DropCause, Element, Operator, Output

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import How, TimestampCombiner, discarding, retracting
-from headrace.model.panes import Pane
+from headrace.model.accumulation import How, Pane, TimestampCombiner, discarding, retracting
 from headrace.model.time import GLOBAL_WINDOW_END, Instant
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.composites import AfterEach, Repeatedly

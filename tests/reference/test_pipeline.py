@@ -21,7 +21,7 @@ from headrace import (
     discarding,
     retracting,
 )
-from headrace.model.panes import Pane, Timing
+from headrace.model.accumulation import Pane, Timing
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import DataType, Pipeline
-from headrace.model.panes import Pane
+from headrace.model.accumulation import Pane
 from headrace.model.time import instant, to_datetime
 from headrace.pipeline.loading.registry import resolve
 from headrace_lab.reference import Epoch, EpochResult, fold_current, run_pipeline

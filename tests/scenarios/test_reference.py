@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import FixConfigError
-from headrace.model.panes import Timing
+from headrace.model.accumulation import Timing
 from headrace.model.time import instant
 from headrace.pipeline.loading.registry import registered_files
 from headrace_lab.reference import DropCause

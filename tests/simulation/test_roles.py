@@ -40,14 +40,15 @@ from headrace_snapshots.protocol.messages import (
     Forward,
     Hold,
     Log,
+    ProtocolError,
     Record,
     Release,
     Resume,
     SnapshotId,
+    Table,
     TakeState,
     Unblock,
 )
-from headrace_snapshots.protocol.table import ProtocolError, Table
 from scripts.diagrams import FIGURES, FILE, drawn, page
 
 A, B, LOOP = 0, 1, 2

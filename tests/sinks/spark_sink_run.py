@@ -18,7 +18,7 @@ from headrace.runs.client.deployment import open as open_root
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.delivering.deliver import Delivery
 from headrace.sinks.failures import SinkFailedError
-from headrace.testing.connectors.values import plain
+from headrace.testing.connectors.worlds import plain
 from tests.docs.pages import DOCS, blocks
 
 SHOWN = "shop, window_start, window_end, orders, amount"

@@ -23,9 +23,9 @@ from headrace.connections import MissingConnectionError
 from headrace.ext.sinks import SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.pipeline.sink import Sink
 from headrace.read.diff.table_comparison import ComparedColumnsError
-from headrace.runs.delivering.parquet_table import ComparedTableError
-from headrace.testing.connectors.deployment import SinkDeployment, order
-from headrace.testing.connectors.values import VALUES
+from headrace.runs.delivering.against import ComparedTableError
+from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import VALUES
 from headrace_snapshots.store import open_store
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld, PostgresWorld

@@ -17,7 +17,7 @@ from headrace.errors import HeadraceError
 from headrace.ext.sinks import SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.sinks.kafka.kind import translated
 from headrace.sql_states import SqlAnswer, answer_of
-from headrace.testing.connectors.deployment import SinkDeployment, order
+from headrace.testing.connectors.pipelines import SinkDeployment, order
 from tests.sinks.delivered import Delivered, delivered
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld

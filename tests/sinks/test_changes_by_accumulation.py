@@ -26,13 +26,12 @@ from headrace.ext.sinks import (
     SinkState,
     StoredRecords,
 )
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.value_types import ValueType
+from headrace.model.expressions.data_types import DataType, ValueType
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sink import Sink
 from headrace.read.views.arrow_types import schema_of, zoneless_rows
 from headrace.testing.connectors import ChangeLogWorld
-from headrace.testing.connectors.deployment import SinkDeployment, order
+from headrace.testing.connectors.pipelines import SinkDeployment, order
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format import filelog
 

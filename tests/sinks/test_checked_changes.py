@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.model.expressions.data_types import DataType
-from headrace.testing.connectors.deployment import SinkDeployment
+from headrace.testing.connectors.pipelines import SinkDeployment
 from tests.sinks.checked import MODES, counts, delivered_twice, how, values_are_right
 from tests.sinks.delivered import delivered
 from tests.sinks.warehouse import Warehouse

@@ -10,7 +10,7 @@ from headrace.errors import HeadraceError
 from headrace.runs.delivering.delivery_notes import notes
 from headrace.sinks.delta.table import DeltaTarget
 from headrace.sinks.failures import SinkFailedError
-from headrace.testing.connectors.deployment import SinkDeployment, order
+from headrace.testing.connectors.pipelines import SinkDeployment, order
 from headrace_snapshots.store import open_store
 from tests.sinks.worlds import DeltaWorld
 

@@ -12,7 +12,7 @@ from headrace.connections import MissingConnectionError
 from headrace.ext.sinks import SinkState
 from headrace.pipeline.sink import Sink
 from headrace.sinks.delta.table import DeltaTarget
-from headrace.testing.connectors.deployment import SinkDeployment, order
+from headrace.testing.connectors.pipelines import SinkDeployment, order
 from tests.sinks.worlds import DeltaWorld
 
 PIPELINE = """

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.runs.delivering.delivery_notes import DeliveryNote, note, notes
-from headrace.testing.connectors.deployment import SinkDeployment, order
+from headrace.testing.connectors.pipelines import SinkDeployment, order
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.layout import ObjectKind, delivery_path, kind_of

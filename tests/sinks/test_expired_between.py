@@ -8,7 +8,7 @@ import pytest
 
 from headrace.ext.sinks import ChangeSource, FillReason
 from headrace.runs.client.handle import PipelineHandle
-from headrace.testing.connectors.deployment import SinkDeployment, order
+from headrace.testing.connectors.pipelines import SinkDeployment, order
 from headrace_snapshots.format import filelog
 from tests.sinks.worlds import DeltaWorld
 

@@ -19,7 +19,7 @@ import headrace as hr
 from headrace.connections import connection
 from headrace.errors import HeadraceError, PipelineError
 from headrace.ext.sinks import SinkRefusedError, SinkUnreachableError
-from headrace.formats.json_text import as_json
+from headrace.formats.fields import as_json
 from headrace.runs.client.handle import PipelineHandle
 from headrace.sinks.failures import SinkTakenError
 from headrace.sinks.kafka.topic import DELIVERIES

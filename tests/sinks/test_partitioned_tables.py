@@ -11,9 +11,9 @@ from headrace import DataType
 from headrace.ext.sinks import SinkRefusedError
 from headrace.read.diff.table_comparison import ComparedColumnsError
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.delivering.parquet_table import ComparedTableError
-from headrace.testing.connectors.deployment import SinkDeployment, order
-from headrace.testing.connectors.values import VALUES
+from headrace.runs.delivering.against import ComparedTableError
+from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import VALUES
 from tests.sinks.worlds import DeltaWorld
 
 TEXTS = ("007", "7", "a/b c=%41", "é", "+1", "__x")

@@ -10,7 +10,7 @@ from headrace.connections import MissingConnectionError
 from headrace.ext.sinks import ChangeSource, SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.runs.delivering.deliver import UnknownSinkError
 from headrace.sinks.postgres.table import PostgresTable
-from headrace.testing.connectors.deployment import SinkDeployment, order
+from headrace.testing.connectors.pipelines import SinkDeployment, order
 from tests.sinks.warehouse import Warehouse
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ import headrace as hr
 from headrace import DataType
 from headrace.errors import PipelineError
 from headrace.ext.sinks import SinkRefusedError, UndeliverableError
-from headrace.testing.connectors.deployment import SinkDeployment, order
-from headrace.testing.connectors.values import VALUES
+from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import VALUES
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import PostgresWorld
 

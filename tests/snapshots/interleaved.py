@@ -24,8 +24,7 @@ from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.gc.deletion_list import DeletionList
 from headrace_snapshots.gc.expiry import expire
-from headrace_snapshots.gc.gc_roots import Keep
-from headrace_snapshots.gc.snapshot_facts import files_of
+from headrace_snapshots.gc.gc_roots import Keep, files_of
 from headrace_snapshots.layout import data_path, manifest_path
 from headrace_snapshots.protocol import BeginDelivery, EndDelivery, Horizon, Kind
 from headrace_snapshots.refs import is_published, output_of, published_ref

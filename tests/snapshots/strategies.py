@@ -4,8 +4,7 @@ from hypothesis import strategies as st
 
 from headrace_snapshots.format.filelog import FileLog, FileRecord, append
 from headrace_snapshots.format.files import DataFile, InputFile, Layer
-from headrace_snapshots.format.manifest import Manifest, Patch
-from headrace_snapshots.format.skips import Skip
+from headrace_snapshots.format.manifest import Manifest, Patch, Skip
 
 names = st.text(min_size=1, max_size=12)
 counts = st.integers(0, 10**12)

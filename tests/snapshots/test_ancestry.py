@@ -15,8 +15,7 @@ from headrace_snapshots.ancestry import READERS, Link, ancestor_at, common_ances
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.skips import Skip, skips_after
+from headrace_snapshots.format.manifest import Manifest, Skip, skips_after
 from headrace_snapshots.gc.expiry import expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store.memory import MemoryStore

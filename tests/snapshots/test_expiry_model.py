@@ -22,14 +22,13 @@ from headrace_snapshots.errors import FencedError, MissingSnapshotError, Refused
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, InputFile, Layer
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.fsck import fsck
+from headrace_snapshots.fsck import Witness, fsck
 from headrace_snapshots.gc import expiry
 from headrace_snapshots.gc.expiry import expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store import ObjectStore
 from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.testing import FaultyStore
-from headrace_snapshots.witnesses import Witness
 
 BRANCHES = st.sampled_from(["main", "main", "main", "backfill"])
 LAST = st.integers(1, 3)

@@ -14,8 +14,7 @@ from catalog_helpers import manifest_for
 
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
-from headrace_snapshots.format.files import DataFile, InputFile, Layer
-from headrace_snapshots.format.layers import plan_merge
+from headrace_snapshots.format.files import DataFile, InputFile, Layer, plan_merge
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.gc.deletion_list import DeletionList

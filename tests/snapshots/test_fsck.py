@@ -13,13 +13,12 @@ from headrace_snapshots.format.codec import encode
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.fsck import FsckReport, fsck
+from headrace_snapshots.fsck import FsckReport, Witness, fsck
 from headrace_snapshots.gc import expiry
 from headrace_snapshots.gc.expiry import Expired, Total, expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.testing import FaultyStore, Operation, Plan
-from headrace_snapshots.witnesses import Witness
 
 EPOCHS = 6
 

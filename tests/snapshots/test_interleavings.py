@@ -35,9 +35,9 @@ from interleaved import (
 )
 
 from headrace_snapshots import catalog, seen_snapshots
+from headrace_snapshots.format.codec import StoredObject
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.format.record import StoredObject
-from headrace_snapshots.gc import expiry, snapshot_facts
+from headrace_snapshots.gc import expiry, gc_roots
 from headrace_snapshots.gc.deletion_list import Marks
 from headrace_snapshots.log import CatalogLog
 from headrace_snapshots.protocol import transitions
@@ -70,7 +70,7 @@ def _small_quick_and_quiet(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCa
     _read_once(monkeypatch)
     caplog.set_level("ERROR", "headrace_snapshots")
     monkeypatch.setattr(tenacity.nap.time, "sleep", lambda seconds: None)
-    for module in (expiry, snapshot_facts, seen_snapshots):
+    for module in (expiry, gc_roots, seen_snapshots):
         monkeypatch.setattr(module, "ThreadPoolExecutor", _InTurn)
     monkeypatch.setattr(expiry, "KEPT_ENTRIES", 2)
 

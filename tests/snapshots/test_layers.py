@@ -5,7 +5,7 @@ import math
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace_snapshots.format.layers import FANOUT, plan_merge
+from headrace_snapshots.format.files import FANOUT, plan_merge
 from tests.reference.strategies import examples
 
 SIZES = st.integers(0, 8) | st.integers(0, 100_000) | st.sampled_from([16**k + d for k in range(6) for d in (-1, 0, 1)])

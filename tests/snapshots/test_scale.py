@@ -5,8 +5,7 @@ from catalog_helpers import manifest_for
 
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord
-from headrace_snapshots.format.files import DataFile, Layer
-from headrace_snapshots.format.layers import plan_merge
+from headrace_snapshots.format.files import DataFile, Layer, plan_merge
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store.memory import MemoryStore
 

@@ -17,12 +17,10 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.errors import PipelineError
-from headrace.formats.avro.datums import Data
-from headrace.formats.avro.messages import NO_SCHEMA, read_avro, schema_ids
-from headrace.formats.avro.schema import AvroSchemaError, record_of
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import ScannedRecords
-from headrace.model.expressions.fields import fields_of
+from headrace.formats.avro_datums import Data
+from headrace.formats.avro_messages import NO_SCHEMA, AvroSchemaError, read_avro, record_of, schema_ids
+from headrace.formats.file_format import RequiredColumns, ScannedRecords
+from headrace.model.expressions.columns import fields_of
 from headrace.pipeline.systems.kafka import KafkaSource
 
 
@@ -191,7 +189,7 @@ def test_an_array_in_blocks_with_their_sizes_and_one_without_end() -> None:
 
 def test_only_what_is_wanted_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    monkeypatch.setattr("headrace.formats.avro.datums.pieces", lambda *_: made.append(1))
+    monkeypatch.setattr("headrace.formats.avro_datums.pieces", lambda *_: made.append(1))
     schema = record(a="string", b="bytes", n="int")
     found = scanned([written(schema, {"a": "x", "b": b"y", "n": 5})], schema, columns(n=int))
     assert (rows(found), made) == ([{"n": 5}], [])

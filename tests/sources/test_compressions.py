@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 
 from headrace import FileSource
 from headrace.formats.errors import UnreadableFileError
-from headrace.formats.file_format import read_file
+from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, Span, read_file
 from headrace.formats.json_lines import JSON
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import WHOLE_FILE, Span
 from tests.reference.strategies import examples
 
 SCHEMA = {"id": str, "v": int}

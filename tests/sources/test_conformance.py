@@ -17,9 +17,9 @@ import headrace as hr
 from headrace.describe.pipeline import describe
 from headrace.entry_points import NotRegisteredError
 from headrace.errors import PipelineError
-from headrace.formats.scan import ScannedRecords
+from headrace.formats.file_format import ScannedRecords
 from headrace.model.time import MAX_INSTANT
-from headrace.pipeline.identity.fingerprint import meaning
+from headrace.pipeline.identity import meaning
 from headrace.pipeline.source import Source
 from headrace.read.pending_work import watched_inputs
 from headrace.runs.reprocessing.copies import LandingAgainError

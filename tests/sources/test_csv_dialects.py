@@ -15,10 +15,8 @@ import headrace as hr
 from headrace.describe.pipeline import describe
 from headrace.errors import PipelineError
 from headrace.formats.errors import DialectError, MissingColumnError, UnreadableFileError
-from headrace.formats.file_format import read_file
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import WHOLE_FILE, ScannedRecords, Span
-from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, ScannedRecords, Span, read_file
+from headrace.pipeline.identity import fingerprint
 from tests.reference.strategies import examples
 
 SCHEMA: dict[str, Any] = {"id": str, "amount": float, "note": str}

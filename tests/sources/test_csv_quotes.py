@@ -13,12 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource, field
-from headrace.formats import quotes
+from headrace.formats import lines
 from headrace.formats.csv_lines import CSV
 from headrace.formats.errors import UnreadableFileError
-from headrace.formats.file_format import read_file
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import WHOLE_FILE, ScannedRecords, Span
+from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, ScannedRecords, Span, read_file
 from headrace.model.expressions.data_types import DataType
 from tests.reference.strategies import examples
 
@@ -90,12 +88,12 @@ def read(data: bytes, span: Span = WHOLE_FILE, path: str = "x.csv") -> ScannedRe
     return read_file(data, SOURCE, RequiredColumns(), path, span)
 
 
-@pytest.mark.parametrize("window", [3, quotes._WINDOW])
+@pytest.mark.parametrize("window", [3, lines._WINDOW])
 @given(text=st.one_of(ANYTHING, WHOLE), header=st.sampled_from(["a,b,c\n", '"a",b,"c"\r\n']))
 @examples(300)
 def test_records_begin_and_end_where_python_says(text: str, header: str, window: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quotes, "_WINDOW", window)
+        patch.setattr(lines, "_WINDOW", window)
         found = read((header + text).encode())
     expected = records_of(header + text)
     assert found.position.tolist() == [record.line for record in expected]
@@ -114,13 +112,13 @@ def test_records_begin_and_end_where_python_says(text: str, header: str, window:
             assert reason in REASONS
 
 
-@pytest.mark.parametrize("window", [3, quotes._WINDOW])
+@pytest.mark.parametrize("window", [3, lines._WINDOW])
 @given(text=st.one_of(ANYTHING, WHOLE), of=st.integers(2, 9), joined=st.integers(1, 3))
 @examples(300)
 def test_shares_begin_outside_quotes(text: str, of: int, joined: int, window: int) -> None:
     data = ("a,b,c\n" + text).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quotes, "_WINDOW", window)
+        patch.setattr(lines, "_WINDOW", window)
         pieces = [read(data, Span(first, min(first + joined, of), of)) for first in range(0, of, joined)]
     assert rows(pieces) == rows([read(data)])
 

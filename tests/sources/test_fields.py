@@ -20,11 +20,9 @@ import headrace as hr
 from headrace.errors import PipelineError
 from headrace.ext.formats import FORMATS
 from headrace.formats.errors import FileColumnsError, MissingColumnError
-from headrace.formats.file_format import read_file
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import WHOLE_FILE, ScannedRecords, Span
+from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, ScannedRecords, Span, read_file
 from headrace.kernel.types import arrow_type
-from headrace.model.expressions.fields import ColumnType, SourceColumns, SourceField
+from headrace.model.expressions.columns import ColumnType, SourceColumns, SourceField
 from headrace.pipeline.sources import FileSource
 from tests.reference.strategies import examples
 

@@ -25,8 +25,7 @@ import headrace as hr
 from headrace.cli.main import app
 from headrace.errors import PipelineError
 from headrace.ext.sources import SourcePosition, SourceSplit
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import WHOLE_FILE, ScannedRecords
+from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, ScannedRecords
 from headrace.pipeline.source import Source
 from headrace.pipeline.systems.kafka import KafkaSource
 from headrace.runs.client.handle import PipelineHandle
@@ -41,7 +40,7 @@ from headrace.sources.kafka.errors import (
 from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns
 from headrace.sources.kafka.topic import KAFKA
 from headrace.sources.kafka.topic import MOST_BYTES as SPLIT_BYTES
-from headrace.sources.landed.damage import LandedDamagedError
+from headrace.sources.landed.ranges import LandedDamagedError
 from headrace.sources.landing import Landing
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from headrace_snapshots.format.codec import BrokenObjectError

@@ -9,7 +9,7 @@ import pytest
 import headrace as hr
 from headrace.ext.sources import SourcePosition
 from headrace.sources.kafka.topic import KAFKA
-from headrace.sources.landed.damage import LandedDamagedError
+from headrace.sources.landed.ranges import LandedDamagedError
 from headrace_snapshots.format.codec import encode
 from headrace_snapshots.store.memory import MemoryStore
 from tests.process.golden_roots import copied, values

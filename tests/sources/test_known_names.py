@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.ext.sources import SourceSplit
 from headrace.sources import known_names, names_file
-from headrace.sources.file_listing import is_input, listed_inputs
-from headrace.sources.file_planning import ChangedFileError, unread_names
+from headrace.sources.file_planning import ChangedFileError, is_input, listed_inputs, unread_names
 from headrace.sources.known_names import KnownNames
 from headrace.sources.known_version import KnownVersion
 from headrace.sources.names_file import bounds, merged, names_table, table_of, to_bytes

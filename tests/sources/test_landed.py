@@ -13,16 +13,15 @@ import pytest
 import headrace as hr
 from headrace.ext.sources import SplitGoneError
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.context import RunContext
+from headrace.runs.epochs import RunContext
 from headrace.runs.modes import Mode
 from headrace.runs.option_values import parse_clock
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import LandRecords, RunStage, TakeBranch, looked_ahead, plan_run
 from headrace.runs.reporting.listener import watched
 from headrace.runs.restore import InputGoneError
-from headrace.sources.landing import Landing
-from headrace.sources.landing_places import PlaceError
-from headrace.testing.connectors.source_reading import records
+from headrace.sources.landing import Landing, PlaceError
+from headrace.testing.connectors.pipelines import records
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import FaultyStore, Operation

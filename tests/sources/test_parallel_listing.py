@@ -14,8 +14,7 @@ from headrace.errors import RetryError
 from headrace.ext.sources import SourceSplit
 from headrace.ext.stores import RequestCounts, sort_key
 from headrace.sources import parallel_listing
-from headrace.sources.file_listing import inputs_of, listed_inputs
-from headrace.sources.file_planning import gone
+from headrace.sources.file_planning import gone, inputs_of, listed_inputs
 from headrace_snapshots.store import ObjectInfo, ObjectStore, open_store
 from headrace_snapshots.store.memory import MemoryStore
 from tests.minio_bucket import BUCKET

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from headrace import FileSource
 from headrace.formats.errors import UnreadableFileError
-from headrace.formats.file_format import read_file
-from headrace.formats.parquet_pages import data_pages
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import WHOLE_FILE, Span
+from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, Span, read_file
+from headrace.formats.parquet_counts import data_pages
 from tests.reference.strategies import examples
 
 TABLE = pa.table(

@@ -14,7 +14,7 @@ from headrace import col
 from headrace.pipeline.source import Input, Source
 from headrace.runs.client.handle import PipelineHandle
 from headrace.testing.connectors import SourceConformance, SourceWorld
-from headrace.testing.connectors.source_world import COLUMNS
+from headrace.testing.connectors.worlds import COLUMNS
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.layout import manifest_path
 from headrace_snapshots.refs import PUBLISHED

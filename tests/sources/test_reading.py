@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 from headrace import FileSource
 from headrace.formats import text_format
 from headrace.formats.errors import LargeFileError, UnreadableFileError
-from headrace.formats.file_format import read_file
+from headrace.formats.file_format import RequiredColumns, ScannedRecords, read_file
 from headrace.formats.lines import cut
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import ScannedRecords
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from tests.corpus import SCHEMA, BrokenFile, Line, csv_lines, files, json_lines, positions
@@ -92,8 +90,8 @@ def test_a_quote_that_is_never_closed_makes_one_dead_letter(line: Line, ending: 
 @given(st.lists(st.integers(0, 10_000), max_size=40))
 @examples(20)
 def test_whichever_lines_stand_together(picked: list[int]) -> None:
-    for kind, (head, lines) in LINES.items():
-        some = [lines[0], *(lines[number % len(lines)] for number in picked)]
+    for kind, (head, texts) in LINES.items():
+        some = [texts[0], *(texts[number % len(texts)] for number in picked)]
         found = read(head + b"\n".join(line.text for line in some), kind)
         assert len(found) == len(some)
         for row, line in enumerate(some):

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 import headrace as hr
+from headrace.formats.file_format import RequiredColumns
 from headrace.formats.json_lines import JSON
-from headrace.formats.required import RequiredColumns
 from headrace.sources.kafka.batches import SCHEMA
 from headrace.sources.kafka.topic import RULES, TopicReader
 

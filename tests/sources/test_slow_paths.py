@@ -24,13 +24,11 @@ from hypothesis import strategies as st
 
 from headrace import FileSource
 from headrace.errors import HeadraceError
-from headrace.formats import csv_quoting, json_lines
+from headrace.formats import csv_dialect, json_lines
 from headrace.formats.fields import decoded
-from headrace.formats.file_format import read_file
-from headrace.formats.quotes import Quotes
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import ScannedRecords
-from headrace.kernel.expressions.text_casts import read_text
+from headrace.formats.file_format import RequiredColumns, ScannedRecords, read_file
+from headrace.formats.lines import Quotes
+from headrace.kernel.expressions.casts import read_text
 from headrace.model.expressions.data_types import DataType, Schema
 from tests.reference.strategies import examples
 
@@ -115,8 +113,8 @@ def none_in_blocks() -> Iterator[None]:
     """Every line is looked at alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_lines._Reading, "_may_be_whole", lambda reading: np.zeros(len(reading.lines), np.bool_))
-        judge = csv_quoting.JudgedLines.of
-        patch.setattr(csv_quoting.JudgedLines, "of", lambda *of: replace(judge(*of), is_plain=of[0].is_utf8 & False))
+        judge = csv_dialect.JudgedLines.of
+        patch.setattr(csv_dialect.JudgedLines, "of", lambda *of: replace(judge(*of), is_plain=of[0].is_utf8 & False))
         yield
 
 

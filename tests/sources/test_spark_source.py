@@ -28,8 +28,8 @@ from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.restore import InputGoneError
 from headrace.sources.landing import Landing
 from headrace.testing.connectors import SourceConformance, SourceWorld
-from headrace.testing.connectors.source_reading import records
-from headrace.testing.connectors.source_world import COLUMNS
+from headrace.testing.connectors.pipelines import records
+from headrace.testing.connectors.worlds import COLUMNS
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import Fault, FaultyStore
 from tests.process.golden_roots import GOLDEN, copied, values

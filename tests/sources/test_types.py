@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.formats.errors import FileColumnsError
-from headrace.formats.file_format import read_file
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import NOUNS, ScannedRecords
+from headrace.formats.file_format import NOUNS, RequiredColumns, ScannedRecords, read_file
 from headrace.model.expressions.data_types import DataType
 from headrace.pipeline.sources import FileSource
 from tests.corpus.typed import BAD, COLUMNS, OTHERS, TEXTS, Written

@@ -96,7 +96,7 @@ class ConnectedTable(Source):
 
 def test_a_watcher_knows_its_connections_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     from headrace import connections
-    from headrace_airflow.roots.system_connections import reached
+    from headrace_airflow.roots.connection import reached
 
     monkeypatch.setenv("AIRFLOW_CONN_TABLES", json.dumps({"conn_type": "postgres", "host": "db", "password": "hidden"}))
     watched = Watched(counted(ConnectedTable(("a", "b"), {"text": str, "at": datetime})), monkeypatch)

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.distribute.spark.application import interrupted
 from headrace.distribute.spark.types import SparkSession
-from headrace.distribute.tasks.background.thread import Beside, Stop
+from headrace.distribute.tasks.background_work import Beside, Stop
 
 SECONDS = 120.0
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

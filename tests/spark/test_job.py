@@ -12,9 +12,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from headrace import Aggregation, Deduplicate, FixedWindows, Pipeline, col, count
-from headrace.distribute.spark import runner
+from headrace.distribute.spark import engine
 from headrace.distribute.spark.types import DataFrame, SparkSession
-from headrace.distribute.tasks.shuffle.exchange import SCHEMA
+from headrace.distribute.tasks.exchange import SCHEMA
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.catalog import Catalog
@@ -62,13 +62,13 @@ def nodes_of(plan: Any) -> Iterator[Any]:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The physical plans of all jobs from now on."""
     seen: list[Plan] = []
-    received = runner._received
+    received = engine._received
 
     def remember(rows: DataFrame, tasks: int) -> Any:
         seen.append(Plan.of(rows))
         return received(rows, tasks)
 
-    monkeypatch.setattr(runner, "_received", remember)
+    monkeypatch.setattr(engine, "_received", remember)
     return seen
 
 
@@ -134,7 +134,7 @@ def test_each_output_has_tasks_of_its_own_in_the_steps_of_an_epoch(spark: SparkS
 def test_layers_merge_in_jobs_beside_the_epochs(
     spark: SparkSession, tmp_path: Path, plans: list[Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace_snapshots.format.layers.FANOUT", 2)
+    monkeypatch.setattr("headrace_snapshots.format.files.FANOUT", 2)
     land(tmp_path)
     assert run(tmp_path, spark, "merging") == FILES, "an epoch is one job, whatever is merged"
     catalog = Catalog(open_store(tmp_path.as_uri()), CLICKS.name)

@@ -30,7 +30,7 @@ from headrace.distribute.spark.types import SparkSession
 from headrace.errors import PipelineError
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.identity import fingerprint
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_lab.reference import run_pipeline

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import FixConfigError
-from headrace.state.datafiles.cache import LayerCache, default_cache
-from headrace.state.datafiles.mapped import write_run
+from headrace.state.datafiles.cache import LayerCache, default_cache, write_run
 from headrace.state.datafiles.sorted_file import SortedFile
 from headrace.state.datafiles.writer import put_runs
 from headrace_snapshots.format.codec import BrokenObjectError

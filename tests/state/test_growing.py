@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.distribute.tasks.background.merge import LayerMerge, mergings
+from headrace.distribute.tasks.background import LayerMerge, mergings
 from headrace.distribute.tasks.tables import expired_prefix
 from headrace.kernel.keys import hashes
 from headrace.model.time import Instant
@@ -23,9 +23,9 @@ from headrace.state.datafiles.sorted_file import SortedFile
 from headrace.state.datafiles.writer import put_runs
 from headrace.state.layer_reader import open_rows
 from headrace.state.layers import Layers
-from headrace.state.merge import merge_layers
+from headrace.state.migration import merge_layers
 from headrace.state.open_layer import StateLayer
-from headrace_snapshots.format import layers as planning
+from headrace_snapshots.format import files as planning
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.store.memory import MemoryStore
 from tests.reference.strategies import examples

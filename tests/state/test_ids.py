@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Deduplicate
-from headrace.distribute.tasks.background.merge import mergings
+from headrace.distribute.tasks.background import mergings
 from headrace.distribute.tasks.tables import expired_prefix
 from headrace.kernel.delta import Disposition
 from headrace.model.expressions.data_types import DataType
@@ -23,8 +23,8 @@ from headrace.state.datafiles.writer import put_runs
 from headrace.state.ids import RememberedIds
 from headrace.state.key_groups import parts
 from headrace.state.layer_reader import open_rows
-from headrace.state.merge import merge_ids
-from headrace_snapshots.format import layers as planning
+from headrace.state.migration import merge_ids
+from headrace_snapshots.format import files as planning
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.store.memory import MemoryStore
 from tests.reference.strategies import examples

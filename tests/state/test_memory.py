@@ -56,7 +56,7 @@ from headrace.state.datafiles import writer
 from headrace.state.datafiles.cache import LayerCache
 from headrace.state.key_groups import WHOLE
 from headrace.state.layers import Layers
-from headrace.state.merge import merge_layers
+from headrace.state.migration import merge_layers
 from headrace.state.layer_reader import open_rows
 from headrace.state.datafiles.writer import put_runs
 from headrace_snapshots.store import LocalStore

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from headrace.kernel.state import newest
 from headrace.program import columns as c
-from headrace.state import merge
+from headrace.state import migration
 from headrace.state.datafiles.sorted_file import SortedFile
-from headrace.state.merge import merge_ids, merge_layers
+from headrace.state.migration import merge_ids, merge_layers
 from headrace.state.open_layer import StateLayer
 from tests.reference.strategies import examples
 from tests.state.rows import BATCHES, STAGE, Row, batch, layer, together
@@ -23,7 +23,7 @@ ORDER = [(c.HASH, "ascending"), (c.WINDOW_START, "ascending"), ("user", "ascendi
 
 
 def merged(layers: list[StateLayer], range_bytes: int, *, is_lowest: bool) -> list[pa.RecordBatch]:
-    with mock.patch.object(merge, "RANGE_BYTES", range_bytes):
+    with mock.patch.object(migration, "RANGE_BYTES", range_bytes):
         return list(merge_layers(STAGE, layers, is_lowest=is_lowest))
 
 
@@ -54,7 +54,7 @@ def test_a_range_is_bounded_whatever_the_layers() -> None:
     rows = [Row(f"key {number}", 0) for number in range(40_000)]
     layers = [layer(batch(rows[epoch * 2000 :: epoch + 1], epoch), epoch, files=epoch + 1) for epoch in range(8)]
     most = sum(run.rows.nbytes for each in layers for run in each.runs) // 20
-    with mock.patch.object(merge, "newest", side_effect=newest) as seen:
+    with mock.patch.object(migration, "newest", side_effect=newest) as seen:
         pieces = merged(layers, most, is_lowest=True)
     assert sum(piece.num_rows for piece in pieces) == len(rows)
     assert max(sum(piece.nbytes for piece in call.args[1]) for call in seen.call_args_list) <= 1.5 * most
@@ -81,6 +81,6 @@ def test_ids_that_still_count_are_put_in_order(range_bytes: int) -> None:
     whole = together([each.runs[0].rows for each in layers])
     whole = whole.filter(pc.greater(whole.column("at"), 50))
     order = np.argsort(whole.column(c.HASH).to_numpy(), kind="stable")
-    with mock.patch.object(merge, "RANGE_BYTES", range_bytes):
+    with mock.patch.object(migration, "RANGE_BYTES", range_bytes):
         pieces = list(merge_ids(schema, layers, lambda rows: rows.column("at").to_numpy() > 50))
     assert together(pieces, schema).equals(whole.take(pa.array(order)))

@@ -15,7 +15,7 @@ from headrace.state.datafiles.resident import RESIDENT, Resident
 from headrace.state.datafiles.sorted_file import SortedFile
 from headrace.state.datafiles.writer import put_runs
 from headrace.state.layers import Layers
-from headrace.state.merge import merge_layers
+from headrace.state.migration import merge_layers
 from headrace.state.open_layer import StateLayer
 from headrace_snapshots.store.memory import MemoryStore
 from tests.state.rows import COUNTS, many

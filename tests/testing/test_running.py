@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import FixConfigError
-from headrace.sources.error_budgets import DeadLetterBudgetError
+from headrace.sources.landing import DeadLetterBudgetError
 from headrace.testing import (
     Result,
     Step,

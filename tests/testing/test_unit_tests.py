@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from headrace.cli.main import app
 from headrace.errors import NotInstalledError
 from headrace.pipeline.loading.registry import SHIPPED
-from headrace.testing.errors import UnitTestError
+from headrace.testing.steps import UnitTestError
 from headrace.testing.yaml.suite import Verdict, find, run_tests
 from headrace.testing.yaml.unit_tests import read_tests
 

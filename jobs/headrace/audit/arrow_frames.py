@@ -1,6 +1,11 @@
-"""The rows that an audit looks at, as a table in this process: what Spark's frames are where there is no Spark."""
+"""The rows that an audit looks at as a table in this process, and figures of its columns.
 
-from collections.abc import Sequence
+The rows that an audit looks at, as a table in this process: what Spark's frames are where there is no Spark.
+
+Figures of columns of a table in this process.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +14,11 @@ import pyarrow.compute as pc
 
 from headrace.audit.range import AuditedFiles
 from headrace.audit.releases import ReleasedPanes
+from headrace.distribute.column_figures import LONGEST_TEXT, Blamed, BlamedRows
 from headrace.pipeline.expectations import ExpectationView
 from headrace.read.views.columns import View as ReadersView
 from headrace.read.views.columns import ViewColumns
-from headrace.read.views.compaction import newest_rows, rows_without
-from headrace.read.views.row_files import tables
+from headrace.read.views.row_files import newest_rows, rows_without, tables
 from headrace_snapshots.store import ObjectStore
 
 
@@ -71,3 +76,60 @@ def _rows(store: ObjectStore, columns: ViewColumns, view: ExpectationView, audit
     return pa.concat_tables(
         [schema.empty_table(), *tables(store, audited.files[view], schema, audited.names(view, columns))]
     )
+
+
+@dataclass(frozen=True)
+class ArrowColumns:
+    """Columns of ``table``."""
+
+    table: pa.Table
+
+    def missing(self, columns: Sequence[str]) -> Mapping[str, int]:
+        """How many values of each are NULL, or floats that are not finite."""
+        return {name: int(pc.sum(_is_missing(self.table.column(name))).as_py() or 0) for name in columns}
+
+    def is_text(self, column: str) -> bool:
+        """Whether it is text or a boolean, and no number."""
+        kind = self.table.schema.field(column).type
+        return bool(pa.types.is_string(kind) or pa.types.is_boolean(kind))
+
+    def frequent(self, column: str, number: int) -> list[tuple[str, int]]:
+        """The most frequent texts and how often they come; the first in order of those that are as frequent."""
+        texts = pa.table({"text": _text(self.table.column(column)).drop_null()})
+        counted = texts.group_by("text").aggregate([("text", "count")])
+        best = counted.sort_by([("text_count", "descending"), ("text", "ascending")]).slice(0, number)
+        return [(row["text"], row["text_count"]) for row in best.to_pylist()]
+
+    def at_ranks(self, column: str, places: Sequence[int]) -> Mapping[int, float]:
+        """The finite numbers at ``places`` (from 1 on) when they are sorted."""
+        values = self.table.column(column)
+        finite = values.filter(pc.invert(_is_missing(values)))
+        sorted_ = finite.take(pc.array_sort_indices(finite.combine_chunks()))
+        return {place: float(sorted_[place - 1].as_py()) + 0.0 for place in places}  # no negative zero
+
+    def rows(self, condition: BlamedRows, order: Sequence[str], number: int) -> pa.Table:
+        """The first rows in ``order`` that fulfil ``condition``: the columns of both."""
+        names = [*dict.fromkeys((*order, condition.column))]
+        blamed = self.table.select(names).filter(_fulfils(self.table.column(condition.column), condition))
+        first = pc.sort_indices(blamed, [(name, "ascending") for name in order])
+        return blamed.take(first.slice(0, number))
+
+
+def _is_missing(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_floating(values.type):
+        return pc.invert(pc.fill_null(pc.is_finite(values), False))
+    return pc.is_null(values)
+
+
+def _text(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.utf8_slice_codeunits(values.cast(pa.string()), 0, LONGEST_TEXT)
+
+
+def _fulfils(values: pa.ChunkedArray, condition: BlamedRows) -> pa.ChunkedArray:
+    match condition.blamed:
+        case Blamed.MISSING:
+            return _is_missing(values)
+        case Blamed.TEXT:
+            return pc.equal(_text(values), condition.value)
+    compared = pc.greater if condition.blamed is Blamed.ABOVE else pc.less
+    return pc.and_(pc.invert(_is_missing(values)), compared(values.cast(pa.float64()), condition.value))

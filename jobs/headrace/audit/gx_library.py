@@ -2,6 +2,8 @@
 
 Its import takes seconds of CPU, more than half of them for sources of rows that an audit does not have. SQLAlchemy and
 boto3 are left out, and pyspark where no frame of Spark's is looked at: it does without what is not installed.
+
+Imports that wait until somebody uses what they bring.
 """
 
 import logging
@@ -17,9 +19,36 @@ from importlib.abc import MetaPathFinder
 from types import ModuleType
 from typing import Any, Final
 
-from headrace.audit.lazy_import import imported_later
 from headrace.errors import FixConfigError
 from headrace.garbage import without_collection
+
+
+class _Later(ModuleType):
+    """Stands for the module of its name, which is imported when it is first asked for something."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # the import system looks, and wants nothing
+        _forget(self)
+        return getattr(import_module(self.__name__), name)
+
+
+@contextmanager
+def imported_later(*names: str) -> Iterator[None]:
+    """What is imported inside gets stand-ins for those modules ``names`` that are not imported yet; others get none."""
+    stand_ins = [_Later(name) for name in names if name not in sys.modules]
+    sys.modules.update({stand_in.__name__: stand_in for stand_in in stand_ins})
+    try:
+        yield
+    finally:
+        for stand_in in stand_ins:
+            _forget(stand_in)
+
+
+def _forget(stand_in: _Later) -> None:
+    if sys.modules.get(stand_in.__name__) is stand_in:
+        del sys.modules[stand_in.__name__]
+
 
 _NAME: Final = "great_expectations"
 _LATER: Final = ("altair", "scipy.stats")

@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 
 from headrace.audit.arrow_frames import ArrowFrame
-from headrace.audit.frames import Frame
 from headrace.audit.gx_library import ExpectationNotEvaluatedError, Library, library
-from headrace.audit.shown_rows import FAILING_ROWS, Row, shown_value
+from headrace.audit.range import FAILING_ROWS, Frame, Row, shown_value
 from headrace.audit.store import Finding
 from headrace.errors import PipelineError
 from headrace.model.expressions.data_types import Scalar

@@ -1,9 +1,19 @@
-"""What an audit is about: the snapshots that readers have not seen, and the files that their epochs wrote."""
+"""What an audit is about: the snapshots that readers have not seen, their files, and their rows.
 
+The rows that an audit looks at: a frame of Spark's, or a table in this process.
+
+Rows as they are kept with a finding, and shown to people.
+
+What an audit is about: the snapshots that readers have not seen, and the files that their epochs wrote.
+"""
+
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from headrace.model.time import instant, render
 from headrace.pipeline.expectations import ExpectationView
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
@@ -15,8 +25,45 @@ from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.refs import MAIN, PUBLISHED, published_ref
 
 if TYPE_CHECKING:
-    from headrace.kernel.renamed_columns import Names
+    from headrace.kernel.types import Names
     from headrace.read.views.columns import ViewColumns
+
+
+class Frame(Protocol):
+    """Rows that are scanned several times."""
+
+    @property
+    def columns(self) -> Sequence[str]: ...
+
+    def count(self) -> int:
+        """How many rows there are."""
+
+    def persist(self) -> Any:
+        """Hold them: they are scanned again."""
+
+    def unpersist(self) -> Any:
+        """Let them go."""
+
+
+FAILING_ROWS: Final = 5
+"""As many of the rows that are to blame are kept."""
+
+_LONGEST_VALUE: Final = 200
+
+Row = Mapping[str, str | int | float | bool | None]
+"""A row for people: values by column, times as ISO 8601 in UTC."""
+
+
+def shown_value(value: Any) -> str | int | float | bool | None:
+    """One of Python's values as it is kept and shown: times in UTC, long text cut."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, datetime):
+        return render(instant(value.replace(tzinfo=UTC) if value.tzinfo is None else value))
+    text = str(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TypeVar
 
-from headrace.audit.frames import Frame
 from headrace.audit.limits import LimitFinding
+from headrace.audit.range import Frame
 from headrace.audit.releases import ReleasedPanes
 from headrace.audit.store import AuditOutcome, Finding, succeeds, write_audit
 from headrace.audit.usual.audit import UsualAudit, ViewFindings

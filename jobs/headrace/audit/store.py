@@ -11,14 +11,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from headrace.audit.limits import LimitFinding
-from headrace.audit.shown_rows import Row
-from headrace.audit.usual.findings import UsualFinding, UsualOutcome
+from headrace.audit.range import Row
+from headrace.audit.usual.measures import UsualFinding, UsualOutcome
 from headrace.errors import FixConfigError, FixDataError, RestoreError
 from headrace.model.expressions.data_types import Scalar
 from headrace.pipeline.expectations import Argument, Expectation, ExpectationView
-from headrace.pipeline.quality.limits import Severity
-from headrace.pipeline.quality.usual import UsualCheck
-from headrace_snapshots.format.sealed import sealed, unsealed
+from headrace.pipeline.quality import Severity, UsualCheck
+from headrace_snapshots.format.codec import sealed, unsealed
 from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 

@@ -1,14 +1,30 @@
-"""The application ``headrace``, how a function becomes one of its commands, and the arguments that several have."""
+"""The application ``headrace``: its group of commands, how a function becomes one, its exit codes.
 
-from collections.abc import Callable
+The exit codes of ``headrace``: what the caller of a command should do next, as in the tree of headrace.errors.
+
+The group of commands ``headrace``: Headrace's own, and those that other packages add.
+
+A package adds a command as an entry point of the group ``headrace.commands``: a ``click.Command``, by its name. It may
+make one with ``headrace.cli.app.separate_command``, of a function like Headrace's own commands::
+
+    [project.entry-points."headrace.commands"]
+    simulate = "headrace_lab.commands.simulate:simulate"
+
+It is looked for when somebody types its name, so that nothing else waits for it: ``headrace --help`` does not list it.
+One that nobody has is a wrong command line; one that cannot be loaded is the error config.entry_point.
+
+The application ``headrace``, how a function becomes one of its commands, and the arguments that several have.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from inspect import cleandoc
-from typing import Annotated, ParamSpec
+from typing import Annotated, Any, Final, ParamSpec
 
 import click
 
 from headrace import __version__
-from headrace.cli.command_group import MORE_COMMANDS, CommandGroup
 from headrace.cli.completion import (
     complete_at,
     complete_droppable,
@@ -17,8 +33,80 @@ from headrace.cli.completion import (
     show_completion,
 )
 from headrace.cli.display.output import Format, reported
-from headrace.cli.exit_codes import listed
 from headrace.cli.parameters import Argument, Option, parameters, run_options
+from headrace.entry_points import EntryPointGroup
+from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
+from headrace.extras import require_library
+from headrace.terminal import visible
+
+DONE: Final = 0
+FAILED_CASES: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+
+_OF_BRANCHES: Final[dict[type[HeadraceError], str]] = {
+    FixConfigError: "fix the pipeline, the command or the environment; trying again does not help",
+    FixDataError: "correct the data (the input, or what an expectation found in the output), then run again",
+    RetryError: "try again: something outside failed or was busy",
+    RestoreError: "something stored is damaged or missing: go back to an older snapshot (headrace rollback, recover)",
+    GiveUpError: "do not try again as it is: another writer has the branch, or an invariant broke",
+}
+_OTHERS: Final = {
+    DONE: "done",
+    FAILED_CASES: "test, conformance, simulate: one failed; diff --against, deliver --check: they differ; any other "
+    "command: a mistake in Headrace, with a traceback",
+    USAGE: "the command line is wrong: see headrace COMMAND --help",
+    INTERRUPTED: "interrupted by Ctrl-C; what was committed stays",
+}
+
+
+def listed() -> Iterator[tuple[int, str]]:
+    """Every exit code and what it means, in order."""
+    yield from sorted({**_OTHERS, **{branch.exit_code: words for branch, words in _OF_BRANCHES.items()}}.items())
+
+
+COMMANDS: Final[EntryPointGroup[click.Command]] = EntryPointGroup("headrace.commands", "command")
+LAB: Final = ("conformance", "simulate")
+"""Commands of the package headrace_lab, which comes with the repository."""
+
+MORE_COMMANDS: Final = f"Other packages may add commands: headrace-lab has {' and '.join(LAB)}."
+
+
+class CommandGroup(click.Group):
+    """The commands; Ctrl-C ends any of them with the exit code of what was interrupted."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if (own := super().get_command(ctx, cmd_name)) is not None:
+            return own
+        with reported(Format.TEXT):
+            added = COMMANDS.get(cmd_name)
+            if added is None and cmd_name in LAB:
+                require_library("headrace_lab", f"headrace {cmd_name}", "./lab in a clone of the repository")
+            return added
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _visible_errors():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            with _visible_errors():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+
+
+@contextmanager
+def _visible_errors() -> Iterator[None]:
+    """Have Click show the words of a command line that it finds fault with as text."""
+    try:
+        yield
+    except click.UsageError as error:
+        message = error.format_message()
+        if message == visible(message):
+            raise
+        raise click.UsageError(visible(message), error.ctx) from error
+
 
 P = ParamSpec("P")
 
@@ -101,7 +189,7 @@ def command(
 
 
 def separate_command(example: str) -> Callable[[Callable[P, None]], click.Command]:
-    """Make a command of the function as ``command`` does, for a package that adds it (headrace.cli.command_group)."""
+    """Make a command of the function as ``command`` does, for a package that adds it (headrace.cli.app)."""
     return lambda function: _DeclaredCommand(function, _guarded(function), example)
 
 

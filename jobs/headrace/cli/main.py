@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from headrace.cli.app import At, Output, PipelineArgument, Root, StageOption, ViewOption, app, command
-from headrace.cli.commands import explain, history, maintenance, pipelines, run, snapshots, test
+from headrace.cli.commands import history, maintenance, pipelines, run, snapshots
 from headrace.cli.display.output import (
     Format,
     notice,
@@ -30,14 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "app",
-    "explain",
     "history",
     "main",
     "maintenance",
     "pipelines",
     "run",
     "snapshots",
-    "test",
 ]
 
 SHOWN_ROWS = 20
@@ -62,7 +60,7 @@ def read(
 ) -> None:
     """Print the rows of a view: the results of a pipeline."""
     from headrace.cli.catalog_names import reader_of
-    from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
+    from headrace.model.accumulation import PANE_COLUMNS, WINDOW_END, WINDOW_START
 
     handle = reader_of(pipeline, root)
     rows = handle.read(view, at=at, where=where, stage=stage)
@@ -132,7 +130,7 @@ def plot(
 
 def _notice_what_it_is(handle: "PipelineReader", rows: "LazyView", view: str) -> None:
     """Say what may surprise about the rows: they are no results, or another definition made them."""
-    from headrace.read.definition_changes import changed_since
+    from headrace.read.definition_plan import changed_since
     from headrace.read.views.columns import STATE
 
     if view == STATE:

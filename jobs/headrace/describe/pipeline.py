@@ -1,21 +1,29 @@
-"""A pipeline in words: its inputs, and of each aggregation what, where, when and how."""
+"""A pipeline in words: its inputs, and of each aggregation what, where, when and how.
+
+Where in words: a window as an example, with the times at which it fires and expires.
+
+A loop in words.
+
+A pipeline in words: its inputs, and of each aggregation what, where, when and how.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from itertools import pairwise
 
-from headrace.describe.loops import loop_lines, loop_step
-from headrace.describe.windows import life
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.arguments import shown
 from headrace.model.combiners import Combiner, render_aggregate
-from headrace.model.expressions.expr import Binary, Expr, Literal, render
-from headrace.model.expressions.fields import ColumnType, SourceField
-from headrace.model.expressions.traversal import walk
-from headrace.model.expressions.value_types import in_words
-from headrace.model.time import render_duration
+from headrace.model.expressions.columns import ColumnType, SourceField
+from headrace.model.expressions.data_types import in_words
+from headrace.model.expressions.expr import Binary, Expr, Literal
+from headrace.model.expressions.expr import render as render_expression
+from headrace.model.expressions.trees import walk
+from headrace.model.time import END_OF_CALENDAR, Duration, Instant, instant, render_duration
+from headrace.model.time import render as render_time
 from headrace.model.triggers.leaves import AfterProcessingTime
-from headrace.model.triggers.words import panes
+from headrace.model.triggers.trigger import panes
 from headrace.model.watermarks import (
     BoundedOutOfOrderness,
     FromSource,
@@ -23,16 +31,81 @@ from headrace.model.watermarks import (
     Monotonic,
     Punctuated,
     SplitStrategy,
+    WatermarkStrategy,
 )
-from headrace.model.windows import GlobalWindows, SlidingWindows, describe_windows
+from headrace.model.windows import GlobalWindows, SlidingWindows, WindowFn, describe_windows, window_at
 from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.checks.trigger_checks import looks_at_values, nodes
 from headrace.pipeline.event_time import EventTime
+from headrace.pipeline.loop import VERTEX, Loop
+from headrace.pipeline.output import upstream_first
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sink import Sink
 from headrace.pipeline.source import Input
 from headrace.pipeline.sources import FileSource, NameOrder
-from headrace.pipeline.upstream import upstream_first
+
+_EXAMPLE = instant(datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def life(where: WindowFn, how: How, watermarks: list[WatermarkStrategy]) -> list[str]:
+    """When an example of the windows is on time, and when it expires."""
+    window = window_at(where, _EXAMPLE)
+    if window is None:
+        return []
+    lines = [f"example: [{render_time(window.start)}, {render_time(window.end)})"]
+    on_time = f"on time when the watermark passes {render_time(window.end)}"
+    bound = _bound(watermarks)
+    if bound is not None:
+        on_time += f": once a record of {render_time(Instant(window.end + bound))} or later has been read"
+    lines.append(f"  {on_time}")
+    if how.allowed_lateness is None:
+        return [*lines, "  never expires: its state is kept for good"]
+    if window.end + how.allowed_lateness > END_OF_CALENDAR:
+        return [*lines, f"  expires {render_duration(how.allowed_lateness)} after that"]
+    end = render_time(Instant(window.end + how.allowed_lateness))
+    return [*lines, f"  expires when the watermark passes {end}; what comes for it after that is dropped as late"]
+
+
+def _bound(watermarks: list[WatermarkStrategy]) -> Duration | None:
+    """How far the watermark is behind the newest record, if it is the only one and that is all that it follows."""
+    match watermarks:
+        case [BoundedOutOfOrderness() as strategy]:
+            return strategy.bound
+        case [Monotonic()]:
+            return Duration(0)
+    return None
+
+
+_WRONG = {1: "below zero or missing", 0: "missing", -1: "above zero or missing"}
+
+
+def loop_lines(pipeline: Pipeline, loop: Loop) -> Iterator[str]:
+    """What goes round over the edges of a ``pipeline`` with a ``loop``."""
+    begin, end = (
+        name if render_expression(expr) == name else f"{name} = {render_expression(expr)}"
+        for name, expr in pipeline.key.items()
+    )
+    directions = f"between {begin} and {end}, in both directions" if loop.both_ways else f"from {begin} to {end}"
+    yield f"a record is an edge {directions}"
+    if pipeline.filter is not None:
+        yield f"of what passes {render_expression(pipeline.filter)}"
+    yield f"a {VERTEX} has by itself: {render_expression(loop.start)}"
+    yield f"over an edge its value becomes: {render_expression(loop.step)}"
+    for term in loop.compiled_step.terms:
+        yield f"an edge is a dead letter if {render_expression(term.expr)} is {_WRONG[term.sign]}"
+    yield f"of several values it keeps the {loop.combine}"
+    if loop.rounds is None:
+        yield "an epoch turns rounds until nothing changes"
+    else:
+        rounds = "one round" if loop.rounds == 1 else f"{loop.rounds:,} rounds"
+        yield f"an epoch turns at most {rounds}; what is in flight then goes on in the next epoch"
+
+
+def loop_step(pipeline: Pipeline, loop: Loop) -> str:
+    """The same in the graph of the pipeline."""
+    arrow = "<->" if loop.both_ways else "->"
+    return f"loop over {f' {arrow} '.join(pipeline.key)}: the {loop.combine} of {render_expression(loop.step)}"
+
 
 _HOW = {
     Accumulation.DISCARDING: "discarding: a pane holds what came since the one before it",
@@ -54,10 +127,10 @@ def describe(pipeline: Pipeline) -> list[Section]:
     parts = [Section(f"input {given.name}", [*_input(given)]) for given in pipeline.inputs]
     if pipeline.deduplicate is not None:
         horizon = render_duration(pipeline.deduplicate.horizon)
-        what = f"by {render(pipeline.deduplicate.id)}; an id is remembered for {horizon} of event time"
+        what = f"by {render_expression(pipeline.deduplicate.id)}; an id is remembered for {horizon} of event time"
         parts.append(Section("duplicates", [what]))
     if pipeline.has_names and pipeline.filter is not None:
-        parts.append(Section("filter", [f"all outputs are of what passes {render(pipeline.filter)}"]))
+        parts.append(Section("filter", [f"all outputs are of what passes {render_expression(pipeline.filter)}"]))
     for output, alone in pipeline.by_output.items():
         parts += _of_output(alone, f" of output {output}" if output else "")
     if pipeline.limits is not None:
@@ -179,7 +252,7 @@ def _of_expressions(stage: Stage) -> Iterator[str]:
         for part in walk(expr):
             if (always := _is_decided(part)) is not None:
                 often = "always" if always else "never"
-                yield f"{render(part)} in {purpose} is {often} true: NaN is above every number"
+                yield f"{render_expression(part)} in {purpose} is {often} true: NaN is above every number"
 
 
 def _is_nan(expr: Expr) -> bool:
@@ -209,9 +282,9 @@ def graph(pipeline: Pipeline) -> list[str]:
     """The pipeline as a column of steps, from its inputs to what readers see."""
     steps = [[f"{given.name}: {_source(given)}" for given in pipeline.inputs]]
     if pipeline.filter is not None:
-        steps.append([f"filter {render(pipeline.filter)}"])
+        steps.append([f"filter {render_expression(pipeline.filter)}"])
     if pipeline.deduplicate is not None:
-        steps.append([f"one of each {render(pipeline.deduplicate.id)}"])
+        steps.append([f"one of each {render_expression(pipeline.deduplicate.id)}"])
     if not pipeline.has_names:
         return _drawn([*steps, *_steps(pipeline)])
     lines = _drawn(steps)
@@ -222,7 +295,7 @@ def graph(pipeline: Pipeline) -> list[str]:
         lines += ["", f"panes of {' and '.join(upstream)}"] if upstream else []
         for output in outputs:
             own = pipeline.outputs[output].filter
-            filtered = [] if own is None else [[f"filter {render(own)}"]]
+            filtered = [] if own is None else [[f"filter {render_expression(own)}"]]
             first, *others = _drawn([*filtered, *_steps(pipeline.by_output[output])])
             lines += ["  │", f"  ├─▶ {output}", f"  │     {first}", *(f"  │     {line}" for line in others)]
     return lines
@@ -234,7 +307,7 @@ def _upstream(pipeline: Pipeline) -> Iterator[str]:
     yield f"panes of {' and '.join(names)}"
     for above in pipeline.upstream:
         if above.columns:
-            columns = ", ".join(f"{name} = {render(expr)}" for name, expr in above.columns.items())
+            columns = ", ".join(f"{name} = {render_expression(expr)}" for name, expr in above.columns.items())
             yield f"of {above.output} as: {columns}"
     which = "the output watermark of" if len(names) == 1 else "the least of the output watermarks of"
     yield f"watermark: {which} {', '.join(names)}"
@@ -248,12 +321,12 @@ def _steps(pipeline: Pipeline) -> list[list[str]]:
         if number and made.transform is not None:
             steps.append([f"Spark code {made.transform.name}"])
         if number and made.filter is not None:
-            steps.append([f"filter {render(made.filter)}"])
+            steps.append([f"filter {render_expression(made.filter)}"])
         keys = ", ".join(made.key) or "window alone"
         columns = ", ".join((*made.aggregates, *made.results))
         steps.append([f"{columns} per {keys}: {describe_windows(made.where).partition(';')[0]}"])
         if made.having is not None:
-            steps.append([f"having {render(made.having)}"])
+            steps.append([f"having {render_expression(made.having)}"])
     steps.append(["panes, current   (beside them: late, rejected)"])
     return steps
 
@@ -286,14 +359,14 @@ def _input(given: Input) -> Iterator[str]:
     if source.transform is not None:
         yield f"through Spark code {source.transform.name}, to {_columns(source.transform.returns)}"
     if given.columns:
-        yield f"as: {', '.join(f'{name} = {render(expr)}' for name, expr in given.columns.items())}"
+        yield f"as: {', '.join(f'{name} = {render_expression(expr)}' for name, expr in given.columns.items())}"
     if event_time.expr is None:
         yield "event time: the time at which an epoch reads a record"
     else:
-        yield f"event time: {render(event_time.expr)}"
+        yield f"event time: {render_expression(event_time.expr)}"
     yield f"watermark: {_watermark(event_time)}"
     if event_time.split is not None:
-        yield f"splits: by {render(event_time.split)}; the slowest holds the watermark back"
+        yield f"splits: by {render_expression(event_time.split)}; the slowest holds the watermark back"
     if (idle := _idle(event_time)) is not None:
         yield f"idle: what has been silent for {idle} does not hold it back"
     if event_time.expr is not None and event_time.max_ahead is not None:
@@ -321,7 +394,7 @@ def _watermark(event_time: EventTime) -> str:
         case Monotonic():
             return "the latest event time"
         case Punctuated(asserted=asserted):
-            return f"as records assert it by {render(asserted)}"
+            return f"as records assert it by {render_expression(asserted)}"
         case FromSource():
             return "as the source knows it"
     return f"by a strategy of your own: {event_time.watermark!r}"
@@ -336,11 +409,11 @@ def _idle(event_time: EventTime) -> str | None:
 def _stage(pipeline: Pipeline, stage: Stage, number: int) -> Iterator[Section]:
     made = stage.aggregation
     what = [f"{name} = {render_aggregate(aggregate)}" for name, aggregate in made.aggregates.items()]
-    what += [f"{name} = {render(expr)}, of each row of these" for name, expr in made.results.items()]
+    what += [f"{name} = {render_expression(expr)}, of each row of these" for name, expr in made.results.items()]
     if made.filter is not None:
-        what.append(f"of what passes {render(made.filter)}")
+        what.append(f"of what passes {render_expression(made.filter)}")
     if made.having is not None:
-        what.append(f"only rows leave of which {render(made.having)} is true{_withdrawn(stage)}")
+        what.append(f"only rows leave of which {render_expression(made.having)} is true{_withdrawn(stage)}")
     yield Section("what", [*what, f"per {_keys(made.key)}"])
     reads_records = number == 1 and not pipeline.upstream
     watermarks = [given.event_time.watermark for given in pipeline.inputs] if reads_records else []
@@ -357,7 +430,9 @@ def _withdrawn(stage: Stage) -> str:
 
 
 def _keys(key: Mapping[str, Expr]) -> str:
-    named = [name if render(expr) == name else f"{name} = {render(expr)}" for name, expr in key.items()]
+    named = [
+        name if render_expression(expr) == name else f"{name} = {render_expression(expr)}" for name, expr in key.items()
+    ]
     return ", ".join(named) or "window alone: there is no key"
 
 

@@ -1,22 +1,75 @@
-"""A chain: the aggregations of one output, one below the other, with their tables and clocks.
+"""Chains: the aggregations of one output, one below the other; their tables and clocks, and the jobs of an epoch.
+
+Where the clocks of a stage go in an epoch, by what is above it. The same wherever it is worked out: in every task of
+the stage, and where the epoch is committed.
+
+A chain: the aggregations of one output, one below the other, with their tables and clocks.
 
 A pipeline has what is apart from it once: its inputs with their clocks (``input_clocks``), processing time, and the ids
 by which duplicates are told.
+
+The jobs of an epoch, one after another. The first one reads the input; each later one reads what earlier ones
+stored: panes that go through a user's own code, or panes of outputs that others read.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
+from operator import add
 
-from headrace.distribute.stage_clocks import StageClocks
 from headrace.kernel.loops.compiled import CompiledLoop
 from headrace.kernel.stage import CompiledStage
+from headrace.model.time import MIN_INSTANT, Instant
+from headrace.pipeline.output import Upstream, upstream_first
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.upstream import Upstream, upstream_first
+from headrace.program.firing import FiringClocks
 from headrace.sources.progress import EpochClocks
 from headrace.sources.source_clock import SourceClock
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.table_names import UNNAMED, OutputTables
+
+
+@dataclass(frozen=True)
+class StageClocks:
+    """The clocks of one stage between two epochs: its watermark and that of its output, processing time, and the
+    watermarks of the fastest q % of the input that its trigger looks at (semantics 9.2).
+    """
+
+    watermark: Instant = MIN_INSTANT
+    processing_time: Instant = MIN_INSTANT
+    output_watermark: Instant = MIN_INSTANT
+    percentiles: Mapping[float, Instant] = field(default_factory=dict)
+
+    def advanced(
+        self, stage: CompiledStage, processing_time: Instant, watermark: Instant, percentiles: Mapping[float, Instant]
+    ) -> "tuple[FiringClocks, StageClocks]":
+        """The step of an epoch to ``watermark``, and the clocks after it, but for the output watermark, which its
+        windows decide. Clocks never go back.
+        """
+        after = replace(
+            self,
+            watermark=Instant(max(self.watermark, watermark)),
+            processing_time=Instant(max(self.processing_time, processing_time)),
+        )
+        steps: dict[float, tuple[Instant, Instant]] = {}
+        reached = dict(self.percentiles)
+        for q in sorted(stage.trigger.percentiles):
+            old = self.percentiles.get(q, MIN_INSTANT)
+            reached[q] = Instant(max(old, percentiles.get(q, old)))
+            steps[q] = (Instant(max(old, self.watermark)), Instant(max(reached[q], after.watermark)))
+        step = FiringClocks(
+            watermark_before=self.watermark,
+            watermark_after=after.watermark,
+            previous_processing_time=self.processing_time,
+            processing_time=after.processing_time,
+            percentiles=steps,
+        )
+        return step, replace(after, percentiles=reached)
+
+    def with_output(self, output_watermark: Instant) -> "StageClocks":
+        """These, with another output watermark."""
+        return replace(self, output_watermark=output_watermark)
 
 
 @dataclass(frozen=True)
@@ -102,3 +155,86 @@ class Chain:
         looked_at = () if self.upstream else self.stages[0].trigger.percentiles
         percentiles = {q: min(clock.percentile(q) for clock in inputs.values()) for q in looked_at}
         return (replace(first, percentiles=percentiles), *later)
+
+
+LOOP = -1
+"""The number of a loop among the stages of its chain: it comes before the first."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job. ``stages``: those that it computes of each chain, by the number of the chain; the loop of a chain is one
+    of them (``LOOP``). First stages of all chains are side by side at its first step, and so on.
+    """
+
+    stages: Mapping[int, range]
+
+    def without(self, chains: Set[int]) -> "Job":
+        """The job without some chains."""
+        return Job({number: own for number, own in self.stages.items() if number not in chains})
+
+    @property
+    def steps(self) -> int:
+        """How many steps it has."""
+        return max((len(own) for own in self.stages.values()), default=0)
+
+    def chains_at(self, step: int) -> list[int]:
+        """The numbers of the chains that have a stage at that step."""
+        return [number for number, own in self.stages.items() if step < len(own)]
+
+    def stage_at(self, chain: int, step: int) -> int:
+        """The number of the stage of a chain at that step."""
+        return self.stages[chain][step]
+
+    def step_of(self, chain: int, stage: int) -> int:
+        """The step at which a stage of a chain is."""
+        return self.stages[chain].index(stage)
+
+
+def jobs_of(chains: Sequence[Chain]) -> tuple[Job, ...]:
+    """The jobs of an epoch of ``chains``: each begins one job after the last of those whose panes it reads, and goes on
+    in a further job after each step through a user's own Spark code.
+    """
+    cuts = [_cut_by_spark(chain) for chain in chains]
+    first_jobs: list[int] = []
+    for chain in chains:  # which come after those that they read
+        first_jobs.append(max((first_jobs[up] + len(cuts[up]) for up in upstream_of(chains, chain)), default=0))
+    jobs: list[dict[int, range]] = [{} for _ in range(max(map(add, first_jobs, map(len, cuts))))]
+    for number, (first, cut) in enumerate(zip(first_jobs, cuts, strict=True)):
+        for job, stages in enumerate(cut, first):
+            jobs[job][number] = stages
+    return tuple(map(Job, jobs))
+
+
+def _cut_by_spark(chain: Chain) -> list[range]:
+    count = len(chain.stages)
+    first_stages = [_stages(chain).start, *(stage for stage in range(1, count) if chain.goes_through_spark(stage))]
+    return [range(first, end) for first, end in pairwise([*first_stages, count])]
+
+
+def _stages(chain: Chain) -> range:
+    return range(0 if chain.loop is None else LOOP, len(chain.stages))
+
+
+def with_downstream(chains: Sequence[Chain], numbers: Set[int]) -> frozenset[int]:
+    """The chains of these ``numbers``, and those that read panes of any of them."""
+    reached = {*numbers}
+    for number, chain in enumerate(chains):  # which come after those that they read
+        if reached.intersection(upstream_of(chains, chain)):
+            reached.add(number)
+    return frozenset(reached)
+
+
+def with_upstream(chains: Sequence[Chain], numbers: Set[int]) -> frozenset[int]:
+    """The chains of these ``numbers``, and those whose panes they need."""
+    reached = {*numbers}
+    for number in reversed(range(len(chains))):
+        if number in reached:
+            reached.update(upstream_of(chains, chains[number]))
+    return frozenset(reached)
+
+
+def upstream_of(chains: Sequence[Chain], chain: Chain) -> list[int]:
+    """The numbers of the chains whose panes ``chain`` reads, in its order."""
+    numbers = {other.names.output: number for number, other in enumerate(chains)}
+    return [numbers[above.output] for above in chain.upstream]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from headrace.errors import HeadraceError
 from headrace.ext.sources import SourceSplit
 from headrace.formats.errors import DividedFileError, UnreadableFileError
-from headrace.formats.scan import WHOLE_FILE, ScannedRecords, Span
+from headrace.formats.file_format import WHOLE_FILE, ScannedRecords, Span
 from headrace.kernel.elements import Columns
 from headrace.kernel.grouping import Ints, valid
 from headrace.kernel.stage import CompiledStage
@@ -22,7 +22,7 @@ from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Input, OnUnreadable
 from headrace.program import columns as c
-from headrace.sources.changelogs.changes import as_changes
+from headrace.sources.changelogs import as_changes
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.newest_event_time import newest_handed_on
 from headrace.sources.progress import later_of

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.distribute.records import Records
-from headrace.formats.json_text import as_json
+from headrace.formats.fields import as_json
 from headrace.kernel.delta import Disposition
 from headrace.kernel.elements import Columns, takes_part
 from headrace.kernel.grouping import Ints, valid

@@ -1,5 +1,9 @@
 """What the records of an epoch say beside what is aggregated of them: to the watermarks of their inputs, and to the
 budgets of dead letters. Shares of an epoch say it one by one, and together what the whole would say.
+
+What an epoch's records tell of the splits of their input (semantics 9.2, 12.11, 12.14).
+
+Where the clocks of the inputs go in an epoch, by what records said. A pipeline has them once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -7,20 +11,77 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headrace.distribute.file_times import Files, FileTimes, joined_files, lags_of
 from headrace.distribute.records import Lacks, Records
 from headrace.kernel.elements import takes_part
 from headrace.kernel.grouping import Ints, taken
-from headrace.model.time import MIN_INSTANT, Instant
-from headrace.model.watermarks import SplitFacts
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.model.watermarks import LAG_BUCKETS, BoundedOutOfOrderness, SplitFacts, SplitStrategy
 from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
-from headrace.sources.error_budgets import SHOWN, check_budgets
+from headrace.sources import source_clock as sources
+from headrace.sources.landing import SHOWN, ByInput, Landing, check_budgets
 from headrace.sources.newest_event_time import newest_of
-from headrace.sources.progress import Ahead, Lacking, Rejects, later_of
-from headrace.sources.source_clock import SourceClock
-from headrace.sources.split_stats import SplitStats, split_facts
+from headrace.sources.progress import Ahead, InputProgress, Lacking, Rejects, WatermarkHold, later_of
+from headrace.sources.source_clock import SourceClock, slowest_of
+
+
+@dataclass(frozen=True)
+class SplitStats:
+    """Facts by split. ``ahead``: how many records lay too far ahead of processing time to say anything, the first of
+    which is the row ``first_ahead``.
+    """
+
+    splits: Mapping[str, SplitFacts] = field(default_factory=dict)
+    ahead: int = 0
+    first_ahead: int | None = None
+
+
+def split_facts(
+    clock: SourceClock,
+    columns: Mapping[str, pa.Array],
+    rows: Ints,
+    processing_time: Instant,
+    wanted: Iterable[float],
+) -> SplitStats:
+    """What those ``rows`` of judged records, all accepted and of the input of ``clock``, say at ``processing_time``;
+    ``wanted`` are the percentile watermarks that triggers look at.
+    """
+    strategy = clock.event_time.watermark
+    if not isinstance(strategy, SplitStrategy):
+        return SplitStats()
+    marks, named = (taken(columns[name], rows) for name in (c.MARK, c.SPLIT))
+    is_ahead = pc.greater(marks, int(clock.event_time.latest(processing_time))).fill_null(False)
+    ahead = np.flatnonzero(is_ahead.to_numpy(zero_copy_only=False))
+    if len(ahead):
+        marks, named = marks.filter(pc.invert(is_ahead)), named.filter(pc.invert(is_ahead))
+    counts_lags = isinstance(strategy, BoundedOutOfOrderness) and bool(list(wanted)) and bool(clock.splits)
+    facts: dict[str, SplitFacts] = {}
+    split = named.indices.to_numpy()
+    for number, name in enumerate(named.dictionary.to_pylist()):
+        here = split == number
+        if not here.any():
+            continue
+        own = marks if here.all() else marks.filter(pa.array(here))
+        latest = pc.max(own).as_py()
+        known = clock.splits.get(name)
+        lags: dict[int, int] = {}
+        if counts_lags and isinstance(strategy, BoundedOutOfOrderness) and known is not None and known.mark is not None:
+            lags = _lags(strategy, int(known.mark), own.drop_null().to_numpy())
+        facts[name] = SplitFacts(None if latest is None else Instant(latest), lags)
+    return SplitStats(facts, len(ahead), int(rows[ahead[0]]) if len(ahead) else None)
+
+
+def _lags(strategy: BoundedOutOfOrderness, mark: int, marks: NDArray[np.int64]) -> dict[int, int]:
+    """How many records are how far behind the mark that the epoch before left (``lag_bucket``)."""
+    lag, bound = mark - marks, int(strategy.bound)
+    bucket = np.where(lag >= bound, LAG_BUCKETS, lag * LAG_BUCKETS // max(bound, 1))
+    bucket = np.where(lag <= 0, 0, bucket)
+    values, counts = np.unique(bucket, return_counts=True)
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -230,3 +291,59 @@ def _shown(records: Records, rows: Ints) -> tuple[str, ...]:
     reasons = records.columns[c.REJECT].take(pa.array(rows)).to_pylist()
     places = zip(origins["file"].to_pylist(), origins["position"].to_pylist(), reasons, strict=True)
     return tuple(f"{file} record {position}: {reason}" for file, position, reason in places)
+
+
+@dataclass(frozen=True)
+class WatermarkUpdate:
+    """The clocks of the inputs after an epoch, and ``combined`` as one; the ``hold`` that they do not pass."""
+
+    inputs: Mapping[str, SourceClock]
+    combined: sources.SourceWatermarks
+    is_last: bool = False
+    hold: WatermarkHold | None = None
+
+    @property
+    def watermark(self) -> Instant:
+        """The watermark of the source: +inf after the last epoch."""
+        if self.is_last:
+            return MAX_INSTANT
+        # beyond all inputs' holds: main may have been where none of its inputs was idle, or all
+        return self.combined.watermark if self.hold is None else min(self.combined.watermark, self.hold.watermark)
+
+
+def watermark_update(
+    clocks: Mapping[str, SourceClock],
+    observations: InputObservations,
+    now: Instant,
+    percentiles: tuple[float, ...],
+    *,
+    is_last: bool,
+    hold: WatermarkHold | None = None,
+) -> WatermarkUpdate:
+    """The ``clocks`` of all inputs after an epoch at ``now`` whose records say ``observations``, and that is held to
+    ``hold``.
+    """
+    after = {
+        name: clock.after(
+            observations.facts.get(name, {}), now, percentiles, None if hold is None else hold.of_input(name)
+        )
+        for name, clock in clocks.items()
+    }
+    return WatermarkUpdate(after, slowest_of(after, now, percentiles), is_last, hold)
+
+
+def source_clocks(pipeline: Pipeline, inputs: Mapping[str, InputProgress]) -> dict[str, SourceClock]:
+    """The clocks of inputs that have come as far as ``inputs`` say."""
+    return {input_.name: SourceClock.of(input_.event_time, inputs[input_.name]) for input_ in pipeline.inputs}
+
+
+def inputs_after(
+    landing: Landing, inputs: Mapping[str, InputProgress], files: ByInput, clocks: WatermarkUpdate
+) -> dict[str, InputProgress]:
+    """How far ``inputs`` have come after an epoch that read ``files`` and moved their clocks."""
+    progress = {}
+    for name in landing.enumerators:
+        clock = clocks.inputs[name]
+        offsets = landing.after(name, inputs[name].offsets, files.get(name, ()))
+        progress[name] = InputProgress(offsets, clock.splits, clock.watermark, clock.percentiles)
+    return progress

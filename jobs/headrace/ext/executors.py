@@ -48,18 +48,17 @@ from headrace.entry_points import EntryPointGroup
 from headrace.pipeline import executors
 
 if TYPE_CHECKING:  # naming an executor imports nothing of what computes
-    from headrace.audit.frames import Frame
-    from headrace.audit.range import AuditedFiles
+    from headrace.audit.range import AuditedFiles, Frame
     from headrace.audit.releases import ReleasedPanes
     from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
-    from headrace.distribute.tasks.background.thread import Stop
+    from headrace.distribute.tasks.background_work import Stop
     from headrace.ext.stores import ObjectStore
-    from headrace.kernel.renamed_columns import Names
+    from headrace.kernel.types import Names
     from headrace.model.time import Instant
     from headrace.model.triggers import Signal
     from headrace.pipeline.executors import LevelProgress
     from headrace.pipeline.expectations import ExpectationView
-    from headrace.pipeline.identity.renaming import Formerly
+    from headrace.pipeline.identity import Formerly
     from headrace.pipeline.pipeline import Pipeline
     from headrace.read.views.columns import ViewColumns
     from headrace.sources.landing import ByInput, Landing

@@ -72,13 +72,20 @@ from typing import Final
 from headrace.entry_points import EntryPointGroup
 from headrace.formats.errors import FileColumnsError, MissingColumnError, UnreadableFileError
 from headrace.formats.fields import typed
-from headrace.formats.file_format import FileFormat
+from headrace.formats.file_format import (
+    NOT_UTF8,
+    WHOLE_FILE,
+    FileFormat,
+    RequiredColumns,
+    ScannedRecords,
+    Span,
+    misfit,
+    nothing,
+)
 from headrace.formats.json_lines import JSON, read_json
 from headrace.formats.lines import TextLines
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import NOT_UTF8, WHOLE_FILE, ScannedRecords, Span, misfit, nothing
 from headrace.formats.text_format import TextFormat
-from headrace.model.expressions.fields import SourceField, SourceFields
+from headrace.model.expressions.columns import SourceField, SourceFields
 
 __all__ = [
     "JSON",

@@ -86,7 +86,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.connections import Connection, connection
 from headrace.entry_points import EntryPointGroup
 from headrace.errors import FixConfigError, FixDataError, RetryError
-from headrace.model.expressions.value_types import ValueType
+from headrace.model.expressions.data_types import ValueType
 from headrace.pipeline.sink import Sink
 
 if TYPE_CHECKING:

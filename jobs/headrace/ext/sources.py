@@ -116,8 +116,7 @@ from headrace.pipeline.source import Input, Source
 if TYPE_CHECKING:  # with Arrow, which planning does without
     import pyarrow as pa
 
-    from headrace.formats.required import RequiredColumns
-    from headrace.formats.scan import ScannedRecords, Span
+    from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span
     from headrace_snapshots.format.codec import Fields
 
 __all__ = [

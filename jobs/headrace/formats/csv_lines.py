@@ -17,21 +17,16 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 from numpy.typing import NDArray
 
-from headrace.formats.csv_body import check_body
-from headrace.formats.csv_header import Header, check_preamble, header_of
-from headrace.formats.csv_quoting import JudgedLines, Quoting, layout_of
+from headrace.formats.csv_dialect import Header, JudgedLines, Quoting, check_body, check_preamble, header_of, layout_of
 from headrace.formats.errors import DialectError, FileColumnsError, UnreadableFileError
 from headrace.formats.fields import typed
-from headrace.formats.lines import TextLines
-from headrace.formats.quotes import Quotes
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import NOT_UTF8, ScannedRecords, Span, nothing
+from headrace.formats.file_format import NOT_UTF8, RequiredColumns, ScannedRecords, Span, nothing
+from headrace.formats.lines import UTF8, Quotes, TextLayout, TextLines
 from headrace.formats.text_format import TextFormat
-from headrace.formats.text_layout import UTF8, TextLayout
 from headrace.kernel.grouping import Ints, truths
+from headrace.model.expressions.columns import SourceFields
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.fields import SourceFields
-from headrace.model.expressions.identity import constant_to_json
+from headrace.model.expressions.trees import constant_to_json
 from headrace.pipeline.csv_dialect import CsvDialect
 
 

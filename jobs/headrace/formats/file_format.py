@@ -1,20 +1,203 @@
-"""What Headrace asks of a format of landed files, and no more: adding one is a subclass and its name.
+"""What a format of files is: it finds spans of a file, and scans records from them.
+
+What reading a part of a file gives, before anybody judges it: its records as columns of the source's schema.
+
+Columns that a file must have: those that something reads, unless the source takes a column that is missing for NULL,
+and always those without which every record would be a dead letter.
+
+What Headrace asks of a format of landed files, and no more: adding one is a subclass and its name.
 
 A format of another distribution is an entry point of ``headrace.formats``: an instance of ``FileFormat``, or of
 ``text_format.TextFormat`` if its records are lines of text. Files are read by many threads at once.
 """
 
+import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import WHOLE_FILE, ScannedRecords, Span, nothing
-from headrace.model.expressions.fields import SourceFields
+import numpy as np
+import pyarrow as pa
+
+from headrace.formats.errors import FileColumnsError, MissingColumnError
+from headrace.kernel.grouping import Ints
+from headrace.kernel.types import arrow_type
+from headrace.model.expressions.columns import SourceField, SourceFields
+from headrace.model.expressions.data_types import DataType, ListType, in_words
+from headrace.model.expressions.expr import Binary, Expr, Function
+from headrace.model.expressions.trees import columns_of
 from headrace.pipeline.csv_dialect import CsvDialect
 
 if TYPE_CHECKING:
     from headrace.pipeline.sources import FileSource
+
+
+NOT_UTF8 = "not UTF-8"
+
+NO_VALUE = "no value"
+"""Why a message without a value does not parse: a tombstone."""
+
+NOUNS = {
+    DataType.STRING: "a string",
+    DataType.INT: "an int",
+    DataType.FLOAT: "a float",
+    DataType.BOOL: "a bool",
+    DataType.TIMESTAMP: "a timestamp",
+    DataType.DATE: "a date",
+    DataType.BYTES: "base64",
+    DataType.DECIMAL: "a decimal",
+}
+"""What a value is that fits a column."""
+
+
+@dataclass(frozen=True)
+class ScannedRecords:
+    """Records of one file, in order. ``unparsed`` says why a record does not parse (its columns are NULL then), NULL if
+    it does; ``position`` is the number of its line (row, in Parquet) in the file, from 0. ``raw`` gives the bytes of
+    those records that it is asked for. ``lacks``: columns that no record has though something reads them, each with the
+    name in the file that is most like it, or None (of JSON; other formats say so at once). None if no record parses.
+    ``has_text``: whether those bytes are text.
+    """
+
+    columns: Mapping[str, pa.Array]
+    unparsed: pa.Array
+    position: Ints
+    raw: Callable[[Ints], pa.Array]
+    lacks: Mapping[str, str | None] | None = None
+    has_text: bool = True
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+
+def nothing(fields: SourceFields) -> ScannedRecords:
+    """Give no record. It raises nothing.
+
+    :param fields: the columns of the source.
+    :returns: columns of their types, without a value.
+    """
+    columns = {name: pa.nulls(0, arrow_type(field.type)) for name, field in fields.items()}
+    return ScannedRecords(columns, pa.nulls(0, pa.string()), np.zeros(0, np.int64), lambda _: pa.nulls(0, pa.binary()))
+
+
+def misfit(name: str, field: SourceField) -> str:
+    """Say why a record whose column holds something else is a dead letter. It raises nothing.
+
+    :param name: the column.
+    :param field: where it is in a record, and what it should hold.
+    :returns: the reason, for ``ScannedRecords.unparsed``.
+    """
+    kind = field.type
+    return f"column {field.named(name)}: not {f'a {in_words(kind)}' if isinstance(kind, ListType) else NOUNS[kind]}"
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a file: pieces ``first`` to before ``after``, of ``of`` pieces of nearly one size."""
+
+    first: int = 0
+    after: int = 1
+    of: int = 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the whole file. It raises nothing.
+
+        :returns: True if nothing is left out.
+        """
+        return self.after - self.first == self.of
+
+    def bounds(self, length: int) -> tuple[int, int]:
+        """Find a part of something that is counted. It raises nothing.
+
+        :param length: how long all of it is: bytes, or rows.
+        :returns: where the part begins and ends.
+        """
+        return length * self.first // self.of, length * self.after // self.of
+
+    def lines(self, data: bytes) -> tuple[int, int]:
+        """Find the lines of a part: parts end after the first newline at or after their share. It raises nothing.
+
+        :param data: the whole text.
+        :returns: where the lines begin and end in it.
+        """
+        return self._line(data, self.first), self._line(data, self.after)
+
+    def _line(self, data: bytes, number: int) -> int:
+        at = len(data) * number // self.of
+        if at in {0, len(data)}:
+            return at
+        return data.find(b"\n", at - 1) + 1 or len(data)
+
+
+WHOLE_FILE = Span()
+
+
+@dataclass(frozen=True)
+class RequiredColumns:
+    """What a file of an input must have. ``identities``: expressions that must not be NULL for want of a column, by
+    purpose ("event time"). ``columns``: those that must be there, and what reads them. ``fields`` of the source: where
+    its columns are in a file, if not under their own names.
+    """
+
+    identities: Mapping[str, Expr] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    fields: SourceFields = field(default_factory=dict)
+
+    def check(self, names: Sequence[str], filled: Collection[str], path: str, where: str) -> None:
+        """Hold a file to the columns that must be there.
+
+        :param names: the places of the columns that it has.
+        :param filled: the columns of the source of which it has values.
+        :param path: the name of the file, for errors.
+        :param where: what says which columns it has: "header", "schema".
+        :raises FileColumnsError: it lacks one.
+        """
+        for purpose, expr in self.identities.items():
+            missing = sorted(nulling_columns(expr) - {*filled})
+            if missing:
+                why = f"without which every record has no {purpose}"
+                raise FileColumnsError(path, f"its {where} lacks {self._lacked(missing[0], why, names)}")
+        for name, reader in self.columns.items():
+            if self._place(name) not in names:
+                why = f"which {reader} reads"
+                raise MissingColumnError(path, f"its {where} lacks {self._lacked(name, why, names)}")
+
+    def _place(self, name: str) -> str:
+        return self.fields[name].place if name in self.fields else name
+
+    def _lacked(self, name: str, why: str, names: Sequence[str]) -> str:
+        place = self._place(name)
+        column = f"column {place}" if place == name else f"column {place} ({name} in the source)"
+        near = "; it is there, and of type null" if place in names else _near(place, names)
+        return f"{column}, {why}{near}"
+
+
+def nearest(name: str, names: Collection[str]) -> str | None:
+    """Which of ``names`` is most like ``name``; None if none is."""
+    spelled = {candidate.casefold(): candidate for candidate in names}
+    close = difflib.get_close_matches(name.casefold(), spelled, 1)
+    return spelled[close[0]] if close else None
+
+
+def _near(name: str, names: Collection[str]) -> str:
+    near = nearest(name, names)
+    return "" if near is None else f"; it has {near!r}, which is spelled much like it"
+
+
+def nulling_columns(expr: Expr) -> frozenset[str]:
+    """Columns whose NULL alone makes ``expr`` NULL: ``a + b`` needs both, ``coalesce(a, b)`` needs neither."""
+    match expr:
+        case Binary("and" | "or", _, _) | Function("is_null", _):
+            return frozenset()
+        case Function("coalesce" | "least" | "greatest", args) | Function("if", (_, *args)):
+            return frozenset.intersection(*(nulling_columns(arg) for arg in args))
+        case Function(_, args):
+            return frozenset().union(*(nulling_columns(arg) for arg in args))
+        case Binary(_, left, right):
+            return nulling_columns(left) | nulling_columns(right)
+    return columns_of(expr)
 
 
 class FileFormat(ABC):

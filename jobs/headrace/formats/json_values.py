@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headrace.kernel.expressions.text_casts import read_text
+from headrace.kernel.expressions.casts import read_text
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.fields import ColumnType
-from headrace.model.expressions.value_types import ListType
+from headrace.model.expressions.columns import ColumnType
+from headrace.model.expressions.data_types import DataType, ListType
 
 FROM_TEXT = (DataType.TIMESTAMP, DataType.DATE, DataType.BYTES)
 """Types that JSON has as strings, which are read later."""

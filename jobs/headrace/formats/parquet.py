@@ -17,20 +17,16 @@ import pyarrow.parquet as pq
 
 from headrace.formats.compression import what_is
 from headrace.formats.errors import FileColumnsError, UnreadableFileError
-from headrace.formats.file_format import FileFormat
-from headrace.formats.json_text import as_json
+from headrace.formats.fields import as_json
+from headrace.formats.file_format import NOT_UTF8, FileFormat, RequiredColumns, ScannedRecords, Span, misfit
 from headrace.formats.parquet_counts import bounds_of_groups, check_chunks, check_table
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import NOT_UTF8, ScannedRecords, Span, misfit
 from headrace.kernel.expressions.dates import in_calendar
 from headrace.kernel.expressions.decimals import stored_decimals
-from headrace.kernel.expressions.utf8 import are_text
-from headrace.kernel.grouping import Ints
-from headrace.kernel.lists import with_items
+from headrace.kernel.expressions.string_bytes import are_text
+from headrace.kernel.grouping import Ints, with_items
 from headrace.kernel.types import ARROW_TYPES, DATE, TIMESTAMP, arrow_type
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.fields import ColumnType, SourceField, SourceFields, in_objects
-from headrace.model.expressions.value_types import ListType, in_words
+from headrace.model.expressions.columns import ColumnType, SourceField, SourceFields, in_objects
+from headrace.model.expressions.data_types import DataType, ListType, in_words
 from headrace.model.time import parse
 
 _MAGIC = b"PAR1"

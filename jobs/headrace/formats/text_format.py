@@ -5,12 +5,9 @@ from collections.abc import Sequence
 
 from headrace.formats.compression import is_packed_by_name, unpacked, unpacked_by_name
 from headrace.formats.errors import LargeFileError, UnreadableFileError
-from headrace.formats.file_format import FileFormat
-from headrace.formats.lines import LINES, TextLines, bounds, cut, first_line
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import WHOLE_FILE, ScannedRecords, Span, nothing
-from headrace.formats.text_layout import TextLayout
-from headrace.model.expressions.fields import SourceFields
+from headrace.formats.file_format import WHOLE_FILE, FileFormat, RequiredColumns, ScannedRecords, Span, nothing
+from headrace.formats.lines import LINES, TextLayout, TextLines, bounds, cut, first_line
+from headrace.model.expressions.columns import SourceFields
 from headrace_snapshots.layout import relanded
 
 MOST_BYTES = 2**31 - 16

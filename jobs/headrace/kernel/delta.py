@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.aggregates import KEPT_AT, AccumulatorPart, Elements, KeptPart
+from headrace.kernel.aggregates.ordering import extreme_value, fold
 from headrace.kernel.elements import Columns
 from headrace.kernel.expressions.string_bytes import Words
-from headrace.kernel.group_folds import extreme, fold
 from headrace.kernel.grouping import Ints, to_lists, valid
 from headrace.kernel.keys import grouped, hashes
 from headrace.kernel.stage import LISTED, PLACE, CompiledStage
@@ -24,7 +24,7 @@ from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.windows import Sessions
 from headrace.program import columns as c
 from headrace.program.triggers import ColumnMerge, Measure
-from headrace.program.triggers.custom import AT, RECORD
+from headrace.program.triggers.leaves import AT, RECORD
 
 
 class Disposition(IntEnum):
@@ -317,4 +317,4 @@ class _Bundle:
         stamps = self._arranged(c.EVENT_TIME) if own is None else self.groups.arranged(pa.array(own))
         stamps = pc.add(stamps, stage.output_shift)
         held = pc.if_else(pc.greater_equal(stamps, int(self.behind)), stamps, None)
-        return {c.HELD: extreme(held, self.groups, latest=stage.how.timestamp is TimestampCombiner.LATEST)}
+        return {c.HELD: extreme_value(held, self.groups, latest=stage.how.timestamp is TimestampCombiner.LATEST)}

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from headrace.errors import OPERANDS
 from headrace.kernel.expressions.overflowing import Overflow, RowOverflowsError, column_apart
-from headrace.kernel.lists import holders
+from headrace.kernel.grouping import holders
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import own_arrow_type
-from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.data_types import DataType, ListType, Schema
 from headrace.model.expressions.expr import Expr
-from headrace.model.expressions.value_types import ListType
 from headrace.model.time import Instant, render
-from headrace.pipeline.loops.step import StepTerm
+from headrace.pipeline.loop_step import StepTerm
 from headrace.program import columns as c
 
 Columns = Mapping[str, pa.Array]

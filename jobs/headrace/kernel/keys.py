@@ -1,5 +1,9 @@
 """Keys: their hash, which never changes between versions, and rows grouped by them.
 
+XXH64 (https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md) with seed 0 over rows of 64-bit words, all at once.
+
+Keys: their hash, which never changes between versions, and rows grouped by them.
+
 The hash of a key is XXH64 with seed 0 over these bytes, made of little-endian words of 64 bits:
 
 1. a byte for each of its columns, and zeros up to a whole word: 0 for NULL, 1 for an int, 2 a float, 3 a string, 4 a
@@ -21,13 +25,88 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel import xxh64
 from headrace.kernel.expressions.dates import days_of
 from headrace.kernel.expressions.decimals import words_of
 from headrace.kernel.expressions.string_bytes import Octets, Words, octets
 from headrace.kernel.grouping import Groups, Ints, of_sorted, run_begins, with_first
 from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL
 from headrace.model.expressions.data_types import DataType
+
+UInt64s = NDArray[np.uint64]
+
+_P1 = np.uint64(11400714785074694791)
+_P2 = np.uint64(14029467366897019727)
+_P3 = np.uint64(1609587929392839161)
+_P4 = np.uint64(9650029242287828579)
+_P5 = np.uint64(2870177450012600261)
+_START = (6983438078262162902, 14029467366897019727, 0, 7046029288634856825)  # P1 + P2, P2, 0 and -P1
+_STRIPE = len(_START)
+
+
+def xxh64_of_columns(words: Sequence[UInt64s]) -> UInt64s:
+    """The hash of each row of ``words``; of those of one row it has as many as the others have rows."""
+    whole = len(words) - len(words) % _STRIPE
+    lanes = [np.array([start], np.uint64) for start in _START]
+    for i in range(0, whole, _STRIPE):
+        lanes = [_round(lane, word) for lane, word in zip(lanes, words[i:], strict=False)]
+    hashed = (_converged(lanes) if whole else np.array([_P5])) + np.uint64(8 * len(words))
+    for word in words[whole:]:
+        hashed = _remaining(hashed, word)
+    return _avalanche(hashed)
+
+
+def xxh64_of_lists(words: UInt64s, rows: Groups) -> UInt64s:
+    """The hash of the words of each of the ``rows``, which stand in order, rows of one word or more."""
+    longest_first = np.argsort(-rows.sizes, kind="stable")
+    starts, sizes = rows.offsets[:-1][longest_first], rows.sizes[longest_first]
+    stripes = sizes // _STRIPE
+    lanes = [np.full(len(sizes), start, np.uint64) for start in _START]
+    for i in range(int(stripes.max(initial=0))):
+        active = _reaching(stripes, i)
+        at = starts[:active] + i * _STRIPE
+        for k, lane in enumerate(lanes):
+            lane[:active] = _round(lane[:active], words[at + k])
+    hashed = np.where(stripes > 0, _converged(lanes), _P5) + (8 * sizes).astype(np.uint64)
+    for i in range(_STRIPE - 1):
+        rest = np.flatnonzero(sizes % _STRIPE > i)
+        hashed[rest] = _remaining(hashed[rest], words[starts[rest] + stripes[rest] * _STRIPE + i])
+    result = np.empty_like(hashed)
+    result[longest_first] = _avalanche(hashed)
+    return result
+
+
+def _reaching(stripes: Ints, i: int) -> int:
+    return int(np.searchsorted(-stripes, -i, side="left"))
+
+
+def _turned(value: UInt64s, by: int) -> UInt64s:
+    return (value << np.uint64(by)) | (value >> np.uint64(64 - by))
+
+
+def _round(lane: UInt64s, word: UInt64s) -> UInt64s:
+    return _turned(lane + word * _P2, 31) * _P1
+
+
+def _converged(lanes: Sequence[UInt64s]) -> UInt64s:
+    hashed = sum((_turned(lane, by) for lane, by in zip(lanes[1:], (7, 12, 18), strict=True)), _turned(lanes[0], 1))
+    for lane in lanes:
+        hashed = (hashed ^ _alone(lane)) * _P1 + _P4
+    return hashed
+
+
+def _alone(word: UInt64s) -> UInt64s:
+    return _turned(word * _P2, 31) * _P1
+
+
+def _remaining(hashed: UInt64s, word: UInt64s) -> UInt64s:
+    return _turned(hashed ^ _alone(word), 27) * _P1 + _P4
+
+
+def _avalanche(hashed: UInt64s) -> UInt64s:
+    hashed = (hashed ^ (hashed >> np.uint64(33))) * _P2
+    hashed = (hashed ^ (hashed >> np.uint64(29))) * _P3
+    return hashed ^ (hashed >> np.uint64(32))
+
 
 Flags = NDArray[np.bool_]
 
@@ -78,8 +157,8 @@ def _hashes(columns: Sequence[pa.Array]) -> Words:
     texts = [octets(column) for column in columns if column.type in _OCTETS]
     fixed = [*_tag_words(columns), *chain.from_iterable(map(_words, columns))]
     if not texts:
-        return np.ascontiguousarray(np.broadcast_to(xxh64.of_columns(fixed), len(columns[0])))
-    return xxh64.of_lists(*_laid_out(fixed, texts, len(columns[0])))
+        return np.ascontiguousarray(np.broadcast_to(xxh64_of_columns(fixed), len(columns[0])))
+    return xxh64_of_lists(*_laid_out(fixed, texts, len(columns[0])))
 
 
 def _tag_words(columns: Sequence[pa.Array]) -> list[Words]:

@@ -24,7 +24,7 @@ from headrace.kernel.types import ARROW_TYPES, TIMESTAMP, arrow_type, own_arrow_
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Column, Expr
-from headrace.model.expressions.identity import to_json
+from headrace.model.expressions.trees import to_json
 from headrace.model.expressions.typing import type_of
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.windows import CustomWindows, ShiftedOutputTime, SlidingWindows, WindowFn
@@ -33,7 +33,7 @@ from headrace.program import columns as c
 from headrace.program import triggers
 from headrace.program.firing import FiringPlan, compile_firing
 from headrace.program.triggers import Node, TriggerPlace, compile_trigger
-from headrace.program.triggers.custom import AT, RECORD
+from headrace.program.triggers.leaves import AT, RECORD
 
 PLACE, LISTED = "place", "listed"
 """Fields of a listed element where windows merge: its place in the order of arrival, and what is listed of it."""
@@ -307,7 +307,7 @@ class CompiledStage:
 
     @cached_property
     def pane_schema(self) -> pa.Schema:
-        """A pane as readers see it: keys, aggregates, pane columns (``headrace.model.panes``)."""
+        """A pane as readers see it: keys, aggregates, pane columns (``headrace.model.accumulation``)."""
         stamps = {"window_start", "window_end", "pane_time"}
         values = self.stage.value_types
         inner = {f.name: TIMESTAMP if f.name in stamps else f.type for f in self.pane_type}

@@ -11,16 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.firing.emission import Emission, emit
-from headrace.kernel.firing.execution import Fired, FiringProgram
+from headrace.kernel.firing.emission import Emission, Fired, FiringProgram, emit
 from headrace.kernel.firing.merged_rows import combine
 from headrace.kernel.firing.pane_values import beside_live
 from headrace.kernel.grouping import Ints
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import hearing, no_rows, together
+from headrace.kernel.state import Sides, hearing, no_rows, together
 from headrace.kernel.types import timestamps
-from headrace.kernel.windows.matching import Sides
-from headrace.model.panes import Timing
+from headrace.model.accumulation import Timing
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
@@ -74,7 +72,7 @@ class StageResult:
     last_moment: int
 
     def panes(self) -> pa.RecordBatch:
-        """The panes of the epoch: keys, aggregates, pane columns (``headrace.model.panes``)."""
+        """The panes of the epoch: keys, aggregates, pane columns (``headrace.model.accumulation``)."""
         stage, emission = self.stage, self.emission
         columns = {name: self.rows[name].take(pa.array(emission.row)) for name in stage.keys}
         values = list(stage.stage.value_types)

@@ -1,13 +1,16 @@
-"""Arrow types of the kernel's columns. A TIMESTAMP is microseconds in UTC; users' own objects see an Instant."""
+"""Arrow types of the kernel's columns, and columns of stored rows that had other names when they were written.
+
+Arrow types of the kernel's columns. A TIMESTAMP is microseconds in UTC; users' own objects see an Instant.
+
+Columns of stored rows that were called something else when the rows were written, or were not there yet.
+"""
 
 from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.decimals import PRECISION, SCALE
-from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ListType, PairsType, ValueType
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -47,3 +50,23 @@ def timestamps(granules: pa.Array) -> pa.Array:
     """Instants as timestamps, NULL where they are not finite."""
     finite = pc.and_(pc.greater(granules, int(MIN_INSTANT)), pc.less(granules, int(GLOBAL_WINDOW_END) - 1))
     return pc.if_else(finite, granules, None).cast(TIMESTAMP)
+
+
+Names = Mapping[str, str | None]
+"""What columns are called in rows as they were written, None: they are not there. Others have the name of today."""
+
+
+def names_there(schema: pa.Schema, names: Names) -> list[str]:
+    """The columns of rows as they were written that ``schema`` has under the names of today."""
+    there = (names.get(name, name) for name in schema.names)
+    return [name for name in there if name is not None]
+
+
+def as_now(rows: pa.Table, schema: pa.Schema, names: Names) -> pa.Table:
+    """Rows as they were written with the columns of ``schema``; what was not there is NULL."""
+
+    def column(field: pa.Field) -> pa.Array:
+        name = names.get(field.name, field.name)
+        return pa.nulls(rows.num_rows, field.type) if name is None else rows.column(name).cast(field.type)
+
+    return pa.table([column(field) for field in schema], schema=schema)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from headrace.model.arguments import Arguments
+from headrace.model.arguments import Arguments, keywords
 from headrace.model.beginnings import (
     MIDNIGHT,
     Weekday,
@@ -17,8 +17,7 @@ from headrace.model.beginnings import (
     week_beginning,
     year_beginning,
 )
-from headrace.model.expressions.methods.time import Skipped, TimeUnit, Twice
-from headrace.model.suggestions import keywords
+from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
 from headrace.model.time import (
     BEGIN_OF_CALENDAR,
     END_OF_CALENDAR,

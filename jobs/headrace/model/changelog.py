@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from headrace.model.arguments import Arguments
-from headrace.model.expressions.coercion import Read, read
+from headrace.model.arguments import Arguments, keywords
+from headrace.model.expressions.columns import Path, SourceColumns, SourceField, SourceFields, fields_of
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Column, Expr, render
-from headrace.model.expressions.fields import Path, SourceColumns, SourceField, SourceFields, fields_of
-from headrace.model.expressions.functions import if_else
-from headrace.model.expressions.traversal import columns_of
-from headrace.model.suggestions import keywords
+from headrace.model.expressions.functions import Read, if_else, read
+from headrace.model.expressions.trees import columns_of
 from headrace.model.vocabulary import REQUIRED, word
 
 SIGN: Final = "_sign"

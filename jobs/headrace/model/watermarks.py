@@ -14,11 +14,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.model.arguments import Arguments, Length
-from headrace.model.expressions.coercion import Read, read
+from headrace.model.arguments import Arguments, Length, keywords
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, Literal
-from headrace.model.suggestions import keywords
+from headrace.model.expressions.functions import Read, read
 from headrace.model.time import LONGEST_WINDOW, MAX_INSTANT, MIN_INSTANT, NEVER, Duration, Instant
 from headrace.model.vocabulary import REQUIRED, word
 

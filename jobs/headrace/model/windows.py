@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, NamedTuple
 
-from headrace.model.arguments import Arguments, Length
-from headrace.model.expressions.coercion import expression
+from headrace.model.arguments import Arguments, Length, Suggesting, keywords
 from headrace.model.expressions.expr import Expr, render
-from headrace.model.suggestions import Suggesting, keywords
+from headrace.model.expressions.functions import expression
 from headrace.model.time import (
     GLOBAL_WINDOW_END,
     LONGEST_WINDOW,

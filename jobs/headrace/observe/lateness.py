@@ -10,7 +10,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from headrace.model.panes import WINDOW_END
+from headrace.model.accumulation import WINDOW_END
 from headrace.model.time import UNITS, Duration, Instant, is_finite
 from headrace.observe.history import EpochFigures
 from headrace.read.views.row_files import tables

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.expr import Expr, col, lit
-from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, render
-from headrace.read.json_values import as_json
 from headrace.read.keys import Given, typed_key
+from headrace.read.shown_values import as_json
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View, ViewColumns

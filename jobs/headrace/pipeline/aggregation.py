@@ -5,22 +5,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import Accumulation, How, behind, retracting
-from headrace.model.arguments import Arguments
+from headrace.model.accumulation import WINDOW_END, WINDOW_START, Accumulation, How, behind, retracting
+from headrace.model.arguments import Arguments, Suggesting, keywords
 from headrace.model.combiners import Aggregate
-from headrace.model.expressions.coercion import Key, expression, key_columns
-from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.columns import check_reads, in_order, result_types
+from headrace.model.expressions.data_types import DataType, Schema, ValueType
 from headrace.model.expressions.expr import Expr, render
-from headrace.model.expressions.result_columns import check_reads, in_order, result_types
+from headrace.model.expressions.functions import Key, expression, key_columns
 from headrace.model.expressions.typing import output_type, readable_types, type_of
-from headrace.model.expressions.value_types import ValueType
-from headrace.model.panes import WINDOW_END, WINDOW_START
-from headrace.model.suggestions import Suggesting, keywords
 from headrace.model.triggers import Trigger
-from headrace.model.triggers.reads import inputs
+from headrace.model.triggers.trigger import inputs
 from headrace.model.windows import WindowFn
 from headrace.pipeline.checks.trigger_checks import nodes
-from headrace.pipeline.loops.step import StepTerm
+from headrace.pipeline.loop_step import StepTerm
 from headrace.pipeline.source import SparkFunction
 
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from headrace.model.arguments import Arguments
-from headrace.model.suggestions import keywords
+from headrace.model.arguments import Arguments, keywords
 
 _GROUPS: Final = (".", ",", " ", "'", "_", "\u00a0", "\u202f", "\u2019")
 

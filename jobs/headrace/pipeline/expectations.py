@@ -10,9 +10,8 @@ from functools import cache
 from typing import Any
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import Arguments
+from headrace.model.arguments import Arguments, did_you_mean, keywords
 from headrace.model.expressions.data_types import Scalar
-from headrace.model.suggestions import did_you_mean, keywords
 
 COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
 """The arguments that name columns of the view."""

@@ -10,34 +10,35 @@ from operator import and_
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import How
-from headrace.model.arguments import Arguments
+from headrace.model.arguments import Arguments, Suggesting, keywords
 from headrace.model.combiners import Aggregate
-from headrace.model.expressions.coercion import Key, expression
-from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.data_types import DataType, Schema, ValueType
 from headrace.model.expressions.expr import Expr
-from headrace.model.expressions.value_types import ValueType
-from headrace.model.suggestions import Suggesting, keywords
+from headrace.model.expressions.functions import Key, expression
 from headrace.model.triggers import Trigger
 from headrace.model.windows import WindowFn
 from headrace.pipeline.aggregation import Aggregation, Stage
 from headrace.pipeline.checks.trigger_checks import nodes
 from headrace.pipeline.checks.validation import check
-from headrace.pipeline.deduplicate import Deduplicate
-from headrace.pipeline.deployment.airflow_options import AirflowOptions
-from headrace.pipeline.deployment.regular_runs import Backfill, Retention
-from headrace.pipeline.deployment.timetables import Schedule, scheduled
-from headrace.pipeline.event_time import EventTime
+from headrace.pipeline.deployment import AirflowOptions, Backfill, Retention, Schedule, scheduled
+from headrace.pipeline.event_time import Deduplicate, EventTime
 from headrace.pipeline.executors import SPARK, executor_name
 from headrace.pipeline.expectations import Expectation
-from headrace.pipeline.identity.names import NAME
-from headrace.pipeline.loops.loop import Loop, element_schema, grouping
-from headrace.pipeline.loops.step import LoopError
-from headrace.pipeline.output import AT_THE_END, Output, check_apart, named_outputs
-from headrace.pipeline.quality.limits import Limits
-from headrace.pipeline.quality.usual import UsualCheck
+from headrace.pipeline.loop import Loop, element_schema, grouping
+from headrace.pipeline.loop_step import LoopError
+from headrace.pipeline.names import NAME
+from headrace.pipeline.output import (
+    AT_THE_END,
+    Output,
+    UnitedPanes,
+    Upstream,
+    check_apart,
+    named_outputs,
+    upstream_first,
+)
+from headrace.pipeline.quality import Limits, UsualCheck
 from headrace.pipeline.sink import Sink, named_sinks
 from headrace.pipeline.source import OWN, Input, Source, SparkFunction
-from headrace.pipeline.upstream import UnitedPanes, Upstream, upstream_first
 
 
 class SeveralOutputsError(PipelineError, code="config.several_outputs"):

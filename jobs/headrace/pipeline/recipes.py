@@ -3,8 +3,7 @@
 from typing import TypedDict
 
 from headrace.model.accumulation import How, accumulating, discarding
-from headrace.model.arguments import Arguments
-from headrace.model.suggestions import keywords
+from headrace.model.arguments import Arguments, keywords
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.composites import Repeatedly
 from headrace.model.triggers.leaves import AfterCount

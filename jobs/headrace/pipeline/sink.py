@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from headrace.model.arguments import Arguments
-from headrace.model.suggestions import Suggesting
+from headrace.model.arguments import Arguments, Suggesting
 
 CONNECTION_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")

@@ -8,12 +8,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import Arguments, Length
+from headrace.model.arguments import Arguments, Length, Suggesting, keywords
 from headrace.model.changelog import Changelog
-from headrace.model.expressions.coercion import Read, read
-from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.expressions.expr import Column, Expr, Literal
-from headrace.model.expressions.fields import (
+from headrace.model.expressions.columns import (
     ColumnType,
     SourceColumns,
     SourceField,
@@ -21,15 +18,15 @@ from headrace.model.expressions.fields import (
     fields_of,
     types_of,
 )
-from headrace.model.expressions.identity import same
-from headrace.model.expressions.schemas import schema_of
+from headrace.model.expressions.data_types import DataType, ListType, Schema, in_words, schema_of
+from headrace.model.expressions.expr import Column, Expr, Literal
+from headrace.model.expressions.functions import Read, read
+from headrace.model.expressions.trees import same
 from headrace.model.expressions.typing import type_of
-from headrace.model.expressions.value_types import ListType, in_words
-from headrace.model.suggestions import Suggesting, keywords
 from headrace.model.vocabulary import REQUIRED, word
 from headrace.model.watermarks import WatermarkStrategy
 from headrace.pipeline.event_time import EventTime, arrival_time, event_time
-from headrace.pipeline.loading.folders import current
+from headrace.pipeline.loading.modules import current
 
 OWN = "source"
 """The name of a pipeline's own input, in snapshots and counts."""

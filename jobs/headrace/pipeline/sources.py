@@ -9,14 +9,9 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final, TypedDict, Unpack
 
 from headrace.entry_points import EntryPointGroup
-from headrace.model.arguments import Arguments
+from headrace.model.arguments import Arguments, keywords
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
-from headrace.model.expressions.fields import (
-    SourceColumns,
-    WrittenColumns,
-    columns_of_source,
-)
-from headrace.model.suggestions import keywords
+from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source
 from headrace.moved import moved
 from headrace.pipeline import source
 from headrace.pipeline.csv_dialect import CsvDialect

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
+from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, Timing
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, Literal, col
 from headrace.model.expressions.functions import coalesce, greatest, least
-from headrace.model.expressions.traversal import columns_of
-from headrace.model.panes import Timing
+from headrace.model.expressions.trees import columns_of
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
 from headrace.program.lets import FALSE, TRUE, Program, all_of, any_of, choose, negate

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, lift
-from headrace.model.expressions.traversal import children, columns_of
+from headrace.model.expressions.trees import children, columns_of
 from headrace.model.expressions.typing import type_of
 from headrace.model.triggers.custom import CustomTrigger
 

@@ -26,7 +26,7 @@ class LogEntries(tuple[Entry | LostEntry, ...]):
         return "\n".join("  ".join(map(str, row)).rstrip() for row in self.rows()) or "no entries"
 
     def _repr_html_(self) -> str:
-        from headrace.read.html import html_table  # of notebooks
+        from headrace.read.shown_values import html_table  # of notebooks
 
         return html_table(COLUMNS, (dict(zip(COLUMNS, row, strict=True)) for row in self.rows()), "log")
 

@@ -6,18 +6,17 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from headrace.model.arguments import Arguments, shown
+from headrace.model.arguments import Arguments, Suggesting, did_you_mean, shown
 from headrace.model.expressions.expr import Expr
-from headrace.model.suggestions import Suggesting, did_you_mean
 from headrace.pipeline.loading.registry import UnknownPipelineError
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.definitions import Definition, definition_of, registered_definition
 from headrace.read.log_entries import LogEntries
+from headrace.read.roots import Definition, definition_of, registered_definition
 from headrace.read.snapshots.snapshot_refs import At, NoSnapshotError, ResolvedSnapshot, named_id, snapshot_at
 from headrace.read.views.columns import STATE, View, ViewColumns
+from headrace.read.views.conditions import QueryError
 from headrace.read.views.lazy_view import LazyView
 from headrace.read.views.sources import OutputFiles, SnapshotRows
-from headrace.read.views.sql import QueryError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, outputs_of, seen_by
@@ -105,7 +104,7 @@ class PipelineReader(Suggesting):
 
     def _has_had(self, output: str) -> bool:
         """Whether some branch, tag or older snapshot has an ``output`` that main has not."""
-        from headrace.read.snapshots.past_outputs import has_had
+        from headrace.read.snapshots.output_positions import has_had
 
         return has_had(self._catalog, output)
 
@@ -156,7 +155,7 @@ class PipelineReader(Suggesting):
         made it: ``pipeline``, by default the registered one of this name. ``stage`` counts its aggregations from 1;
         without it you read the last, as in all other views. Raises StateDefinitionError.
         """
-        from headrace.read.explain.stage_state import StageState, check_number
+        from headrace.read.explain.waiting import StageState, check_number
         from headrace.read.views.open_windows import OpenWindows  # with the kernel, which other views do without
 
         definition = self._state_definition(pipeline, "state")
@@ -188,7 +187,7 @@ class PipelineReader(Suggesting):
         Raises ExplainError, StateDefinitionError, NoSnapshotError.
         """
         from headrace.read.explain.investigation import explain  # with the kernel
-        from headrace.read.explain.stage_state import StageState
+        from headrace.read.explain.waiting import StageState
 
         definition = self._state_definition(pipeline, "explain")
         manifest = self._snapshot_of_output(at).manifest
@@ -299,7 +298,7 @@ class PipelineReader(Suggesting):
 
     def _state_definition(self, given: Definition | None, call: str) -> Pipeline:
         """The same, for what reads state. Raises StateDefinitionError."""
-        from headrace.read.explain.stage_state import StateDefinitionError
+        from headrace.read.explain.waiting import StateDefinitionError
 
         try:
             return self._needed_definition(given, call)

@@ -1,4 +1,10 @@
-"""Commits in the background: epoch n is written and committed while epoch n+1 computes, strictly in order, few in
+"""Commits in the background: epoch n is written and committed while epoch n+1 computes.
+
+Layers of the view ``current`` folded beside the epochs: begun with a commit, taken over by a later one.
+
+What a snapshot says of the definitions of outputs: of one that is parked, that of the state which it stands at.
+
+Commits in the background: epoch n is written and committed while epoch n+1 computes, strictly in order, few in
 flight. What may be committed is decided by the coordinator of the barrier protocol.
 
 Its snapshots are epochs, in the generation of the claim. Its tasks are the levels of an epoch's tasks: the barrier goes
@@ -11,28 +17,29 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch, counts_with
+from headrace.distribute.tasks.background import MOST_LAYERS, LayerMerge
+from headrace.distribute.tasks.background_work import Beside
 from headrace.errors import RetryError
 from headrace.ext.executors import Engine
+from headrace.pipeline.identity import definition, fingerprint, fingerprint_of
 from headrace.pipeline.loading.code_digests import code_of
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import columns_after, under_new_names
 from headrace.read.snapshots.progress import StoredProgress, continuing_to_json, epoch_to_json
-from headrace.read.views.columns import ViewColumns, schema_of
-from headrace.runs.compaction import Folds
+from headrace.read.views.columns import View, ViewColumns, schema_of
 from headrace.runs.names_files import NamesFiles
-from headrace.runs.parking.identity import SnapshotIdentity
 from headrace.sources.landing import ByInput
-from headrace.state.datafiles.epoch_files import Written
+from headrace.state.datafiles.files import Written
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import FileLog, FileRecord
-from headrace_snapshots.format.files import InputFile, Layer, LoggedFile
+from headrace_snapshots.format.files import DataFile, InputFile, Layer, LoggedFile, plan_merge
 from headrace_snapshots.format.manifest import OUTPUTS, Continuing, EpochFields, Manifest
 from headrace_snapshots.format.output_view import all_names_before, outputs_of, seen_by
 from headrace_snapshots.format.table_names import INPUTS, REJECTED, OutputTables
@@ -47,6 +54,86 @@ from headrace_snapshots.protocol.coordinator import (
 )
 from headrace_snapshots.protocol.messages import SnapshotId
 from headrace_snapshots.refs import MAIN
+
+Layers = tuple[Layer, ...]
+
+
+@dataclass(frozen=True)
+class _Folded:
+    """Neighbouring layers, and the files that they became."""
+
+    merging: LayerMerge
+    files: tuple[DataFile, ...]
+
+
+class Folds:
+    """What is folded of the ``current`` of an ``output`` of one branch while it is written, one piece of work at a
+    time.
+    """
+
+    def __init__(self, engine: Engine, columns: ViewColumns, output: str) -> None:
+        self._engine, self._columns, self._output = engine, columns, output
+        self._beside = Beside[_Folded]("fold")
+
+    def begin(self, layers: Layers, prefix: str) -> None:
+        """Begin what is to be folded of committed ``layers``, into files below ``prefix``, unless a fold is running."""
+        start = None if self._beside.is_running else plan_merge([layer.rows for layer in layers])
+        if start is None:
+            return
+        merging = LayerMerge(layers[start:], start == 0)
+        names = {
+            file.path: self._columns.names(View.CURRENT, layer.last_epoch)
+            for layer in merging.layers
+            for file in layer.files
+        }
+        self._beside.begin(
+            lambda stop: _Folded(
+                merging,
+                self._engine.compact_current(
+                    merging.layers, prefix, bottom=merging.is_lowest, names=names, stop=stop, output=self._output
+                ),
+            )
+        )
+
+    def adopted(self, layers: Layers, *, wait: bool) -> Layers:
+        """``layers`` with what was folded meanwhile; what is still being folded is waited for if the caller says so, or
+        if there are very many layers. Raises the error that ended a fold.
+        """
+        wait = wait or len(layers) > MOST_LAYERS
+        if not (self._beside.is_done or (wait and self._beside.is_running)):
+            return layers
+        compacted = self._beside.result()
+        return compacted.merging.replaced(layers, compacted.files)
+
+    def close(self) -> None:
+        """End the fold that is running, if one is, and wait until it writes nothing more."""
+        self._beside.close()
+
+
+@dataclass(frozen=True)
+class SnapshotIdentity:
+    """The ``fingerprint`` and ``definition`` of a snapshot, and the fingerprint of each output. ``standing``: the
+    schemas of outputs that stay as they were.
+    """
+
+    fingerprint: str
+    definition: Mapping[str, Any]
+    fingerprints: Mapping[str, str]
+    standing: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, base: Manifest | None, standing: Collection[str]) -> Self:
+        """The identity of snapshots of ``pipeline`` after ``base``, at which outputs are ``standing``."""
+        fingerprints = {output: fingerprint(alone) for output, alone in pipeline.by_output.items()}
+        own = definition(pipeline)
+        standing = [] if base is None else [name for name in standing if name in outputs_of(base)]
+        if base is None or not standing:
+            return cls(fingerprint(pipeline), own, fingerprints)
+        before = {name: base.definition[OUTPUTS][name] for name in standing}
+        mixed = {**own, OUTPUTS: {**own[OUTPUTS], **before}}
+        print_ = fingerprint(pipeline) if mixed == own else fingerprint_of(mixed)
+        return cls(print_, mixed, fingerprints, {name: base.schema[OUTPUTS][name] for name in standing})
+
 
 MAX_IN_FLIGHT = 2
 NOTHING: Mapping[str, int] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.damage import ways_out
-from headrace.runs.context import RunContext
+from headrace.runs.epochs import RunContext
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import NAMED, ComputeEpochs, LandRecords, RunStage, looked_ahead, plan_run
 from headrace.runs.reporting.listener import watched

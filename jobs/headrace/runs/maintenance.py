@@ -8,20 +8,19 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from headrace.audit.store import AuditDamagedError, read_audit
-from headrace.audit.usual.history import HistoryDamagedError, read_history
+from headrace.audit.usual.measures import HistoryDamagedError, read_history
 from headrace.model.time import parse_duration
-from headrace.pipeline.deployment.regular_runs import Retention
+from headrace.pipeline.deployment import Retention
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.damage import ways_out
 from headrace.runs.following.reading import let_go
-from headrace.runs.landed import live_landed
-from headrace.runs.landed_checks import check_landed
+from headrace.runs.landed import check_landed, live_landed
 from headrace.runs.reporting.results import ResultDamagedError, RunResult, from_json
 from headrace_snapshots import fsck
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.fsck import BACKUP, FsckReport, Problem
+from headrace_snapshots.fsck import BACKUP, FsckReport, Problem, Witness
 from headrace_snapshots.gc import expiry
 from headrace_snapshots.gc.expiry import Expired, Live
 from headrace_snapshots.gc.gc_roots import Keep, KeepError
@@ -36,7 +35,6 @@ from headrace_snapshots.layout import (
     result_path,
 )
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
-from headrace_snapshots.witnesses import Witness
 
 KEPT_RESULTS = 100
 """The least number of results of runs that is kept."""

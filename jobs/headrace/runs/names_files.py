@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.ext.sources import SourceSplit
-from headrace.read.snapshots.logged_names import NO_NAMES, NamesSeen, logged
+from headrace.read.snapshots.read_names import NO_NAMES, NamesSeen, logged
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.codec import BrokenObjectError, checksum

@@ -18,18 +18,16 @@ from headrace.pipeline.executors import ExecutorDecision
 from headrace.read.roots import check_root
 from headrace.runs.backfill.backfill_plan import MainsReading, reread
 from headrace.runs.backfill.replay import Replay, next_number, open_replay, replay_head
-from headrace.runs.context import RunContext
-from headrace.runs.epochs import PlannedEpoch, batch, micro_batches
+from headrace.runs.epochs import PlannedEpoch, RunContext, batch, micro_batches
 from headrace.runs.executors.choice import WorkEstimate, input_bytes, work_of_run
-from headrace.runs.following.circles import check_circles
+from headrace.runs.following.moves import check_circles
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError
-from headrace.runs.parking.catching_up import waiting_outputs
+from headrace.runs.parking import waiting_outputs
 from headrace.runs.reporting.listener import number_of
 from headrace.runs.restore import RestoredRun
-from headrace.sources.landed.portions import LandedPortions
-from headrace.sources.landing import ByInput, counted
-from headrace.sources.landing_places import check_places
+from headrace.sources.landed.lander import LandedPortions
+from headrace.sources.landing import ByInput, check_places, counted
 from headrace.sources.progress import PipelineProgress, WatermarkHold
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError

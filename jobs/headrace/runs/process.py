@@ -21,32 +21,22 @@ from headrace.audit.store import (
 from headrace.ext.executors import EXECUTORS, Engine, Execution
 from headrace.model.time import render
 from headrace.pipeline.executors import ExecutorDecision
-from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import plan as definition_plan
-from headrace.read.snapshots.damage import ways_out
+from headrace.read.snapshots.damage import damage_under, ways_out
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.read.snapshots.publish_check import damage_under
-from headrace.read.snapshots.reprocessed_copies import left_out
+from headrace.read.snapshots.read_names import left_out
 from headrace.runs.backfill.replay import replay_head
 from headrace.runs.commits import Committer, attempts_of
-from headrace.runs.context import RunContext
-from headrace.runs.continuation import definition_change
-from headrace.runs.epochs import commit_epochs
+from headrace.runs.epochs import RunContext, commit_epochs
 from headrace.runs.executors.choice import WorkEstimate
 from headrace.runs.following.moves import check_counted
 from headrace.runs.following.reading import hold
 from headrace.runs.modes import Mode
 from headrace.runs.names_files import NamesFiles
 from headrace.runs.options import RunOptions
-from headrace.runs.parking.catching_up import (
-    NOTHING,
-    CaughtUp,
-    catch_up,
-    check_held,
-    check_none_parked,
-    standing_at,
-)
+from headrace.runs.parking import NOTHING, CaughtUp, catch_up, check_held, check_none_parked, standing_at
 from headrace.runs.plan import (
     AuditBranch,
     CatchUpOutputs,
@@ -64,13 +54,12 @@ from headrace.runs.plan import (
 from headrace.runs.publishing.audits import Auditor, BranchAudits
 from headrace.runs.publishing.planned_publish import PlannedPublish
 from headrace.runs.publishing.publish import output_results, reference
-from headrace.runs.reporting.data_warnings import noticed
 from headrace.runs.reporting.listener import Listener, watched
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
-from headrace.runs.reporting.tally import Tally
-from headrace.runs.restore import RestoredRun, restore
-from headrace.sources.landed.portions import LandedPortions
+from headrace.runs.reporting.tally import Tally, noticed
+from headrace.runs.restore import RestoredRun, definition_change, restore
+from headrace.sources.landed.lander import LandedPortions
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Claim
 from headrace_snapshots.datafiles import check as check_file

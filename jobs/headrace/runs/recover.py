@@ -9,7 +9,6 @@ from typing import Any
 from headrace.errors import FixConfigError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import under_new_names
-from headrace.runs.continuation import check_continues
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.following.recovery_cut import check_can_follow, take_readers_back
 from headrace.runs.options import RunOptions
@@ -17,7 +16,7 @@ from headrace.runs.process import process
 from headrace.runs.recovery_target import gone_since
 from headrace.runs.reporting.listener import Listener
 from headrace.runs.reporting.results import RunResult
-from headrace.runs.restore import InputGoneError
+from headrace.runs.restore import InputGoneError, check_continues
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError

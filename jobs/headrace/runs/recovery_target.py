@@ -9,7 +9,7 @@ from itertools import islice
 from headrace.errors import RestoreError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.progress import input_file, progress_of
-from headrace.read.snapshots.reprocessed_copies import left_out
+from headrace.read.snapshots.read_names import left_out
 from headrace.runs.reporting.listener import number_of
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog, Link

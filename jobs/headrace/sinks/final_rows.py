@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.connections import Connection
 from headrace.ext.sinks import FinalRows, OpenReceiver, SinkConnector, SinkRefusedError
-from headrace.pipeline.loading.named_function import named_function
+from headrace.pipeline.loading.code_digests import named_function
 from headrace.pipeline.sink import Sink
 from headrace.pipeline.systems.final_rows import FinalRowsSink
 

@@ -21,9 +21,8 @@ from headrace.ext.sinks import (
     SinkUnreachableError,
 )
 from headrace.extras import require
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.value_types import ValueType, from_words
-from headrace.pipeline.loading.named_function import named_function
+from headrace.model.expressions.data_types import DataType, ValueType, from_words
+from headrace.pipeline.loading.code_digests import named_function
 from headrace.pipeline.sink import Sink
 from headrace.pipeline.systems.spark_sink import SparkSink
 from headrace.sinks.failures import check_columns
@@ -94,7 +93,7 @@ class SparkKind(SinkConnector):
     @contextmanager
     def open(self, sink: Sink, connection: Connection) -> Iterator[OpenSink]:
         require("spark", f"sink {sink.name}")
-        from headrace.distribute.spark.module_pickling import travels
+        from headrace.distribute.spark.task_payload import travels
 
         assert isinstance(sink, SparkSink)
         session = ConnectedSession(connection if sink.connection else None, "deliver")

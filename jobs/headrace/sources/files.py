@@ -15,7 +15,6 @@ from headrace.ext.sources import (
 from headrace.model.time import Instant
 from headrace.pipeline.source import Source
 from headrace.pipeline.sources import FileSource, NameOrder
-from headrace.sources.file_listing import is_unfinished
 from headrace.sources.file_planning import (
     advance,
     content,
@@ -23,6 +22,7 @@ from headrace.sources.file_planning import (
     full_sweep,
     gone,
     is_unchanged,
+    is_unfinished,
     listed_again,
     newest_landed,
     open_source,
@@ -34,8 +34,7 @@ from headrace.sources.known_names import KnownNames
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:  # with Arrow, which planning does without
-    from headrace.formats.required import RequiredColumns
-    from headrace.formats.scan import ScannedRecords, Span
+    from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span
 
 
 @dataclass(frozen=True)

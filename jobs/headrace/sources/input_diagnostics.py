@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from headrace.sources.file_listing import LEFT_OUT
+from headrace.sources.file_planning import LEFT_OUT
 from headrace_snapshots.store import LocalStore, ObjectStore
 
 SHOWN = 5

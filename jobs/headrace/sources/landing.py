@@ -1,10 +1,21 @@
-"""The inputs of a pipeline: what is new, which of it makes the next epoch, and the readers of it. Without Spark."""
+"""The inputs of a pipeline: what is new, which of it makes the next epoch, and the readers of it. Without Spark.
 
+Where input may lie, and land again: in no folder of a pipeline, which Headrace writes to, reads from and clears.
+
+Input there would be found by the pipeline's sweeps, and what the pipeline stores would be read as input. A pipeline
+knows its own folder when it is built (``pipeline.checks.validation``); the others under a root are known only there.
+
+How many dead letters a source allows in one epoch.
+"""
+
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
+from headrace.errors import FixConfigError, FixDataError
 from headrace.ext.sources import (
     FILES,
     SOURCES,
@@ -23,16 +34,17 @@ from headrace.pipeline.source import Source
 from headrace.sources.file_planning import MAX_READS, ChangingFileError, next_batch
 from headrace.sources.files import FileEnumerator
 from headrace.sources.known_names import KnownNames
-from headrace.sources.landed.claimed import ClaimedEnumerator, ClaimedReader, landed_as
-from headrace.sources.landed.files import LandedEnumerator, LandedReader
+from headrace.sources.landed.files import ClaimedEnumerator, ClaimedReader, LandedEnumerator, LandedReader, landed_as
 from headrace.sources.landed.lander import Lander, PortionSize, WritingLander
 from headrace.sources.landed.ranges import LandingPlace
 from headrace_snapshots.format import files as stored
-from headrace_snapshots.layout import landed_file
-from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.layout import kind_of, landed_file
+from headrace_snapshots.log import has_log
+from headrace_snapshots.store import LocalStore, ObjectStore
 
-if TYPE_CHECKING:  # which what lands nothing does without
-    from headrace.sources.landed.portions import LandedPortions
+if TYPE_CHECKING:
+    from headrace.sources.landed.lander import LandedPortions
+
 
 ByInput = Mapping[str, Sequence[SourceSplit]]
 """Splits by the name of their input; no entry where there are none."""
@@ -81,7 +93,7 @@ class Landing:
         """Land what makes an epoch of what inputs have that cannot give it again, as ``next_epoch`` takes it; what is
         left lands when it is asked for. All that was read up to ``offsets`` is landed.
         """
-        from headrace.sources.landed.portions import LandedPortions
+        from headrace.sources.landed.lander import LandedPortions
 
         most = {
             name: PortionSize(max_files or source.max_files, max_bytes or source.max_bytes)
@@ -291,3 +303,78 @@ def _split(file: stored.InputFile) -> SourceSplit:
 def counted(files: ByInput) -> int:
     """How many files these are."""
     return sum(len(landed) for landed in files.values())
+
+
+class PlaceError(FixConfigError, code="config.place"):
+    """Input lies, or would land, where Headrace stores snapshots; or the folder of a new pipeline holds other files."""
+
+
+def check_places(pipeline: Pipeline, root: ObjectStore, *, is_first: bool) -> None:
+    """Raise PlaceError if an input of ``pipeline`` overlaps with a pipeline's folder under ``root``. A request for each
+    input; before its first run another, for what its folder holds.
+    """
+    for name, place in Landing(pipeline, root).files.items():
+        if (problem := overlap(root, place.store, place.prefix, own=pipeline.name)) is not None:
+            raise PlaceError(
+                f"pipeline {pipeline.name}: {problem}. What Headrace stores would be read as records of the input "
+                f"{name}: move its files elsewhere, such as landing/{pipeline.name}, and let the pipeline read there"
+            )
+    foreign = next(_foreign(root, pipeline.name), None) if is_first else None
+    if foreign is not None:
+        raise PlaceError(
+            f"pipeline {pipeline.name} has not run under {root.uri} yet, and its folder there holds files that are not "
+            f"of Headrace, such as {foreign}. Move them elsewhere, or give the pipeline another name"
+        )
+
+
+def overlap(root: ObjectStore, store: ObjectStore, prefix: str, own: str = "") -> str | None:
+    """What is wrong with a prefix of input; None if it shares nothing with the folder of a pipeline under ``root``.
+
+    ``own``: the name of a pipeline that counts as one though it may not have run.
+    """
+    for top, place in zip(_locations(root, ""), _locations(store, prefix), strict=False):
+        if top.is_relative_to(place):
+            return f"{place} holds the folders of all pipelines under {root.uri}"
+        if place.is_relative_to(top):
+            name = place.relative_to(top).parts[0]
+            if name == own or (name.isidentifier() and has_log(root, name)):
+                return f"{place} lies in the folder of pipeline {name} under {root.uri}"
+    return None
+
+
+def _locations(store: ObjectStore, prefix: str) -> Iterator[PurePosixPath]:
+    """The place as it is written and, in a local store, as links lead to it."""
+    if isinstance(store, LocalStore):
+        written = store.root / prefix
+        yield PurePosixPath(os.path.normpath(written))
+        yield PurePosixPath(written.resolve())
+    else:
+        yield PurePosixPath(f"{store.uri}/{prefix}")
+
+
+def _foreign(root: ObjectStore, pipeline: str) -> Iterator[str]:
+    """The objects in the folder of a pipeline that Headrace has not written."""
+    return (info.path for info in root.list(f"{pipeline}/") if kind_of(pipeline, info.path) is None)
+
+
+SHOWN = 3
+"""How many dead letters an error names."""
+
+
+class DeadLetterBudgetError(FixDataError, code="data.dead_letter_budget"):
+    """More records of one epoch were rejected than a source allows."""
+
+
+def check_budgets(
+    pipeline: Pipeline, epoch: int, rejected: Mapping[str, int], sample: Mapping[str, Sequence[str]]
+) -> None:
+    """Raise DeadLetterBudgetError if more records of an input are ``rejected`` than its source allows; ``sample`` shows
+    some of them.
+    """
+    for given in pipeline.inputs:
+        budget, count = given.source.max_rejected, rejected.get(given.name, 0)
+        if budget is not None and count > budget:
+            raise DeadLetterBudgetError(
+                f"epoch {epoch} rejects {count} records of input {given.name} and max_rejected is {budget}: "
+                f"{'; '.join(sample.get(given.name, ()))}. Correct the files, or raise max_rejected of the source"
+            )

@@ -7,10 +7,10 @@ Records too far ahead of the clock are left out (semantics 12.14): one that is w
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.scan import ScannedRecords
+from headrace.formats.file_format import ScannedRecords
 from headrace.kernel.expressions.overflowing import column_apart
 from headrace.kernel.types import TIMESTAMP
-from headrace.model.expressions.traversal import columns_of
+from headrace.model.expressions.trees import columns_of
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Input

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import HeadraceError, PipelineError, ValueOverflowError
-from headrace.formats.scan import ScannedRecords
+from headrace.formats.file_format import ScannedRecords
 from headrace.kernel.elements import Columns, decide, inputs_of, rejecting, with_size
 from headrace.kernel.expressions.overflowing import Overflow, RowOverflowsError, column_apart
 from headrace.kernel.stage import CompiledStage

@@ -22,7 +22,7 @@ from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.typing import type_of
 from headrace.model.time import MIN_INSTANT, Instant
-from headrace.pipeline.deduplicate import Deduplicate
+from headrace.pipeline.event_time import Deduplicate
 from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
 from headrace.state.datafiles.sorted_file import in_turn

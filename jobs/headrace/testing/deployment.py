@@ -13,11 +13,9 @@ from headrace.pipeline.executors import executor_name
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import OWN, Input
 from headrace.pipeline.sources import FileSource
-from headrace.testing.errors import UnitTestError
 from headrace.testing.files import stand_in, written
 from headrace.testing.results import Row
-from headrace.testing.steps import Record
-from headrace.testing.times import moment
+from headrace.testing.steps import Record, UnitTestError, moment
 
 
 class TemporaryDeployment:

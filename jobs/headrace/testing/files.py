@@ -9,24 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.file_format import read_file
-from headrace.formats.scan import ScannedRecords
+from headrace.formats.file_format import ScannedRecords, read_file
 from headrace.kernel.expressions.overflowing import column_apart
 from headrace.kernel.types import TIMESTAMP, own_arrow_type
 from headrace.model.arguments import shown
 from headrace.model.changelog import SIGN
-from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.expressions.value_types import ListType
+from headrace.model.expressions.data_types import DataType, ListType, Schema
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Input, Source
 from headrace.pipeline.sources import FileSource
-from headrace.sources.changelogs.changes import as_changes
+from headrace.sources.changelogs import as_changes
 from headrace.sources.required_columns import required_by
 from headrace.sources.validation import EARLIEST, LATEST
-from headrace.testing.errors import UnitTestError
-from headrace.testing.steps import Record
-from headrace.testing.times import spelled
+from headrace.testing.steps import Record, UnitTestError, spelled
 
 
 @dataclass(frozen=True)

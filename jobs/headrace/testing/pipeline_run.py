@@ -5,19 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from headrace.entry_points import EntryPointGroup
-from headrace.model.arguments import Arguments, shown
-from headrace.model.panes import PANE_COLUMNS
-from headrace.model.suggestions import keywords
+from headrace.model.accumulation import PANE_COLUMNS
+from headrace.model.arguments import Arguments, keywords, shown
 from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.model.watermarks import Ingestion
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Input
-from headrace.testing.errors import UnitTestError
 from headrace.testing.executors.interface import LATE_COLUMNS, REJECTED_COLUMNS, Computes, GivenEpoch, StepOutput
 from headrace.testing.files import RecordsFile, landed
 from headrace.testing.results import PaneRow, Panes, Result, StepResults, current_of, in_order
-from headrace.testing.steps import Step
-from headrace.testing.times import watermark_time
+from headrace.testing.steps import Step, UnitTestError, watermark_time
 from headrace_snapshots.format.table_names import UNNAMED
 
 Executor = Literal["local", "reference"]

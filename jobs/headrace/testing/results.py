@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, overload
 
-from headrace.model.panes import Timing
-from headrace.model.suggestions import Suggesting
+from headrace.model.accumulation import Timing
+from headrace.model.arguments import Suggesting
 from headrace.model.time import instant, parse
-from headrace.testing.times import text_of
+from headrace.testing.steps import text_of
 
 Row = dict[str, Any]
 

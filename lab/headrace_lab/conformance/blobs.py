@@ -9,14 +9,20 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.distribute.tasks.background.compaction import FoldPlan
-from headrace.distribute.tasks.background.merge import MergePlan
-from headrace.distribute.tasks.background.thread import Stop
-from headrace.distribute.tasks.levels import levels_below, tasks_above
+from headrace.distribute.tasks.background import FoldPlan, MergePlan
+from headrace.distribute.tasks.background_work import Stop
+from headrace.distribute.tasks.exchange import ReceivedMessage, hear
+from headrace.distribute.tasks.levels import (
+    MapLevel,
+    fold_level,
+    level_below,
+    levels_below,
+    map_level,
+    merge_level,
+    tasks_above,
+)
 from headrace.distribute.tasks.parts import tasks_of_first_level
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage, hear
-from headrace.distribute.tasks.shuffle.level_functions import MapLevel, fold_level, level_below, map_level, merge_level
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 
 

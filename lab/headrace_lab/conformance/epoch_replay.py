@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from headrace.model.accumulation import accumulating, discarding
+from headrace.model.accumulation import Pane, accumulating, discarding
 from headrace.model.combiners import Aggregate, Combiner, count
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Expr, col, lit
-from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.triggers.leaves import Always
 from headrace.model.windows import FixedWindows, GlobalWindows, Window

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.model.accumulation import behind
+from headrace.model.accumulation import Pane, behind
 from headrace.model.combiners import Aggregate, Combiner
+from headrace.model.expressions.columns import in_order
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr
-from headrace.model.expressions.result_columns import in_order
-from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.windows import Window
 from headrace.pipeline.pipeline import Pipeline

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.spark.application import tasks_of
+from headrace.distribute.spark.engine import SparkRunner
 from headrace.distribute.spark.failures import spark_errors
-from headrace.distribute.spark.module_pickling import travels
-from headrace.distribute.spark.runner import SparkRunner
 from headrace.distribute.spark.session import spark_session
+from headrace.distribute.spark.task_payload import travels
 from headrace.distribute.spark.types import SparkSession
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.task_environment import TaskEnvironment

@@ -14,12 +14,11 @@ import pyarrow as pa
 
 from headrace.distribute.epoch import Attempt, Attempts
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.levels import parts_below, run_task
+from headrace.distribute.tasks.exchange import bundle
+from headrace.distribute.tasks.levels import Rows, numbers_in, parts_below, run_task
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.parts import addressed, parts_at
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.shuffle.level_functions import Rows, numbers_in
-from headrace.distribute.tasks.shuffle.shuffle_input import bundle
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.distribute.tasks.task_results import BundleOutput, ShareOutput
 from headrace.ext.sources import SourceSplit

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from headrace.model.panes import Pane
+from headrace.model.accumulation import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.windows import Window
-from headrace.testing.matching import difference, equal_numbers
+from headrace.testing.comparison import equal_numbers, row_difference
 from headrace_lab.conformance.cases import RESULT, Expect, Json
 from headrace_lab.conformance.schema import read_window
 
@@ -16,7 +16,7 @@ from headrace_lab.conformance.schema import read_window
 def compare_panes(expect: Expect, panes: Sequence[Pane], names: tuple[str, ...] = (RESULT,)) -> str | None:
     """How ``panes``, whose values have these ``names``, differ from what is expected; None if they do not."""
     rows = _Panes(names)
-    if (differing := difference(rows, expect.panes, panes)) is not None:
+    if (differing := row_difference(rows, expect.panes, panes)) is not None:
         missing = f"Unmatched output: {differing.missing} of {len(expect.panes)} expected panes"
         more = f"Unexpected output: {differing.unexpected} of {len(panes)} panes"
         heads = [head for head, count in ((missing, differing.missing), (more, differing.unexpected)) if count]

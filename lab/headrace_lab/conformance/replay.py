@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from headrace.model.panes import Pane
+from headrace.model.accumulation import Pane
 from headrace.model.time import Instant
 from headrace.model.windows import Window
 from headrace_lab.conformance.cases import (

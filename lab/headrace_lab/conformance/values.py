@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.kernel.types import arrow_type
+from headrace.model.accumulation import Pane, Timing
 from headrace.model.expressions.data_types import Schema
-from headrace.model.panes import Pane, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
 from headrace.model.windows import Window
 from headrace.program import columns as c

@@ -5,8 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import Accumulation
-from headrace.model.panes import Pane
+from headrace.model.accumulation import Accumulation, Pane
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window

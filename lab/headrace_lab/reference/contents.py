@@ -12,14 +12,11 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
-from headrace.model.combiners import Aggregate, Combiner, Outer
-from headrace.model.custom import user_code
-from headrace.model.custom_combiners import CustomCombiner
-from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.expressions.decimals import rounded
+from headrace.model.combiners import Aggregate, Combiner, CustomCombiner, Outer
+from headrace.model.expressions.data_types import DataType, Schema, ValueType, rounded
 from headrace.model.expressions.typing import output_type
-from headrace.model.expressions.value_types import ValueType
 from headrace.model.time import Instant
+from headrace.model.vocabulary import user_code
 from headrace_lab.reference.evaluate import Record, billionths, evaluate, fitting, ordered, whole
 
 Weighted = tuple[Any, int]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from headrace.model.panes import Pane
+from headrace.model.accumulation import Pane
 from headrace.model.time import Instant
 from headrace.model.windows import Window
 

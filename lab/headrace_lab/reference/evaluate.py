@@ -23,11 +23,10 @@ from headrace.errors import (
     ValueOverflowError,
 )
 from headrace.model.calendar import local_time, moment_shown, truncated
-from headrace.model.expressions import decimals
-from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.expressions.decimals import ONE, of_billionths, rounded
+from headrace.model.expressions import data_types
+from headrace.model.expressions.data_types import ONE, DataType, Schema, of_billionths, rounded
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
-from headrace.model.expressions.methods.time import TimeUnit
+from headrace.model.expressions.methods import TimeUnit
 from headrace.model.expressions.typing import type_of
 from headrace.model.time import Instant, instant, is_finite
 
@@ -97,7 +96,7 @@ def evaluate(expr: Expr, record: Record, schema: Schema) -> Any:  # noqa: PLR091
                 case DataType.FLOAT:
                     return float(result)
                 case DataType.DECIMAL:
-                    return fitting(decimals.billionths(result), render(expr))
+                    return fitting(data_types.billionths(result), render(expr))
             return _whole(expr, result)
     raise TypeError(type(expr).__name__)
 
@@ -119,14 +118,14 @@ def whole(value: int, what: str) -> int:
 
 def fitting(number: int | None, what: str, ways_out: str = OPERANDS) -> Decimal:
     """The decimal of so many billionths. Raises DecimalOverflowError naming ``what`` if it does not fit (None)."""
-    if number is None or not decimals.fits(number):
-        raise DecimalOverflowError(f"{what} leaves {decimals.DIGITS}{ways_out}")
+    if number is None or not data_types.fits(number):
+        raise DecimalOverflowError(f"{what} leaves {data_types.DIGITS}{ways_out}")
     return of_billionths(number)
 
 
 def billionths(value: Decimal | int) -> int:
     """A decimal, or an integer beside one, in billionths."""
-    number = decimals.billionths(value)
+    number = data_types.billionths(value)
     assert number is not None
     return number
 
@@ -263,7 +262,7 @@ def _rounded(to_int: Callable[[float], int]) -> Callable[[float], int | None]:
 
 def _round_to(number: int | float | Decimal, digits: int) -> int | float | Decimal:
     if isinstance(number, Decimal):
-        unit = 10 ** max(decimals.SCALE - digits, 0)
+        unit = 10 ** max(data_types.SCALE - digits, 0)
         return of_billionths(rounded(billionths(number), unit) * unit)
     return round(number, digits)
 
@@ -350,7 +349,7 @@ def _nearest_decimal(value: float) -> Decimal | None:
         return None
     written = Fraction(repr(value)) * ONE
     number = rounded(written.numerator, written.denominator)
-    return of_billionths(number) if decimals.fits(number) else None
+    return of_billionths(number) if data_types.fits(number) else None
 
 
 def _day_of(at: Instant) -> date | None:
@@ -396,9 +395,9 @@ def _parse_decimal(text: str) -> Decimal | None:
     if len(power.lstrip("+-0")) > 9:
         return None
     exponent = int(power or "0") - len(fraction) + len(digits) - len(kept)
-    if exponent < -decimals.SCALE or len(kept) + exponent > decimals.PRECISION - decimals.SCALE:
+    if exponent < -data_types.SCALE or len(kept) + exponent > data_types.PRECISION - data_types.SCALE:
         return None
-    return of_billionths(int(sign + kept) * 10 ** (exponent + decimals.SCALE))
+    return of_billionths(int(sign + kept) * 10 ** (exponent + data_types.SCALE))
 
 
 def _parse_date(text: str) -> date | None:
@@ -430,7 +429,7 @@ def _spell(value: Any, source: DataType | None) -> str | None:
     if isinstance(value, float):
         return _spell_float(value)
     if isinstance(value, Decimal):
-        return decimals.spelled(value)
+        return data_types.spelled(value)
     if isinstance(value, bytes):
         return _decoded(value)
     if source is DataType.TIMESTAMP:

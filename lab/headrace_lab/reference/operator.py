@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
+from headrace.model.accumulation import Accumulation, Firing, How, Pane, TimestampCombiner, Timing
 from headrace.model.expressions.data_types import Schema
-from headrace.model.panes import Pane, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal, Trigger
 from headrace.model.windows import Window, WindowFn

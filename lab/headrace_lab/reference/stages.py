@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.expressions.result_columns import in_order
-from headrace.model.expressions.value_types import ListType
-from headrace.model.panes import WINDOW_END, WINDOW_START, Pane
+from headrace.model.accumulation import WINDOW_END, WINDOW_START, Pane
+from headrace.model.expressions.columns import in_order
+from headrace.model.expressions.data_types import DataType, ListType, Schema
 from headrace.model.time import GLOBAL_WINDOW_END, Instant, is_finite
 from headrace.model.windows import Window
 from headrace.pipeline.aggregation import Stage

@@ -7,7 +7,19 @@ from typing import Any, Self
 from headrace.model.combiners import Aggregate
 from headrace.model.expressions.typing import readable_types
 from headrace.model.time import Instant
-from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
+from headrace.model.triggers.data_driven import (
+    AfterPattern,
+    AfterPunctuation,
+    DataDriven,
+    Either,
+    Empty,
+    Regex,
+    Star,
+    Symbol,
+    Then,
+    is_nullable,
+    parse_pattern,
+)
 from headrace.model.triggers.leaves import (
     AfterBytes,
     AfterCount,
@@ -19,7 +31,6 @@ from headrace.model.triggers.leaves import (
     Default,
     Never,
 )
-from headrace.model.triggers.patterns import Either, Empty, Regex, Star, Symbol, Then, is_nullable, parse_pattern
 from headrace_lab.reference.contents import combine, read
 from headrace_lab.reference.evaluate import evaluate
 from headrace_lab.reference.trigger_node import Arrival, Moment, Node, start

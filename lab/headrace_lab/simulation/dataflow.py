@@ -10,14 +10,7 @@ from headrace_lab.simulation.workload import SentRecord, SnapshotPart, TaskState
 from headrace_snapshots.protocol import messages
 from headrace_snapshots.protocol.barriers import DELIVERED, RULES, Task
 from headrace_snapshots.protocol.coordinator import Acknowledged, Declined
-from headrace_snapshots.protocol.messages import (
-    ORDER,
-    Barrier,
-    Record,
-    SnapshotId,
-    TaskEffect,
-    TaskEvent,
-)
+from headrace_snapshots.protocol.messages import ORDER, Barrier, Record, SnapshotId, TaskEffect, TaskEvent
 
 Message = SentRecord | SnapshotId
 

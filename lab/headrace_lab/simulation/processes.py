@@ -27,12 +27,7 @@ from headrace_lab.simulation.graphs import Graph
 from headrace_snapshots.protocol import barriers, coordinator, messages
 from headrace_snapshots.protocol.barriers import RULES, Task
 from headrace_snapshots.protocol.coordinator import Coordinator, CoordinatorEvent
-from headrace_snapshots.protocol.messages import (
-    ORDER,
-    Barrier,
-    Record,
-    SnapshotId,
-)
+from headrace_snapshots.protocol.messages import ORDER, Barrier, Record, SnapshotId
 
 MOST_IN_FLIGHT = 2
 

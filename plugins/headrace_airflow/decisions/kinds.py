@@ -47,7 +47,7 @@ _DRY_RUN: Final = ("Dry run", "Only say in the log what would happen.")
 
 
 def _release(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
-    from headrace.runs.publishing.release import STAY
+    from headrace.runs.publishing.publish import STAY
 
     asked, output = form["snapshot"] or MAIN, form.get("output") or None
     if (shown := _seen_already(handle, asked, output)) is not None:

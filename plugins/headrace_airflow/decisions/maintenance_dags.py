@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from airflow.sdk import DAG, Param
 
-from headrace.pipeline.deployment.timetables import Times
+from headrace.pipeline.deployment import Times
 from headrace.pipeline.schedules import MAINTAIN, retention_dag_name
 from headrace_airflow.decisions.building import new_root_dag, switch
 from headrace_airflow.decisions.maintain import MaintainOperator

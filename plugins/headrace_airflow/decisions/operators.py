@@ -7,7 +7,7 @@ from airflow.sdk import AssetAlias, BaseOperator, Context
 
 from headrace.errors import HeadraceError
 from headrace_airflow.assets import Published
-from headrace_airflow.decisions.asking import AskingOperator
+from headrace_airflow.decisions.building import AskingOperator
 from headrace_airflow.decisions.kinds import Decision
 from headrace_airflow.decisions.proposals import ChangedRows, Proposal, Sentence
 from headrace_airflow.decisions.reasons import (

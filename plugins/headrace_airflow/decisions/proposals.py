@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.model.panes import PANE_COLUMNS
+from headrace.model.accumulation import PANE_COLUMNS
 from headrace.terminal import LONGEST_CELL, cut, in_one_line
 from headrace_airflow import markdown
 

@@ -8,11 +8,11 @@ from airflow.sdk import Context
 from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import AirflowSkipException
 
-from headrace.pipeline.deployment.regular_runs import NEVER, WHEN_APPROVED
+from headrace.pipeline.deployment import NEVER, WHEN_APPROVED
 from headrace.runs.option_values import parse_span
 from headrace.runs.reporting.results import RunResult
 from headrace_airflow.assets import Published
-from headrace_airflow.decisions.asking import AskingOperator
+from headrace_airflow.decisions.building import AskingOperator
 from headrace_airflow.decisions.operators import REHEARSED, check_shown, finish, handle_of, readers_see, rehearsed
 from headrace_airflow.decisions.proposals import Proposal
 from headrace_airflow.decisions.reasons import APPROVE, decided, done_already, earlier_try, unreasoned

@@ -11,15 +11,15 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 from airflow.sdk.exceptions import AirflowSkipException
 
 from headrace.model.windows import GlobalWindows
-from headrace_airflow.addresses import windows_asset
 from headrace_airflow.assets import Published
 from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag
 from headrace_airflow.families.options import options_of
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.roots.store import reaching_store
+from headrace_airflow.run_ids import windows_asset
 
 if TYPE_CHECKING:
-    from headrace.read.diff.complete_windows import AnnouncedWindows
+    from headrace.read.diff.final_rows import AnnouncedWindows
 
 _ANNOUNCED: Final = "announced"
 """Under this key Airflow keeps, beside the asset, what was announced last."""
@@ -50,7 +50,7 @@ class AnnounceWindowsOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """How many windows were announced."""
-        from headrace.read.diff.complete_windows import window_news
+        from headrace.read.diff.final_rows import window_news
         from headrace.runs.client.deployment import open as open_root
 
         state = context["asset_state_store"][self.windows]
@@ -89,7 +89,7 @@ class AnnounceWindowsOperator(BaseOperator):
 
 
 def _read(kept: Any) -> "AnnouncedWindows":
-    from headrace.read.diff.complete_windows import AnnouncedWindows
+    from headrace.read.diff.final_rows import AnnouncedWindows
 
     return AnnouncedWindows.from_json(kept)
 

@@ -10,9 +10,9 @@ from airflow.sdk.exceptions import AirflowSkipException
 from headrace.pipeline.sink import Sink
 from headrace_airflow.assets import Published
 from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag
+from headrace_airflow.roots.connection import reaching_system
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.roots.store import reaching_store
-from headrace_airflow.roots.system_connections import reaching_system
 
 
 class DeliverOperator(BaseOperator):

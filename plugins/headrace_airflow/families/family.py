@@ -16,10 +16,10 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 
 from headrace.describe.check import CheckReport, checked
 from headrace.ext.stores import shown
-from headrace.pipeline.deployment.timetables import Schedule
+from headrace.pipeline.deployment import Schedule
 from headrace_airflow.failures import RETRIES
 from headrace_airflow.families.code_tab import shows
-from headrace_airflow.families.form_of_dag import has_form
+from headrace_airflow.families.dag_family import has_form
 from headrace_airflow.families.options import deadline, options_of, run_types, task_arguments, timetable
 from headrace_airflow.markdown import code, fenced
 from headrace_airflow.roots.root import RootedPipeline

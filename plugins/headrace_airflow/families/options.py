@@ -16,11 +16,10 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from headrace.errors import FixConfigError
 from headrace.model.time import Duration
-from headrace.pipeline.deployment.airflow_options import AirflowOptions
-from headrace.pipeline.deployment.timetables import AssetSchedule, CronSchedule, FileSchedule, Schedule, Times
-from headrace_airflow.addresses import published_asset
+from headrace.pipeline.deployment import AirflowOptions, AssetSchedule, CronSchedule, FileSchedule, Schedule, Times
 from headrace_airflow.assets import landed
 from headrace_airflow.roots.root import Root, RootedPipeline
+from headrace_airflow.run_ids import published_asset
 
 DEFAULTS: Final = "HEADRACE_AIRFLOW_DEFAULTS"
 _NAME: Final = "airflow"

@@ -1,20 +1,22 @@
 """Headrace's own families of DAGs: process what has landed, recover from an older snapshot, backfill a range or all.
 
 Built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
+
+Tasks that audit and publish what a run has computed: of each output that has a name, two of its own.
 """
 
 from typing import Any, Final
 
-from airflow.sdk import DAG, Param, chain
+from airflow.sdk import DAG, BaseOperator, Param, TriggerRule, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
-from headrace.pipeline.deployment.regular_runs import AT_ONCE, NEVER, PROMOTIONS, WHEN_APPROVED
+from headrace.pipeline.deployment import AT_ONCE, NEVER, PROMOTIONS, WHEN_APPROVED
+from headrace_airflow.assets import Published
 from headrace_airflow.audit_task import AuditOperator
 from headrace_airflow.decisions.operators import REHEARSE
 from headrace_airflow.decisions.reasons import REASON, reason_field
 from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
 from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag
-from headrace_airflow.families.output_tasks import audit_and_publish
 from headrace_airflow.families.recovery_tasks import RECOVER as RECOVER_TASK
 from headrace_airflow.families.recovery_tasks import (
     ApproveRecoveryOperator,
@@ -24,7 +26,30 @@ from headrace_airflow.families.recovery_tasks import (
 )
 from headrace_airflow.forms import END, Form, option_fields, option_flags
 from headrace_airflow.preconditions import PreconditionsOperator
+from headrace_airflow.publishing import PublishOperator
 from headrace_airflow.roots.root import RootedPipeline
+
+
+def audit_and_publish(rooted: RootedPipeline, after: BaseOperator, *, is_made_here: bool = False) -> None:
+    """Audit and publish the pipeline once ``after`` has ended well. ``is_made_here``: as ``Published`` has it.
+
+    An audit that fails holds back its own output alone. What readers of all outputs may see moves last, and is told
+    unless something has failed: so the run fails if one of its outputs does.
+    """
+    one_writer: dict[str, Any] = {"pool": rooted.pool}
+
+    def publish(task_id: str, output: str = "", rule: TriggerRule = TriggerRule.ALL_SUCCESS) -> PublishOperator:
+        published = Published(rooted.root, rooted.name, output, is_made_here=is_made_here)
+        return PublishOperator(task_id=task_id, published=published, trigger_rule=rule, **one_writer)
+
+    if not rooted.pipeline.has_names:
+        chain(after, AuditOperator(task_id="audit", rooted=rooted, **one_writer), publish("publish"))
+        return
+    last = publish("publish", rule=TriggerRule.NONE_FAILED)
+    for output in rooted.pipeline.by_output:
+        audit = AuditOperator(task_id=f"audit.{output}", rooted=rooted, output=output, **one_writer)
+        chain(after, audit, publish(f"publish.{output}", output), last)
+
 
 _RECOVERIES = 16
 """Runs of *recover* at once: those that wait for a person hold up no other. What writes is in the pool."""

@@ -1,9 +1,15 @@
-"""What pages ask of one pipeline, answered from its catalog as JSON values. Nothing here starts an engine."""
+"""What pages ask of one pipeline, answered from its catalog as JSON values. Nothing here starts an engine.
 
-from collections.abc import Iterator
+Which run made which epochs: the run that had claimed the branch, as the log of the catalog says.
+
+What readers of each output see now, and would see after a decision: the snapshots with their epochs.
+"""
+
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,22 +30,110 @@ from headrace.runs.reporting.results import from_json
 from headrace.runs.reporting.summarize import summarize
 from headrace.runs.reporting.summary import EpochLine, PipelineSummary, written_bytes
 from headrace_airflow.pages.audit_answers import audit_to_json, styled
-from headrace_airflow.pages.claims import Claims
 from headrace_airflow.pages.figures import graph_figures, table_figures
-from headrace_airflow.pages.readers import (
-    readers_after_moves,
-    readers_after_patch,
-    readers_after_promotion,
-    readers_after_release,
-)
 from headrace_airflow.pages.wording import told, told_of_run
 from headrace_airflow.run_ids import run_id_begin
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
+from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.output_view import output_names
 from headrace_snapshots.layout import ObjectKind, audit_folder, folder
+from headrace_snapshots.protocol import Kind
 from headrace_snapshots.refs import MAIN, PUBLISHED, is_published, output_of, published_of
 from headrace_snapshots.store import ObjectNotFoundError
+
+_ENTRIES_LOOKED_AT: Final = 2_000
+"""Entries of the log that one question looks through at most."""
+
+ClaimName = tuple[str, int]
+"""A branch, and the generation that a claim gave it."""
+
+
+class Claims:
+    """The claims in the log of ``catalog``. Entries never change, so each is read once. Usable from many threads."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._owners: dict[ClaimName, str] = {}
+        self._newest, self._oldest = -1, -1  # entries that were looked at, from the oldest to the newest
+        self._lock = threading.Lock()
+
+    def owners(self, wanted: Collection[ClaimName]) -> dict[ClaimName, str]:
+        """Who made each of the claims, as far as the newest entries tell: the id of a run."""
+        with self._lock:
+            self._look(wanted)
+            return {claim: self._owners[claim] for claim in wanted if claim in self._owners}
+
+    def _look(self, wanted: Collection[ClaimName]) -> None:
+        """Look through entries that are new, and then through older ones until all ``wanted`` are found."""
+        end = self._catalog.known_head().entry
+        new = end - self._newest
+        if self._newest < 0 or new > _ENTRIES_LOOKED_AT:
+            self._newest, self._oldest, new = end, end + 1, 0
+        for entry in islice(self._catalog.entries(end + 1), new):
+            self._remember(entry)
+        self._newest = end
+        for entry in islice(self._catalog.entries(self._oldest), _ENTRIES_LOOKED_AT):
+            if all(claim in self._owners for claim in wanted):
+                break
+            self._remember(entry)
+            self._oldest = entry.number
+
+    def _remember(self, entry: Entry) -> None:
+        if entry.kind is Kind.CLAIM and entry.branch is not None:
+            self._owners[entry.branch, entry.generations[entry.branch]] = str(entry.detail["owner"])
+
+
+Readers = dict[str, dict[str, dict[str, Any] | None]]
+"""By output ("": the one without a name): the snapshot ``before`` and ``after``, None where readers see nothing."""
+
+
+def readers_after_moves(catalog: Catalog, moves: Mapping[str, Sequence[str | None]]) -> Readers:
+    """After ``moves`` of refs, each from one snapshot to another."""
+    after = {output_of(ref): to for ref, (_, to) in moves.items() if is_published(ref)}
+    return _readers(catalog, {**_seen(catalog), **after})
+
+
+def readers_after_release(catalog: Catalog, snapshot: str, output: str) -> Readers:
+    """After a release of ``snapshot`` for one ``output``; "": for all."""
+    seen = _seen(catalog)
+    return _readers(catalog, {name: snapshot if output in ("", name) else shown for name, shown in seen.items()})
+
+
+def readers_after_promotion(catalog: Catalog, branch: str) -> Readers:
+    """After ``branch`` has become main, with the outputs that it has."""
+    head = catalog.known_head().refs.get(branch)
+    names = () if head is None else output_names(catalog.manifest(head))
+    return _readers(catalog, dict.fromkeys(names, head))
+
+
+def readers_after_patch(catalog: Catalog, branch: str) -> Readers:
+    """After main has got one more epoch with rows of ``branch``."""
+    main = catalog.known_head().refs.get(MAIN)
+    if main is None:
+        return {}
+    patched = {"snapshot": f"a patch by {branch}", "epoch": catalog.link(main).epoch + 1}
+    return {name: {"before": _named(catalog, seen), "after": patched} for name, seen in _seen(catalog).items()}
+
+
+def _seen(catalog: Catalog) -> dict[str, str | None]:
+    """What readers see of each output of main, and of those that have been published."""
+    refs = catalog.known_head().refs
+    names = output_names(catalog.manifest(refs[MAIN])) if MAIN in refs else ()
+    return {**dict.fromkeys(names), **published_of(refs)}
+
+
+def _readers(catalog: Catalog, after: Mapping[str, str | None]) -> Readers:
+    seen = _seen(catalog)
+    return {
+        name: {"before": _named(catalog, seen.get(name)), "after": _named(catalog, after.get(name))}
+        for name in {**seen, **after}
+    }
+
+
+def _named(catalog: Catalog, snapshot: str | None) -> dict[str, Any] | None:
+    return None if snapshot is None else {"snapshot": snapshot, "epoch": catalog.link(snapshot).epoch}
+
 
 MOST_ROWS = 200
 """Rows of a view that a page shows."""

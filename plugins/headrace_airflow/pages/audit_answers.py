@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from headrace.audit.store import AuditOutcome, Finding
-from headrace.audit.usual.findings import UsualFinding
+from headrace.audit.usual.measures import UsualFinding
 
 SANDBOX: Final = {
     "Content-Security-Policy": (

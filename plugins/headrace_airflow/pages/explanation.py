@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.pipeline.loading.registry import PipelineFolders, registered
-from headrace.read.json_values import as_json
+from headrace.read.shown_values import as_json
 from headrace.runs.reporting.results import RunError
 from headrace_airflow.pages.forking.client import ForkServer
 from headrace_airflow.pages.wording import told
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # with Airflow, which a process that explains does without
 PRELOADED: Final = (
     *("pyarrow.compute", "pyarrow.parquet", "headrace_snapshots.store.s3_root"),
     *("headrace.read.explain.investigation", "headrace.read.pipeline_reader", "headrace.distribute.views"),
-    *("headrace.pipeline.pipeline", "headrace.pipeline.sources", "headrace.pipeline.deployment.regular_runs"),
+    *("headrace.pipeline.pipeline", "headrace.pipeline.sources", "headrace.pipeline.deployment"),
 )
 """What an explanation imports, but for the pipeline's own modules."""
 

@@ -66,7 +66,7 @@ def graph_figures(catalog: Catalog, manifest: Manifest, *, with_values: bool) ->
 
 def _own_figures(store: ObjectStore, manifest: Manifest) -> dict[str, Any]:
     """What is an output's own in ``manifest``, which is as the output sees it."""
-    from headrace.read.diff.table_sizes import current_rows, open_windows  # with DuckDB
+    from headrace.read.diff.current_files import current_rows, open_windows  # with DuckDB
 
     return {
         "stages": [

@@ -15,17 +15,16 @@ from headrace.errors import HeadraceError
 from headrace.model.time import instant
 from headrace.pipeline.schedules import dag_id
 from headrace.read.pending_work import PendingWork, WatchedInput, WorkFinder
-from headrace_airflow.roots.connection import StoreVariables
+from headrace_airflow.roots.connection import StoreVariables, reached
 from headrace_airflow.roots.root import Root
 from headrace_airflow.roots.served import served_roots
 from headrace_airflow.roots.store import KeptVariables
-from headrace_airflow.roots.system_connections import reached
 from headrace_airflow.watching.watch import Runs, Watch
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.store.scheme import reached_by
 
 if TYPE_CHECKING:  # which watchers of files do without
-    from headrace.read.pending_splits import SplitWatch
+    from headrace.read.pending_work import SplitWatch
 
 STATE_KEY: Final = "headrace_watcher"
 """Under which Airflow's state store of the asset says how the watcher is."""
@@ -101,7 +100,7 @@ class PendingWorkTrigger(BaseEventTrigger):
         return self._finder[2].find(instant(datetime.now(UTC)))
 
     def _watched_sources(self, store: ObjectStore) -> "dict[str, SplitWatch]":
-        from headrace.read.pending_splits import SplitWatch, WatchedSource
+        from headrace.read.pending_work import SplitWatch, WatchedSource
 
         watched = {
             name: WatchedSource(source_type, arguments, tuple(connections))

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
-from headrace_snapshots.format.codec import JSON
-from headrace_snapshots.format.record import StoredObject
+from headrace_snapshots.format.codec import JSON, StoredObject
 from headrace_snapshots.protocol import Append, Head, Horizon, Kind, Past
 from headrace_snapshots.refs import MAIN, is_delivery, is_published, output_of
 

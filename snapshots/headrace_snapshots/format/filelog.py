@@ -12,9 +12,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import ClassVar
 
-from headrace_snapshots.format.codec import canonical, checksum
+from headrace_snapshots.format.codec import JsonRecord, StoredObject, canonical, checksum
 from headrace_snapshots.format.files import DataFile, LoggedFile
-from headrace_snapshots.format.record import JsonRecord, StoredObject
 
 RADIX = 64
 AHEAD = 8

@@ -1,14 +1,38 @@
-"""The manifest of a global snapshot: everything that one needs to continue from it, to read it and to explain it."""
+"""The manifest of a global snapshot: everything that one needs to continue from it, to read it and to explain it.
 
-from collections.abc import Mapping
+Skip pointers: the few ancestors that a manifest names beside its parent, so that any other one is found in a number
+of requests that grows with the logarithm of the epochs to it.
+
+They are the roots of the trees of a skew-binary random-access list (Myers, *An applicative random-access stack*, 1983):
+each skips a whole tree, and the two newest trees become one whenever they are equally large. So a manifest names at
+most log2(epochs) + 1 of them, and the parent's say what a new snapshot's are.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Never, Self
 
-from headrace_snapshots.format.codec import JSON, NewerFormatError
+from headrace_snapshots.format.codec import JSON, JsonRecord, NewerFormatError, StoredObject
 from headrace_snapshots.format.filelog import FileLog
 from headrace_snapshots.format.files import Layer
-from headrace_snapshots.format.record import JsonRecord, StoredObject
-from headrace_snapshots.format.skips import Skip
+
+
+class Skip(JsonRecord, frozen=True):
+    """An ancestor of a snapshot, and its epoch."""
+
+    snapshot_id: str
+    epoch: int
+
+
+def skips_after(parent: Skip, skips: Sequence[Skip]) -> tuple[Skip, ...]:
+    """The skips of a child of ``parent``, whose own are ``skips``; newest first.
+
+    A parent that was written before there were skips has none: those of its descendants end at it.
+    """
+    if len(skips) > 1 and parent.epoch - skips[0].epoch == skips[0].epoch - skips[1].epoch:
+        return tuple(skips[1:])
+    return (parent, *skips)
+
 
 OUTPUTS = "outputs"
 """Under what schema, progress and definition have what is of each output, where outputs have names."""

@@ -7,8 +7,7 @@ entry gets the number, nobody will ever name that mark.
 from collections.abc import Mapping
 from typing import ClassVar
 
-from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.record import JsonRecord, StoredObject
+from headrace_snapshots.format.codec import BrokenObjectError, JsonRecord, StoredObject
 from headrace_snapshots.layout import ObjectKind, entry_number, folder, kind_of, manifest_path, mark_path
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, is_there
 

@@ -55,9 +55,8 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.gc.deletion_list import Batch, DeletionList
-from headrace_snapshots.gc.gc_roots import Keep, Kept, Lineages, ReaderBehind, SnapshotPosition, named_by
+from headrace_snapshots.gc.gc_roots import FactsIndex, Keep, Kept, Lineages, ReaderBehind, SnapshotPosition, named_by
 from headrace_snapshots.gc.holds import holds
-from headrace_snapshots.gc.snapshot_facts import FactsIndex
 from headrace_snapshots.layout import ObjectKind, folder, kind_of
 from headrace_snapshots.protocol import Head, Horizon
 from headrace_snapshots.refs import MAIN

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.sealed import sealed, unsealed
+from headrace_snapshots.format.codec import BrokenObjectError, sealed, unsealed
 from headrace_snapshots.layout import ObjectKind, folder, reader_at, reader_path
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 

@@ -69,16 +69,18 @@ from headrace_snapshots.protocol.messages import (
     Forward,
     Hold,
     Log,
+    ProtocolError,
     Record,
     Release,
     Resume,
+    Row,
     SnapshotId,
+    Table,
     TakeState,
     TaskEffect,
     TaskEvent,
     Unblock,
 )
-from headrace_snapshots.protocol.table import ProtocolError, Row, Table
 
 # The two choices that make a protocol.
 

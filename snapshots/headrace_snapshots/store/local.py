@@ -6,16 +6,22 @@ a power cut: the file is flushed, the folder that names it, and every folder abo
 process made it.
 
 What a process that died has left without a name goes with the next put of another (``store.unnamed``).
+
+Files that get their name only once they are complete: a reader sees all of a file or nothing.
+
+A file without a name yet is locked by its writer. One that nobody has locked was left by a process that died.
 """
 
 import errno
+import fcntl
 import hashlib
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 from urllib.parse import unquote
 
 import xxhash
@@ -35,7 +41,32 @@ from headrace.ext.stores import (
     sort_key,
 )
 from headrace_snapshots.store.file_names import file_of, path_of
-from headrace_snapshots.store.unnamed import sweep, unnamed_file
+
+
+@contextmanager
+def unnamed_file(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new file in ``folder``, locked as long as this lasts, and removed then if it is still there."""
+    while True:
+        path = folder / uuid.uuid4().hex
+        with path.open("xb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if os.fstat(file.fileno()).st_nlink:
+                    yield path, file
+                    return
+            finally:
+                path.unlink(missing_ok=True)
+        # Somebody who swept had the lock first: once more, under another name.
+
+
+def sweep(folder: Path) -> None:
+    """Remove from ``folder`` what processes left there that died."""
+    for left in folder.iterdir():
+        # Gone already, still locked, or another user's, who will sweep it.
+        with suppress(FileNotFoundError, BlockingIOError, PermissionError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
+
 
 UNNAMED = ".headrace-unnamed"
 """Below the root: files without a name yet; never listed."""

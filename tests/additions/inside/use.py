@@ -14,7 +14,7 @@ from typing import Any
 
 import headrace as hr
 from headrace.describe.pipeline import describe
-from headrace.pipeline.identity.fingerprint import definition, fingerprint
+from headrace.pipeline.identity import definition, fingerprint
 from headrace.testing import end, rows, run
 from headrace_lab.conformance.runner import EXECUTORS, run_file
 from tests.model.test_vocabulary import forgot_combiner, forgot_functions, forgot_trigger, forgot_windows

@@ -1,23 +1,88 @@
-"""The part of an audit that goes by history: what is measured of a range, and held beside earlier versions."""
+"""The part of an audit that goes by history: what is measured of a range, and held beside earlier versions.
+
+What is measured of the rows that an audit looks at: the same figures of a table in this process and of a frame of
+Spark's.
+
+The part of an audit that goes by history: what is measured of a range, and held beside earlier versions.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, cast
 
-from headrace.audit.frames import Frame
-from headrace.audit.range import UnpublishedRange
-from headrace.audit.released_epochs import ReleasedEpochs, counts_of, passed, released_again
-from headrace.audit.usual.columns import measured, rows_to_blame
+from headrace.audit.range import FAILING_ROWS, Frame, Row, UnpublishedRange, shown_value
+from headrace.audit.releases import ReleasedEpochs, counts_of, passed, released_again
 from headrace.audit.usual.comparison import compare
-from headrace.audit.usual.findings import UsualFinding, UsualOutcome
-from headrace.audit.usual.history import VersionHistory, history_before, write_history
-from headrace.audit.usual.measures import VersionMeasure, ViewMeasure
+from headrace.audit.usual.measures import (
+    MOST_FREQUENT,
+    ColumnMeasure,
+    UsualFinding,
+    UsualOutcome,
+    VersionHistory,
+    VersionMeasure,
+    ViewMeasure,
+    history_before,
+    quantiles,
+    ranks,
+    write_history,
+)
+from headrace.distribute.column_figures import BlamedRows, ColumnReader
 from headrace.pipeline.expectations import ExpectationView
-from headrace.pipeline.quality.usual import UsualCheck
+from headrace.pipeline.quality import UsualCheck, UsualKind
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.output_view import goes_on
 from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import ObjectStore
+
+if TYPE_CHECKING:
+    from headrace.distribute.spark.types import DataFrame
+
+
+_ORDER = ("epoch", "sequence")
+
+
+def column_reader(frame: Frame) -> ColumnReader:
+    """Reads ``frame``."""
+    from headrace.audit.arrow_frames import ArrowFrame
+
+    if isinstance(frame, ArrowFrame):
+        from headrace.audit.arrow_frames import ArrowColumns
+
+        return ArrowColumns(frame.table)
+    from headrace.distribute.spark.frames import SparkColumns
+
+    return SparkColumns(cast("DataFrame", frame))
+
+
+def measured(frame: Frame, rows: int, checks: Sequence[UsualCheck]) -> ViewMeasure:
+    """The measures of the columns of ``checks`` in ``frame``, which has so many ``rows``."""
+    reader = column_reader(frame)
+    names = list(dict.fromkeys(check.column for check in checks if check.column is not None))
+    compared = {check.column for check in checks if check.kind is UsualKind.DISTRIBUTION}
+    missing = reader.missing(names)
+    return ViewMeasure(
+        rows, {name: _column(reader, name, rows, missing[name], is_compared=name in compared) for name in names}
+    )
+
+
+def _column(reader: ColumnReader, name: str, rows: int, missing: int, *, is_compared: bool) -> ColumnMeasure:
+    if not is_compared:
+        return ColumnMeasure(missing)
+    if reader.is_text(name):
+        return ColumnMeasure(missing, frequent=tuple(reader.frequent(name, MOST_FREQUENT)))
+    present = rows - missing
+    return ColumnMeasure(missing, quantiles=quantiles(present, reader.at_ranks(name, ranks(present))))
+
+
+def rows_to_blame(frame: Frame, condition: BlamedRows, identity: Sequence[str]) -> tuple[Row, ...]:
+    """The first rows of ``frame``, by ``identity``, that fulfil ``condition``, as they are shown."""
+    from headrace.read.views.arrow_types import zoneless_rows  # with Arrow
+
+    order = [*identity, *(name for name in _ORDER if name in frame.columns)]
+    shown = [*dict.fromkeys((*identity, condition.column))]
+    rows = zoneless_rows(column_reader(frame).rows(condition, order, FAILING_ROWS))
+    return tuple({name: shown_value(row[name]) for name in shown} for row in rows)
 
 
 @dataclass(frozen=True)

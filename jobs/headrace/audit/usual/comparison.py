@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
 
-from headrace.audit.usual.findings import UsualFinding
-from headrace.audit.usual.measures import VersionMeasure
+from headrace.audit.usual.measures import UsualFinding, VersionMeasure
 from headrace.distribute.column_figures import Blamed, BlamedRows
-from headrace.pipeline.quality.usual import UsualCheck, UsualKind
+from headrace.pipeline.quality import UsualCheck, UsualKind
 
 _NONE = Fraction(0)
 _LOWEST, _LOWER_QUARTILE, _UPPER_QUARTILE, _HIGHEST = 0, 4, 14, 18

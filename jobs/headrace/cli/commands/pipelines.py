@@ -1,22 +1,145 @@
-"""The commands about pipelines as they are written: new, check, pipelines."""
+"""The commands about pipelines as they are written: new, check, pipelines, test.
 
+``headrace new``: a pipeline, its unit test, and sample data that run at once, for the user to change.
+
+``headrace test``: the tests beside pipelines, a line for each, and every difference from what they expect.
+
+The commands about pipelines as they are written: new, check, pipelines.
+"""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from click.exceptions import Exit
 
-from headrace.cli.app import Output, Root, command
+from headrace.cli.app import DONE, FAILED_CASES, Output, Root, command
 from headrace.cli.completion import complete_pipeline
 from headrace.cli.display.output import Format, notice, print_json, print_lines, print_table
-from headrace.cli.exit_codes import DONE, FAILED_CASES
 from headrace.cli.parameters import Argument, Option, given_options
 from headrace.errors import FixConfigError
+from headrace.pipeline.names import NAME
 from headrace_snapshots.refs import PUBLISHED
 
 if TYPE_CHECKING:
     from headrace.read.lineage.readers import KnownReaders
     from headrace.read.lineage.waits import DeploymentWaits
+    from headrace.testing.yaml.suite import Tested
+
+
+_DATA = "data"
+_FILES = {
+    "{name}.py": "pipeline.py.txt",
+    "tests/{name}.yaml": "test.yaml.txt",
+    **{f"{_DATA}/landing/{{name}}/orders-{number}.jsonl": f"orders-{number}.jsonl" for number in (1, 2, 3)},
+}
+"""Where each file of the example goes. Those that end in .txt are templates, of the name."""
+
+
+class NewPipelineError(FixConfigError, code="config.new_pipeline"):
+    """A name that a pipeline cannot have, or files that are in the way."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """The files that were written, first the pipeline's, then that of its test; the root of its data."""
+
+    files: tuple[Path, ...]
+    root: str
+
+    @property
+    def next_steps(self) -> list[str]:
+        """Commands for a shell."""
+        where = [str(self.files[0]), "--root", self.root]
+        return [
+            shlex.join(["headrace", "check", str(self.files[0])]),
+            shlex.join(["headrace", "test", str(self.files[1])]),
+            shlex.join(["headrace", "run", *where, "--files-per-epoch", "1"]),
+            shlex.join(["headrace", "read", *where]),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value: the files, and what to do next."""
+        return {"files": [str(file) for file in self.files], "next": self.next_steps}
+
+
+def write_example(name: str, folder: Path) -> Example:
+    """Write the example under ``folder``; nothing if a file of it is there already. Raises NewPipelineError."""
+    if not NAME.fullmatch(name):
+        raise NewPipelineError(f"{name!r} cannot name a pipeline: use lower case letters, digits and _, a letter first")
+    texts = {folder / place.format(name=name): text for place, text in _texts(name).items()}
+    if there := [str(file) for file in texts if file.exists()]:
+        raise NewPipelineError(
+            f"nothing was written, since this is there already: {', '.join(there)}. Choose another name or --folder"
+        )
+    try:
+        for file, text in texts.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("x", encoding="utf-8") as opened:
+                opened.write(text)
+    except OSError as error:
+        raise NewPipelineError(
+            f"{error.filename} cannot be written: {error.strerror}. Choose another --folder"
+        ) from error
+    return Example(tuple(texts), (folder / _DATA).resolve().as_uri())
+
+
+def _texts(name: str) -> Mapping[str, str]:
+    """What goes where."""
+    example = files("headrace.cli") / "example"
+    texts = {place: (example / template).read_text(encoding="utf-8") for place, template in _FILES.items()}
+    return {place: text.format(name=name) if _FILES[place].endswith(".txt") else text for place, text in texts.items()}
+
+
+@command("headrace test pipelines/")
+def test(
+    path: Annotated[
+        Path,
+        Argument(
+            metavar="PATH",
+            help="A file of tests, or a folder with NAME.test.yaml, tests/NAME.yaml or test_NAME.py in it.",
+        ),
+    ] = Path(),
+    executor: Annotated[
+        str,
+        Option(
+            metavar="[local|reference]",
+            help="What computes tests in YAML: the kernel of all runs, or the reference interpreter (of headrace-lab).",
+        ),
+    ] = "local",
+    output: Output = Format.TEXT,
+) -> None:
+    """Run the unit tests beside pipelines: given these rows, expect these panes. No files, no JVM."""
+    from headrace.testing.pipeline_run import WITHOUT_INTERPRETER, checked_executor, has_interpreter
+    from headrace.testing.yaml.suite import find, run_suite
+
+    chosen, tests = checked_executor(executor), find(path)
+    if chosen == "reference" and not has_interpreter():
+        notice(WITHOUT_INTERPRETER)
+    for file in tests.others:
+        notice(f"{file} is left out: it has no key `tests`")
+    report = run_suite(tests, chosen, None if output is Format.JSON else lambda tested: print_lines(_lines(tested)))
+    if output is Format.JSON:
+        print_json(report.to_json())
+    else:
+        notice(", ".join(f"{number} {verdict}" for verdict, number in sorted(report.counts.items())) or "no tests")
+    raise Exit(_exit_code(report.counts))
+
+
+def _exit_code(counts: Mapping[str, int]) -> int:
+    if "error" in counts:
+        return FixConfigError.exit_code
+    return FAILED_CASES if "failed" in counts else DONE
+
+
+def _lines(tested: "Tested") -> list[str]:
+    place = tested.file if tested.line is None else f"{tested.file}:{tested.line}"
+    head = f"{tested.verdict:<7} {place} {tested.name} ({tested.seconds:.2f} s)"
+    return [head, *(f"    {line}" for line in tested.message.splitlines())]
 
 
 @command("headrace pipelines --root file:///tmp/hr")
@@ -30,8 +153,7 @@ def pipelines(
 
     With a root, also list the pipelines that have run there from files of their own, without what only their files say.
     """
-    from headrace.read.deployment import Deployment
-    from headrace.read.pipeline_list import pipeline_list
+    from headrace.read.deployment import Deployment, pipeline_list
     from headrace_snapshots.store import open_store
 
     listed = pipeline_list(None) if root is None else Deployment(open_store(root)).pipelines()
@@ -163,7 +285,6 @@ def new(
     output: Output = Format.TEXT,
 ) -> None:
     """Write a pipeline, a unit test and sample data that run at once. Existing files stay as they are."""
-    from headrace.cli.commands.new import write_example
 
     example = write_example(name, Path(name) if folder is None else folder)
     if output is Format.JSON:

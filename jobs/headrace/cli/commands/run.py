@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from click import BadParameter
 from click.exceptions import Exit
 
-from headrace.cli.app import At, Output, PipelineArgument, Root, SnapshotArgument, command
+from headrace.cli.app import DONE, FAILED_CASES, At, Output, PipelineArgument, Root, SnapshotArgument, command
 from headrace.cli.display.output import Format, notice, print_fields, print_json, print_table
-from headrace.cli.exit_codes import DONE, FAILED_CASES
 from headrace.cli.parameters import Option, given_options
 from headrace_snapshots.refs import PUBLISHED
 

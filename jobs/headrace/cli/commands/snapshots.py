@@ -121,7 +121,7 @@ def release(
     """
     from headrace.cli.catalog_names import handle_and_output
     from headrace.cli.display.due import say_what_is_due
-    from headrace.runs.publishing.release import STAY
+    from headrace.runs.publishing.publish import STAY
 
     handle, named = handle_and_output(pipeline, root)
     entry = handle.release(snapshot, message=message, output=named)

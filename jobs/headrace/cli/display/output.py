@@ -69,14 +69,14 @@ def despite_closed_output() -> Iterator[None]:
 
 def print_json(value: Any) -> None:
     """``value`` as one JSON document; dates and times become ISO 8601 (in UTC), bytes base64, decimals text."""
-    from headrace.read.json_values import as_json
+    from headrace.read.shown_values import as_json
 
     sys.stdout.write(json.dumps(value, indent=1, default=as_json) + "\n")
 
 
 def print_json_rows(batches: "Iterable[pa.RecordBatch]") -> None:
     """Rows as ``print_json`` prints a list of them, of which no more than a batch is in memory."""
-    from headrace.read.json_values import as_json
+    from headrace.read.shown_values import as_json
     from headrace.read.views.arrow_types import zoneless_rows
 
     separator = "[\n"
@@ -174,7 +174,7 @@ def _text(value: object) -> str:
 
 
 def _value(value: datetime | Decimal) -> str:
-    from headrace.read.json_values import constant_text, in_utc
+    from headrace.read.shown_values import constant_text, in_utc
 
     if isinstance(value, datetime):
         return f"{in_utc(value):%Y-%m-%d %H:%M:%S}Z"

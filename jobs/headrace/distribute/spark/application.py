@@ -16,10 +16,10 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import headrace
 import headrace_snapshots
+from headrace.distribute.process_limits import stated_tasks
 from headrace.distribute.spark.jvm import is_local
 from headrace.distribute.spark.types import SparkSession
-from headrace.distribute.tasks.background.thread import Stop
-from headrace.distribute.tasks.settings import stated_tasks
+from headrace.distribute.tasks.background_work import Stop
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -8,11 +8,11 @@ with without_collection():
     import pyarrow as pa
     from pyspark.daemon import manager
 
-    from headrace.distribute.spark import runner
+    from headrace.distribute.spark import engine
     from headrace.ext.formats import FORMATS
     from headrace.formats import file_format
 
-    PRELOADED = (runner, file_format, *(FORMATS[name] for name in FORMATS.built_in), pa.array([0]))
+    PRELOADED = (engine, file_format, *(FORMATS[name] for name in FORMATS.built_in), pa.array([0]))
     """The tasks, with all that they import; the formats of files; pandas, which pyarrow imports for its first array."""
 
 if __name__ == "__main__":

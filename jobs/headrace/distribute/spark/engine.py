@@ -1,18 +1,196 @@
-"""Epochs of one pipeline in a Spark application."""
+"""Epochs of one pipeline in a Spark application: each a small job, whose plan is the same in every epoch.
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+The tasks of an epoch as one small Spark job, whose plan is the same in every epoch: what an exchange carries is
+repartitioned by part, and no row of it is anything but a blob to Spark.
+
+Epochs of one pipeline in a Spark application.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType
 
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.spark.application import bring_packages, in_background_pool, tasks_of
-from headrace.distribute.spark.runner import SparkRunner
-from headrace.distribute.spark.types import SparkSession
+from headrace.distribute.spark.application import bring_packages, in_background_pool, interrupted, tasks_of
+from headrace.distribute.spark.epoch_job import EpochJob
+from headrace.distribute.spark.failures import spark_errors
+from headrace.distribute.spark.functions import applied
+from headrace.distribute.spark.session import EXCHANGE
+from headrace.distribute.spark.task_payload import TaskPayload
+from headrace.distribute.spark.types import DataFrame, SparkSession, spark_type
+from headrace.distribute.tasks.background import FoldPlan, MergePlan
+from headrace.distribute.tasks.background_work import Stop
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.exchange import SCHEMA, ReceivedMessage, hear
+from headrace.distribute.tasks.level_names import level_names, progress_at
+from headrace.distribute.tasks.levels import (
+    MapLevel,
+    Rows,
+    fold_level,
+    level_below,
+    levels_below,
+    map_level,
+    merge_level,
+    numbers_in,
+    rows_level,
+    tasks_above,
+    tasks_at,
+)
+from headrace.distribute.tasks.map_side import read_rows
+from headrace.distribute.tasks.parts import tasks_of_first_level, through_spark
+from headrace.distribute.tasks.plan import EpochPlan
+from headrace.distribute.tasks.row_locations import PLACE
+from headrace.distribute.tasks.tables import leaving_schema, read_panes
+from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.errors import FixConfigError
+from headrace.model.expressions.data_types import DataType
+from headrace.pipeline.executors import LevelProgress
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.source import Input
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import ObjectStore, scheme_of
+
+_ROW = from_arrow_schema(SCHEMA)
+_TASKS = 1_000_000
+"""Tasks over rows that a user's own code made are numbered from a multiple of it on."""
+
+
+class SparkRunner:
+    """Runs the tasks of ``work`` in ``spark``, so many beside each other; those of the first level are ``mapped``."""
+
+    is_elsewhere = True
+
+    def __init__(self, spark: SparkSession, work: TaskEnvironment, tasks: int, mapped: MapLevel = map_level) -> None:
+        self._spark = spark
+        self._work = work
+        for name, value in EXCHANGE.items():  # a session that was brought may have others
+            spark.conf.set(name, value)
+        self._sent = TaskPayload.of(spark, work)
+        self._tasks = tasks
+        self._map_level = mapped
+        self._under_way: tuple[EpochPlan, EpochJob] | None = None
+
+    def tasks(self, size: int) -> int:
+        """All of them: which of them had little to do shows in no figure."""
+        del size
+        return self._tasks
+
+    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
+        """What the tasks of the last level say."""
+        first, *below = level_names(self._work, plan)
+        described = f"{self._work.pipeline.name}, epoch {plan.epoch}: {', then '.join((first, *below))}"
+        with spark_errors(), EpochJob.running(self._spark, described) as job:
+            self._under_way = plan, job
+            try:
+                rows = self._panes(plan, first) if plan.job else self._mapped(plan, first)
+                for level, name in enumerate(below):
+                    parts = rows.repartitionById(tasks_at(self._work, plan, level), "part")
+                    rows = self._through(name, parts, level_below, plan, level)
+                return _received(rows, tasks_above(self._work, plan, len(below)))
+            finally:
+                self._under_way = None
+
+    def find_level(self) -> LevelProgress | None:
+        """The level whose tasks run now. A user's own code may give the first one several stages of Spark's."""
+        under_way = self._under_way
+        if under_way is None or under_way[1].group is None:
+            return None
+        plan, job = under_way
+        with spark_errors():
+            stages = job.stages()
+        if not stages:
+            return progress_at(self._work, plan, 0, 0, 0)
+        at = next((number for number, stage in enumerate(stages) if stage.done < stage.tasks), len(stages) - 1)
+        of_first = len(stages) - levels_below(self._work, plan)
+        return progress_at(self._work, plan, max(0, at - of_first + 1), stages[at].done, stages[at].tasks)
+
+    def _mapped(self, plan: EpochPlan, name: str) -> DataFrame:
+        rows = self._through(name, self._numbers(len(plan.shares)), self._map_level, plan)
+        for number, input_ in enumerate(self._work.pipeline.inputs, 1):
+            read = any(piece.input == input_.name for share in plan.shares for piece in share)
+            if input_.source.transform is not None and read:
+                run = self._sent.calling(read_input, plan, input_.name)
+                columns = self._numbers(len(plan.shares)).mapInArrow(run, _row_type(input_))
+                rows_made = applied(input_.source.transform, columns)
+                rows = rows.union(self._through(name, rows_made, map_made, plan, input_.name, number * _TASKS))
+        return rows
+
+    def _panes(self, plan: EpochPlan, name: str) -> DataFrame:
+        work = self._work
+        rows = self._through(name, self._numbers(tasks_of_first_level(work, plan)), map_level, plan)
+        for number in through_spark(work, plan):
+            elements = [at for at, panes in enumerate(plan.elements) if panes.chain == number]
+            if elements:
+                chain, first = work.chains[number], work.jobs[plan.job].stage_at(number, 0)
+                transform = chain.stages[first].stage.aggregation.transform
+                assert transform is not None
+                schema = from_arrow_schema(leaving_schema(chain.stages[first - 1]))
+                files = self._numbers(len(elements), first=elements[0])
+                made = applied(transform, files.mapInArrow(self._sent.calling(read_elements, plan), schema))
+                base = (number + 1) * _TASKS
+                rows = rows.union(self._through(name, made, map_made, plan, chain.names.output, base))
+        return rows
+
+    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
+        """What the tasks of a merge say, which share the cores fairly with the epoch being computed."""
+        with spark_errors(), interrupted(self._spark, stop):
+            return in_background_pool(self._spark, self._merged)(plan)
+
+    def _merged(self, plan: MergePlan) -> Sequence[ReceivedMessage]:
+        return _received(self._through("merging layers", self._numbers(plan.parts), merge_level, plan), plan.parts)
+
+    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
+        """What the tasks of a fold say, which share the cores fairly with the epoch being computed."""
+        with spark_errors(), interrupted(self._spark, stop):
+            return in_background_pool(self._spark, self._folded)(plan)
+
+    def _folded(self, plan: FoldPlan) -> Sequence[ReceivedMessage]:
+        return _received(self._through("folding current", self._numbers(plan.parts), fold_level, plan), plan.parts)
+
+    def _numbers(self, count: int, *, first: int = 0) -> DataFrame:
+        return self._spark.range(first, first + count, 1, count)
+
+    def _through(
+        self, name: str, rows: DataFrame, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
+    ) -> DataFrame:
+        """``rows`` through tasks that ``run``; plans in Spark's pages have them by ``name``."""
+        called = self._sent.calling(run, *arguments)
+        called.__name__ = name
+        return rows.mapInArrow(called, _ROW)
+
+
+def read_input(work: TaskEnvironment, plan: EpochPlan, name: str, numbers: Rows) -> Iterator[pa.RecordBatch]:
+    """The records of an input in the shares whose ``numbers`` the first column has, as rows of Spark's."""
+    for number in numbers_in(numbers):
+        yield from read_rows(EpochTask(plan, work, number), name)
+
+
+def read_elements(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+    """The panes in the files whose ``numbers`` the first column has."""
+    for number in numbers_in(numbers):
+        yield from read_panes(EpochTask(plan, work, number))
+
+
+def map_made(work: TaskEnvironment, plan: EpochPlan, name: str, base: int, batches: Rows) -> Iterator[pa.RecordBatch]:
+    """What is said of a partition of rows that a user's own code made."""
+    context = TaskContext.get()
+    assert context is not None
+    yield from rows_level(work, plan, name, base + context.partitionId(), batches)
+
+
+def _row_type(input_: Input) -> StructType:
+    columns = {**dict.fromkeys(PLACE, DataType.INT), **input_.source.types}
+    return StructType([StructField(name, spark_type(kind)) for name, kind in columns.items()])
+
+
+def _received(rows: DataFrame, tasks: int) -> Sequence[ReceivedMessage]:
+    table: Any = rows.toArrow()
+    return hear(table.to_batches(), tasks)
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -31,7 +31,7 @@ from headrace.distribute.spark.errors import (
 )
 from headrace.errors import HeadraceError
 from headrace.formats.errors import UnreadableFileError
-from headrace.pipeline.loading.folders import OWN_PACKAGES
+from headrace.pipeline.loading.modules import OWN_PACKAGES
 from headrace.sources.file_planning import VanishedFileError
 
 SparkFailure = (PySparkException, Py4JError, ConnectionError)

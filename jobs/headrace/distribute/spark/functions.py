@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from headrace.distribute.spark.errors import SparkFunctionError
-from headrace.distribute.spark.module_pickling import travels
+from headrace.distribute.spark.frames import column_named
+from headrace.distribute.spark.task_payload import travels
 from headrace.distribute.spark.types import SPARK_TYPES, DataFrame
-from headrace.distribute.spark.view_frames import column_named
-from headrace.pipeline.loading.named_function import named_function
+from headrace.pipeline.loading.code_digests import named_function
 from headrace.pipeline.source import SparkFunction
 
 

@@ -1,7 +1,13 @@
-"""What the tasks of a pipeline are sent, once for all epochs, and what they make of it in their processes."""
+"""What tasks are sent, once for all epochs.
+
+Users' own modules travel to tasks by value: those need not be able to import them.
+
+What the tasks of a pipeline are sent, once for all epochs, and what they make of it in their processes.
+"""
 
 import os
 import pickle
+import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,15 +17,21 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from headrace.distribute.allocators import give_back, share_one_heap
+from headrace.distribute.process_limits import give_back, share_one_heap
 from headrace.distribute.spark.application import runs_here
-from headrace.distribute.spark.module_pickling import travels
 from headrace.distribute.spark.types import SparkSession
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.pipeline.loading.code_digests import modules_of
+from headrace.pipeline.loading.modules import package_of
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import open_store, scheme_of
+
+
+def travels(module: str) -> None:
+    """Let what ``module`` defines travel; if it lies beside a pipeline's file, also what the others there define."""
+    cloudpickle.register_pickle_by_value(sys.modules[package_of(module) or module])  # type: ignore[no-untyped-call]
+
 
 _PIPELINES = 8
 

@@ -4,9 +4,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.decimals import PRECISION, SCALE
-from headrace.model.expressions.value_types import ListType
+from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ListType
 
 __all__ = ["SPARK_TYPES", "DataFrame", "SparkColumn", "SparkSession", "spark_type"]
 

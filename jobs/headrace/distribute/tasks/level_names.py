@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from headrace.distribute.jobs import LOOP, Job
+from headrace.distribute.chain import LOOP, Job
 from headrace.distribute.tasks.parts import job_of
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.task_environment import TaskEnvironment

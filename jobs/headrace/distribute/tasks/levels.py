@@ -1,34 +1,97 @@
-"""The levels of tasks of an epoch: the map side, the parts of the ids where duplicates are told, the parts of each
+"""The levels of tasks of an epoch, and their functions where an exchange lies between tasks.
+
+Duplicates told apart: a task for each part of the ids sees all records of an id (semantics 12.10).
+
+The levels of tasks of an epoch: the map side, the parts of the ids where duplicates are told, the parts of each
 stage. Each task is told what all tasks of the level above said, and says something to all of the level below; what the
 last level says goes to the driver, as to the only part of a level below.
+
+The levels of tasks (``levels``), merges and folds where an exchange lies between tasks: functions from its rows to
+those of the next one, for an engine that runs tasks in processes of its own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
-from headrace.distribute.jobs import LOOP
-from headrace.distribute.tasks.ids import tell_duplicates
+from headrace.distribute.chain import LOOP
+from headrace.distribute.epoch import Again, DivergedError
+from headrace.distribute.tasks.background import FoldPlan, MergePlan, fold_task, merge_task
+from headrace.distribute.tasks.exchange import ReceivedMessage, hear
 from headrace.distribute.tasks.loop import turn_rounds
-from headrace.distribute.tasks.map_side import Bundles, map_rows, map_share
-from headrace.distribute.tasks.panes import map_output, map_panes
+from headrace.distribute.tasks.map_side import Bundles, into_chains, map_rows, map_share
 from headrace.distribute.tasks.parts import job_of, panes_of_outputs, parts_of, tasks_of_first_level
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
+from headrace.distribute.tasks.row_locations import ShippedRecords
 from headrace.distribute.tasks.stages import StagePart
+from headrace.distribute.tasks.tables import files_of, map_output, map_panes, open_own, put_pieces
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.distribute.tasks.task_results import (
     Failure,
+    IdsOutput,
     Message,
     PanesOutput,
     StageOutput,
+    Stored,
     TaskOutput,
     TaskResult,
     UpstreamResults,
     collect_failure,
     isolate_failure,
 )
+from headrace.kernel.elements import Columns, takes_part
+from headrace.kernel.grouping import truths
+from headrace.program import columns as c
+from headrace.state.ids import RememberedIds
+from headrace_snapshots.format.table_names import IDS
+
+
+def tell_duplicates(
+    task: EpochTask, upstream: UpstreamResults, rows: list[pa.RecordBatch]
+) -> tuple[IdsOutput, Bundles]:
+    """What becomes of ``rows``, the records of a part of the ids, and those that count for each part of the keys."""
+    plan, pipeline = task.plan, task.work.pipeline
+    remembered = RememberedIds.of(pipeline, plan.watermark)
+    remembered = replace(remembered, layers=open_own(task, plan.ids, remembered.schema, plan.id_parts))
+    if not rows:
+        return IdsOutput(), {}
+    records = ShippedRecords.arrived(task, rows, {n: error.error() for n, error in upstream.errors.items()})
+    records = records.having({c.SEEN: remembered.seen(records.columns)})
+    if plan.again is not None:
+        records = records.failing(_diverged(task, plan.again, remembered, records))
+    ids = _stored(task, remembered, records.columns) if plan.again is None else Stored()
+    chains, errors, bundles = into_chains(task, records, lambda: records.place)
+    return IdsOutput(chains, ids, errors), bundles
+
+
+def _diverged(
+    task: EpochTask, again: Again, remembered: RememberedIds, records: ShippedRecords
+) -> dict[int, DivergedError]:
+    """An error for each chain that takes records which are the first of their id now, and which no output took when the
+    epoch was recorded: nobody remembers their ids, so their duplicates would count in later epochs.
+    """
+    then = replace(remembered, layers=open_own(task, again.told, remembered.schema, task.plan.id_parts))
+    is_first, is_told = records.columns[c.SEEN].is_null(), then.seen(records.columns).is_valid()
+    untold = truths(is_first) & ~truths(is_told)
+    name = task.work.pipeline.name
+    error = DivergedError(
+        f"records of epoch {task.plan.epoch} would count now that no output took when it was recorded, so nobody "
+        f"remembers their ids, and duplicates of them would count too. Run `headrace backfill {name} --promote`, which "
+        "computes all outputs again"
+    )
+    chains = ((own.of_chain, records.chains[own.of_chain]) for own in task.for_each_reader())
+    return {number: error for number, judged in chains if (untold & takes_part(judged)).any()}
+
+
+def _stored(task: EpochTask, remembered: RememberedIds, judged: Columns) -> Stored:
+    rows = remembered.new(judged, task.plan.epoch)
+    if not rows.num_rows:
+        return Stored()
+    runs = put_pieces(task.work, task.plan.prefix, IDS, task.number, [rows])
+    return Stored(files_of(runs), remembered.expiry(rows))
+
 
 Ran = tuple[TaskOutput | None, Bundles]
 
@@ -131,3 +194,55 @@ def run_task(
     received, history = (b"", ()) if upstream is None else (upstream.digest, upstream.history(number))
     result = TaskResult(output, received, history, next(iter(errors), None), work.requests_since(before))
     return Message(number, result, bundles)
+
+
+Rows = Iterable[pa.RecordBatch]
+"""Those of an exchange (``exchange.SCHEMA``), or numbers of tasks in a first column."""
+
+MapLevel = Callable[[TaskEnvironment, EpochPlan, Rows], Iterator[pa.RecordBatch]]
+"""What the tasks of the first level say, as ``map_level`` does."""
+
+
+def numbers_in(batches: Rows) -> Iterator[int]:
+    """The numbers of tasks."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def map_level(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+    """What shares of the input say."""
+    for number in numbers_in(numbers):
+        yield from share_task(work, plan, number).blobs(parts_below(work, plan, -1))
+
+
+def rows_level(
+    work: TaskEnvironment, plan: EpochPlan, name: str, number: int, batches: Rows
+) -> Iterator[pa.RecordBatch]:
+    """What task ``number`` says of ``batches`` that a user's own code made."""
+    rows = [batch for batch in batches if batch.num_rows]
+    if rows:
+        yield from rows_task(work, plan, name, number, rows).blobs(parts_below(work, plan, -1))
+
+
+def level_below(work: TaskEnvironment, plan: EpochPlan, level: int, batches: Rows) -> Iterator[pa.RecordBatch]:
+    """What a part of the level number ``level`` below the map side says: ``batches`` are all the rows of the exchange
+    above for it.
+    """
+    blobs = [batch for batch in batches if batch.num_rows]
+    if blobs:  # every part is told of every task: there is none without rows
+        part = blobs[0].column("part")[0].as_py()
+        messages = hear(blobs, tasks_above(work, plan, level))
+        del blobs  # which are as large as the messages
+        yield from part_task(work, plan, level, part, messages).blobs(parts_below(work, plan, level))
+
+
+def merge_level(work: TaskEnvironment, plan: MergePlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+    """What parts of a merge say."""
+    for part in numbers_in(numbers):
+        yield from merge_task(work, plan, part).blobs(1)
+
+
+def fold_level(work: TaskEnvironment, plan: FoldPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+    """What parts of a fold say."""
+    for part in numbers_in(numbers):
+        yield from fold_task(work, plan, part).blobs(1)

@@ -13,9 +13,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.distribute.tasks.exchange import bundle, deltas_of
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.parts import addressed
-from headrace.distribute.tasks.shuffle.shuffle_input import bundle, deltas_of
 from headrace.distribute.tasks.tables import files_of, open_layers, put_pieces
 from headrace.distribute.tasks.task_environment import EpochTask
 from headrace.distribute.tasks.task_results import LoopOutput, Stored

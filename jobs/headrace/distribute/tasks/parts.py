@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from headrace.distribute.jobs import LOOP, Job
+from headrace.distribute.chain import LOOP, Job
 from headrace.distribute.tasks.plan import EpochPlan, PaneFiles
 from headrace.distribute.tasks.task_environment import TaskEnvironment
 

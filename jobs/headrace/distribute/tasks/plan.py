@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from headrace.distribute.chain import ChainState
 from headrace.distribute.epoch import Again
 from headrace.distribute.records import MOST_OF_A_FILE, Piece, divided, in_arrival_order
-from headrace.formats.scan import WHOLE_FILE, Span
+from headrace.formats.file_format import WHOLE_FILE, Span
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.pipeline import Pipeline

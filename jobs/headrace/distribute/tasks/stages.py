@@ -7,16 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from headrace.distribute.chain import Chain, ChainState
-from headrace.distribute.input_clocks import watermark_update
+from headrace.distribute.chain import Chain, ChainState, StageClocks
 from headrace.distribute.side_outputs import dead_panes
-from headrace.distribute.stage_clocks import StageClocks
+from headrace.distribute.tasks.exchange import ShuffleInput, bundle, deltas_of
 from headrace.distribute.tasks.map_side import Bundles
-from headrace.distribute.tasks.panes import leaving
 from headrace.distribute.tasks.parts import addressed, of_chain
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.shuffle.shuffle_input import ShuffleInput, bundle, deltas_of
-from headrace.distribute.tasks.tables import expired_prefix, files_of, open_own, run_writer
+from headrace.distribute.tasks.tables import expired_prefix, files_of, leaving, open_own, run_writer
 from headrace.distribute.tasks.task_environment import EpochTask
 from headrace.distribute.tasks.task_results import (
     Files,
@@ -27,7 +24,7 @@ from headrace.distribute.tasks.task_results import (
     TaskResult,
     UpstreamResults,
 )
-from headrace.distribute.watermark_inputs import combined
+from headrace.distribute.watermark_inputs import combined, watermark_update
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import Counts, Emitted, StageResult, in_emitted_order

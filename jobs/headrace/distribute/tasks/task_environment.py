@@ -7,8 +7,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from headrace.distribute.chain import Chain, ChainState
-from headrace.distribute.jobs import Job, jobs_of, upstream_of
+from headrace.distribute.chain import Chain, ChainState, Job, jobs_of, upstream_of
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant

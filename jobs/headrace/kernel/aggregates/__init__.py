@@ -1,8 +1,7 @@
 """Aggregates of the kernel: combiners of ``headrace.model.combiners`` over groups of rows."""
 
 from headrace.kernel.aggregates.accumulators import Accumulator, compile_aggregates
-from headrace.kernel.aggregates.bags import BagPart
-from headrace.kernel.aggregates.kept import KEPT_AT, KeptPart, unpacked
+from headrace.kernel.aggregates.bags import KEPT_AT, BagPart, KeptPart, unpacked
 from headrace.kernel.aggregates.parts import AccumulatorPart, Elements
 from headrace.kernel.aggregates.sums import CountPart
 

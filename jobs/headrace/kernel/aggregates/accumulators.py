@@ -10,16 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.aggregates import integers, moments
-from headrace.kernel.aggregates.bags import Bag, BagPart, bag
+from headrace.kernel.aggregates import integers, sums
+from headrace.kernel.aggregates.bags import Bag, BagPart, bag, pairs
 from headrace.kernel.aggregates.custom import CustomPart, result_of_bag
-from headrace.kernel.aggregates.distinct_sketch import DistinctSketchPart, estimate
-from headrace.kernel.aggregates.extremes import ExtremePart, TimedPart, TopPart
 from headrace.kernel.aggregates.integers import Bools, Floats
-from headrace.kernel.aggregates.pairs import pairs
+from headrace.kernel.aggregates.ordering import ExtremePart, TimedPart, TopPart, nearest_rank
 from headrace.kernel.aggregates.parts import AccumulatorPart
-from headrace.kernel.aggregates.quantile_sketch import QuantileSketchPart, quantile
-from headrace.kernel.aggregates.ranks import nearest_rank
+from headrace.kernel.aggregates.sketches import DistinctSketchPart, QuantileSketchPart, estimate, quantile
 from headrace.kernel.aggregates.sums import (
     CountPart,
     DecimalSumPart,
@@ -33,9 +30,8 @@ from headrace.kernel.aggregates.sums import (
 from headrace.kernel.grouping import Ints, to_lists
 from headrace.kernel.types import ARROW_TYPES, arrow_type
 from headrace.model.combiners import Aggregate, Combiner
-from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.data_types import DataType, PairsType, Schema
 from headrace.model.expressions.typing import input_type, output_type
-from headrace.model.expressions.value_types import PairsType
 
 Columns = Mapping[str, pa.Array]
 
@@ -144,7 +140,7 @@ class _Compiler:
         if self.kind is DataType.FLOAT:
             if self.takes_all:
                 return self._of_bag(lambda bag: bag.variance)
-            return _of(moments.MomentsPart.of(f"{self.prefix}_moments", self.input), moments.variance)
+            return _of(sums.MomentsPart.of(f"{self.prefix}_moments", self.input), sums.variance)
         total = IntegerSumPart.of(f"{self.prefix}_sum", self.input)
         squares = IntegerSumPart.of(f"{self.prefix}_squares", self.input, squared=True)
         count = self._count

@@ -1,18 +1,27 @@
-"""Bags: values with their multiplicities (semantics 12.5), for combiners that need all values, or that cannot take one
+"""Aggregates that keep what they were given: bags of values, the last elements of a window, pairs of a join.
+
+Bags: values with their multiplicities (semantics 12.5), for combiners that need all values, or that cannot take one
 back otherwise.
+
+The last elements of a window in order of arrival (``How.keep_last``): sliding count windows.
+
+Windowed joins (semantics 12.9): every value of the left with every one of the right.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.errors import PipelineError
 from headrace.kernel.aggregates.integers import Floats
 from headrace.kernel.aggregates.ordering import changes, coded, in_order
 from headrace.kernel.aggregates.parts import AccumulatorPart, Elements
 from headrace.kernel.aggregates.sums import add
 from headrace.kernel.grouping import Groups, Ints, of_ids, of_lists, to_lists
+from headrace.model.combiners import Outer
 from headrace.model.expressions.expr import Expr
 
 VALUE, TIMES = "value", "times"
@@ -126,3 +135,65 @@ def bag(part: pa.Array) -> Bag:
     """The bags that ``part`` stores; NULL is one without values."""
     entries, groups = of_lists(part)
     return Bag(entries.field(0), entries.field(1).to_numpy(), groups)
+
+
+KEPT_AT = "_at"
+"""Field of what is kept of an element: its event time, if an aggregate reads it."""
+
+
+@dataclass(frozen=True)
+class KeptPart(AccumulatorPart):
+    """The last ``number`` elements: a list of structs of what aggregates read."""
+
+    number: int
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        """Values are structs of what is kept of an element."""
+        if elements.sign is not None:
+            raise PipelineError("keep_last cannot be used downstream of retractions")
+        return self._last(elements.value, groups)
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return self._last(*groups.flattened(parts))
+
+    def _last(self, elements: pa.Array, groups: Groups) -> pa.Array:
+        sizes = np.minimum(groups.sizes, self.number)
+        if (sizes == groups.sizes).all():
+            return to_lists(elements, groups, empty_is_null=True)
+        last = Groups(np.append(0, np.cumsum(sizes)))
+        rows = np.arange(last.offsets[-1]) + np.repeat(groups.offsets[1:] - last.offsets[1:], sizes)
+        return to_lists(elements.take(pa.array(rows)), last, empty_is_null=True)
+
+
+def unpacked(kept: pa.Array, parts: Iterable[AccumulatorPart], field_of: Callable[[Expr], str]) -> dict[str, pa.Array]:
+    """The parts that the elements of a ``KeptPart`` make, by name; ``field_of`` says where an input is kept."""
+    elements, groups = of_lists(kept)
+    has_times = elements.type.get_field_index(KEPT_AT) >= 0
+    at = elements.field(KEPT_AT) if has_times else pa.nulls(len(elements), pa.int64())
+    fields = {}
+    for part in parts:
+        value = None if part.input is None else elements.field(field_of(part.input))
+        fields[part.name] = part.fold(Elements(value, at, None), groups)
+    return fields
+
+
+def pairs(left: Bag, right: Bag, outer: Outer | None, kind: pa.ListType) -> pa.Array:
+    """Sorted lists of pairs, one for each bag; with NULL for a side without values, as ``outer`` says."""
+    lefts, of_left = left.copies
+    rights, of_right = right.copies
+    no_left, no_right = of_left.sizes == 0, of_right.sizes == 0
+    # a single NULL stands for a side without values, if there are values on the other
+    number_left, number_right = of_left.sizes, of_right.sizes
+    if outer in (Outer.RIGHT, Outer.BOTH):
+        number_left = np.where(no_left & ~no_right, 1, number_left)
+    if outer in (Outer.LEFT, Outer.BOTH):
+        number_right = np.where(no_right & ~no_left, 1, number_right)
+    paired = Groups(np.append(0, np.cumsum(number_left * number_right)))
+    group = paired.of_row
+    place = np.arange(len(group)) - paired.offsets[group]
+    i, j = np.divmod(place, number_right[group]) if len(group) else (place, place)
+    sides = [
+        values.take(pa.array(groups.offsets[group] + at, mask=nobody[group]))
+        for values, groups, at, nobody in ((lefts, of_left, i, no_left), (rights, of_right, j, no_right))
+    ]
+    return to_lists(pa.StructArray.from_arrays(sides, fields=list(kind.value_type)), paired)

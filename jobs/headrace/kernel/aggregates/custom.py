@@ -10,11 +10,10 @@ from headrace.kernel.aggregates.bags import Bag
 from headrace.kernel.aggregates.parts import AccumulatorPart, Elements
 from headrace.kernel.grouping import Groups, to_lists
 from headrace.kernel.types import TIMESTAMP, own_arrow_type
-from headrace.model.custom import check_fields, user_code
-from headrace.model.custom_combiners import Accumulator, CustomCombiner, accumulator_types, result_type
-from headrace.model.expressions.data_types import DataType
+from headrace.model.combiners import Accumulator, CustomCombiner, accumulator_types, result_type
+from headrace.model.expressions.data_types import DataType, ListType
 from headrace.model.expressions.expr import Expr
-from headrace.model.expressions.value_types import ListType
+from headrace.model.vocabulary import check_fields, user_code
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,37 @@
-"""Values in order: every type that sorts as 64-bit integers, and rows sorted within their groups by them.
+"""Values in order: rows sorted within groups, quantiles by rank, extremes, and one value of a group out of several.
+
+Values in order: every type that sorts as 64-bit integers, and rows sorted within their groups by them.
 
 NaN equals itself and lies above every number, -0.0 is 0.0, strings are ordered by code point, bytes by
 byte.
+
+Quantiles by nearest rank: the smallest value with a part ``q`` of all values at or below it.
+
+Smallest and largest values, also by event time, and the k largest, where no value can be withdrawn.
+
+One value of a group out of several: sums, smallest and largest values, any and all. NULLs count for nothing; what is
+folded of no value is NULL.
 """
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.errors import OPERANDS, IntegerOverflowError
+from headrace.kernel.aggregates import integers
 from headrace.kernel.aggregates.integers import small
+from headrace.kernel.aggregates.parts import AccumulatorPart, Elements, nullable
+from headrace.kernel.expressions import decimals
 from headrace.kernel.expressions.dates import days_of, to_dates
 from headrace.kernel.expressions.decimals import of_billionths
-from headrace.kernel.grouping import Groups, Ints
+from headrace.kernel.grouping import Groups, Ints, to_lists, valid
 from headrace.kernel.types import DATE, DECIMAL
+from headrace.program.triggers import ColumnMerge
 
 Bools = NDArray[np.bool_]
 
@@ -154,3 +170,136 @@ def _settled(order: Ints, packed: NDArray[np.uint64], minor: Ints) -> Ints:
 def sorted_codes(codes: Ints, groups: Groups) -> Ints:
     """The codes of each group in order."""
     return codes[in_order(groups.of_row, codes)]
+
+
+def nearest_rank(weights: Ints, groups: Groups, q: float) -> Ints:
+    """The row of each group at the rank of ``q``, of rows in order that stand for ``weights`` values each; of a group
+    without rows any number.
+    """
+    before = np.append(0, np.cumsum(weights))
+    starts, ends = before[groups.offsets[:-1]], before[groups.offsets[1:]]
+    return np.searchsorted(before[1:], starts + _ranks(ends - starts, q) - 1, side="right")
+
+
+def _ranks(sizes: Ints, q: float) -> Ints:
+    """``q`` is the decimal as it is written. Of groups of n rows in all, fewer than sqrt(2n) sizes differ."""
+    part = Fraction(repr(float(q)))
+    different, place = np.unique(sizes, return_inverse=True)
+    ranks = [max(math.ceil(part * int(size)), 1) for size in different]
+    return np.array(ranks, np.int64)[place] if ranks else sizes
+
+
+@dataclass(frozen=True)
+class ExtremePart(AccumulatorPart):
+    """The largest value, or the smallest."""
+
+    is_largest: bool
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        return self.gathered(*groups.without_nulls(elements.value))
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return extreme(parts, groups, is_largest=self.is_largest)
+
+
+def extreme(values: pa.Array, groups: Groups, *, is_largest: bool) -> pa.Array:
+    """The largest or smallest value of each group, NULL of none; no value is NULL. NaN is largest, and -0.0 is 0.0."""
+    if pa.types.is_floating(values.type):
+        numbers = groups.reduce(np.maximum if is_largest else np.fmin, values.to_numpy(), 0.0)
+        return nullable(numbers + 0.0, groups)
+    codes = coded(values)
+    return codes.values(_extreme(codes.codes, groups, is_largest), groups.sizes == 0)
+
+
+@dataclass(frozen=True)
+class TimedPart(AccumulatorPart):
+    """The value of the latest event time, or of the earliest; of several the largest or smallest."""
+
+    is_latest: bool
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        known = elements.known(groups)
+        return self._made(known.at, known.value, known.groups)
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return self._made(parts.field(0), parts.field(1), groups)
+
+    def _made(self, at: pa.Array, value: pa.Array, groups: Groups) -> pa.Array:
+        times, coded_values = at.to_numpy(), coded(value)
+        chosen = _extreme(times, groups, self.is_latest)
+        others = -LAST - 1 if self.is_latest else LAST
+        codes = np.where(times == np.repeat(chosen, groups.sizes), coded_values.codes, others)
+        empty = groups.sizes == 0
+        fields = [pa.array(chosen), coded_values.values(_extreme(codes, groups, self.is_latest), empty)]
+        return pa.StructArray.from_arrays(fields, fields=list(self.type), mask=pa.array(empty))
+
+
+def _extreme(codes: Ints, groups: Groups, is_largest: bool) -> Ints:
+    return groups.reduce(np.maximum if is_largest else np.minimum, codes, 0)
+
+
+@dataclass(frozen=True)
+class TopPart(AccumulatorPart):
+    """The k largest values, descending."""
+
+    k: int
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        return self._made(*groups.without_nulls(elements.value))
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return self._made(*groups.flattened(parts))
+
+    def _made(self, values: pa.Array, groups: Groups) -> pa.Array:
+        coded_values = coded(values)
+        top = Groups(np.append(0, np.cumsum(np.minimum(groups.sizes, self.k))))
+        # the largest of a group stand at its end
+        place = np.arange(top.offsets[-1]) - np.repeat(top.offsets[:-1], top.sizes)
+        rows = np.repeat(groups.offsets[1:] - 1, top.sizes) - place
+        return to_lists(coded_values.values(sorted_codes(coded_values.codes, groups)[rows]), top, empty_is_null=True)
+
+
+def fold(how: ColumnMerge, values: pa.Array, groups: Groups) -> pa.Array:
+    """``values``, arranged by group, folded for each group. Raises IntegerOverflowError if a sum leaves 64 bits."""
+    if len(values) == len(groups) and bool((groups.sizes == 1).all()):
+        return values
+    match how:
+        case ColumnMerge.SUM:
+            return _sum(values, groups)
+        case ColumnMerge.MIN | ColumnMerge.ALL:
+            return extreme_value(values, groups, latest=False)
+        case ColumnMerge.MAX | ColumnMerge.ANY:
+            return extreme_value(values, groups, latest=True)
+    raise AssertionError(how)
+
+
+def _sum(values: pa.Array, groups: Groups) -> pa.Array:
+    empty = _without_values(values, groups)
+    if values.type == DECIMAL:
+        total = integers.stored(integers.total_of_stored(values.fill_null(0), groups), decimals.SUM, groups)
+        with decimals.overflowing("a sum that a trigger looks at"):
+            return pc.if_else(pa.array(empty), pa.scalar(None, DECIMAL), decimals.fitting(total))
+    known = values.fill_null(0).to_numpy(zero_copy_only=False) if values.null_count else values.to_numpy()
+    if pa.types.is_integer(values.type) and len(known):
+        most = max(abs(int(known.min())), abs(int(known.max())))
+        if most * int(groups.sizes.max(initial=0)) >= 2**63:
+            low, high = known & 0xFFFFFFFF, known >> 32
+            lows, highs = groups.reduce(np.add, low, 0), groups.reduce(np.add, high, 0)
+            highs = highs + (lows >> 32)
+            if ((highs < -(2**31)) | (highs >= 2**31)).any():
+                raise IntegerOverflowError(f"a sum that a trigger looks at leaves 64 bits{OPERANDS}")
+    total = groups.reduce(np.add, known, 0)
+    return pa.array(total, values.type, mask=empty)
+
+
+def extreme_value(values: pa.Array, groups: Groups, *, latest: bool) -> pa.Array:
+    """The largest or smallest value of each group; NaN lies above every number."""
+    return extreme(*groups.without_nulls(values), is_largest=latest)
+
+
+def _without_values(values: pa.Array, groups: Groups) -> NDArray[np.bool_]:
+    """Which groups have no value that is not NULL."""
+    if not values.null_count:
+        return np.equal(groups.sizes, 0)
+    known = valid(values).astype(np.int64)
+    return np.equal(groups.reduce(np.add, known, 0), 0)

@@ -1,18 +1,147 @@
-"""Counts and sums. They take values back."""
+"""Counts, sums and moments, which take values back; sums of floats are exact.
 
+Sums of floats without any rounding: what is added can be taken back, whatever came between.
+
+A sum is kept as an expansion: a few floats whose exact sum it is, the nearest one first (Shewchuk, "Adaptive Precision
+Floating-Point Arithmetic", 1997, section 2). It follows from the sum alone, in whatever order this came about. Floats
+are added in fixed point, whose unit is the least float: digits of 32 bits, as many as the floats at hand need.
+
+Counts and sums. They take values back.
+
+Number, mean and sum of squared distances from the mean of floats (Chan, Golub and LeVeque, 1979): making one of
+several loses no precision where the mean is large and the variance small.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headrace.kernel.aggregates import integers
-from headrace.kernel.aggregates.exact_floats import exact_sum
 from headrace.kernel.aggregates.integers import Floats
 from headrace.kernel.aggregates.parts import AccumulatorPart, Elements, PlainPart, nullable
 from headrace.kernel.expressions import decimals
-from headrace.kernel.grouping import Groups, Ints, of_ids, of_lists
+from headrace.kernel.grouping import Groups, Ints, of_ids, of_lists, to_lists
 from headrace.model.expressions.expr import Expr
+
+_LEAST: Final = -1074
+"""The exponent of the least float."""
+_BITS: Final = 32
+_DIGIT: Final = 2**_BITS - 1
+_MANTISSA: Final = 53
+_ROWS: Final = 1 << 14
+_LARGEST: Final = float(np.finfo(np.float64).max)
+
+
+def exact_sum(values: Floats, groups: Groups) -> tuple[Floats, pa.Array]:
+    """The sum of the finite ``values`` of each group: the float next to it, and a list of what is left; NULL is nothing
+    more.
+    """
+    with np.errstate(over="ignore"):
+        nearest = groups.reduce(np.add, values, 0.0)
+    is_exact = _is_exact(values, groups)
+    inexact = np.flatnonzero(~is_exact)
+    sizes, summands = groups.sizes[inexact], values[~is_exact[groups.of_row]]
+    offsets = np.append(0, np.cumsum(sizes))
+    rows, items = [np.zeros(0, np.int64)], [np.zeros(0)]
+    for begin in range(0, len(inexact), _ROWS):
+        places = inexact[begin : begin + _ROWS]
+        end = begin + len(places)
+        numbers = np.repeat(np.arange(len(places)), sizes[begin:end])
+        first, *rest = _components(numbers, summands[offsets[begin] : offsets[end]], len(places))
+        nearest[places] = first[1]
+        rows += [places[one] for one, _ in rest]
+        items += [component for _, component in rest]
+    of_group, left = np.concatenate(rows), np.concatenate(items)
+    order = np.argsort(of_group, kind="stable")
+    return nearest, to_lists(pa.array(left[order]), of_ids(of_group[order], len(groups)), empty_is_null=True)
+
+
+def _is_exact(values: Floats, groups: Groups) -> NDArray[np.bool_]:
+    """Groups whose floats add up without rounding in any order: all are multiples of one that is not too small."""
+    whole, exponent = _whole(values)
+    unit = np.where(whole == 0, np.inf, np.ldexp((whole & -whole).astype(np.float64), exponent))
+    with np.errstate(over="ignore"):
+        most = groups.reduce(np.add, np.abs(values), 0.0)
+        return most * 2.0 ** (1 - _MANTISSA) <= groups.reduce(np.minimum, unit, np.inf)
+
+
+def _whole(values: Floats) -> tuple[Ints, Ints]:
+    """The ``values`` without their signs, as integers of 53 bits times powers of two."""
+    mantissa, exponent = np.frexp(np.abs(values))
+    return np.ldexp(mantissa, _MANTISSA).astype(np.int64), exponent.astype(np.int64) - _MANTISSA
+
+
+def _components(rows: Ints, values: Floats, number: int) -> Iterator[tuple[Ints, Floats]]:
+    """The expansions of ``number`` sums of ``values``, whose sums the ``rows`` say: first components of all, then
+    second ones, and the row of each.
+    """
+    digits, lowest = _in_fixed_point(rows, values, number)
+    there = np.arange(number)
+    while True:
+        component = _nearest(digits, lowest)
+        yield there, component
+        _add(digits, np.arange(len(digits)), -component, lowest)
+        _carry(digits)
+        left = digits.any(axis=1)
+        if not left.any():
+            return
+        digits, there = digits[left], there[left]
+
+
+def _in_fixed_point(rows: Ints, values: Floats, number: int) -> tuple[Ints, int]:
+    """Sums as digits, the lowest first, the last one with the sign; and which digit the lowest is. Not all ``values``
+    are 0.
+    """
+    _, exponent = np.frexp(values[values != 0.0])
+    places = np.maximum(exponent - _MANTISSA - _LEAST, 0) // _BITS
+    lowest, highest = int(places.min()), int(places.max())
+    digits = np.zeros((number, highest - lowest + 5), np.int64)
+    _add(digits, rows, values, lowest)
+    _carry(digits)
+    return digits, lowest
+
+
+def _add(digits: Ints, rows: Ints, values: Floats, lowest: int) -> None:
+    """Add the ``values`` to the sums of these ``rows``, of at most 2^30 each; then ``_carry``."""
+    is_there = values != 0.0
+    rows, values = rows[is_there], values[is_there]
+    whole, exponent = _whole(values)
+    at = exponent - _LEAST
+    whole >>= np.maximum(-at, 0)  # of the least floats these bits are 0
+    place, shift = np.divmod(np.maximum(at, 0), _BITS)
+    place -= lowest
+    sign = np.where(values < 0.0, -1, 1)
+    low, high = (whole & _DIGIT) << shift, (whole >> _BITS) << shift
+    for distance, part in enumerate((low & _DIGIT, (low >> _BITS) + (high & _DIGIT), high >> _BITS)):
+        np.add.at(digits, (rows, place + distance), sign * part)
+
+
+def _carry(digits: Ints) -> None:
+    """Have all digits but the last between 0 and 2^32."""
+    for place in range(digits.shape[1] - 1):
+        digits[:, place + 1] += digits[:, place] >> _BITS
+        digits[:, place] &= _DIGIT
+
+
+def _nearest(digits: Ints, lowest: int) -> Floats:
+    """A float next to each sum, as near as two roundings leave it; the largest one where it is larger."""
+    negative = digits[:, -1] < 0
+    size = np.where(negative[:, None], -digits, digits)
+    _carry(size)
+    width = size.shape[1]
+    top = np.maximum(width - 1 - np.argmax(size[:, ::-1] != 0, axis=1), 2)
+    rows = np.arange(len(size))
+    total = sum(size[rows, top - 2 + i].astype(np.float64) * 2.0 ** (_BITS * i) for i in (2, 1, 0))
+    with np.errstate(over="ignore"):
+        nearest = np.minimum(np.ldexp(total, (top - 2 + lowest) * _BITS + _LEAST), _LARGEST)
+    signed: Floats = np.where(negative, -nearest, nearest)
+    return signed
+
 
 _LONG, _DOUBLE = pa.int64(), pa.float64()
 _NOT_FINITE = {"nan": np.nan, "above": np.inf, "below": -np.inf}
@@ -180,3 +309,44 @@ def add(values: Floats, groups: Groups) -> Floats:
     """The sum of the floats of each group."""
     with np.errstate(invalid="ignore", over="ignore"):
         return groups.reduce(np.add, values, 0.0)
+
+
+_TYPE = pa.struct([("n", pa.int64()), ("mean", pa.float64()), ("m2", pa.float64())])
+
+
+@dataclass(frozen=True)
+class MomentsPart(PlainPart):
+    """What a variance is made of, where no value can be withdrawn."""
+
+    STORED = _TYPE
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        values, known = groups.without_nulls(elements.value)
+        numbers = values.to_numpy()
+        return _moments(np.ones(len(numbers), np.int64), numbers, np.zeros(len(numbers)), known)
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        number, mean, apart = (parts.field(i).to_numpy() for i in range(3))
+        return _moments(number, mean, apart, groups)
+
+
+def _moments(number: Ints, mean: Floats, apart: Floats, groups: Groups) -> pa.Array:
+    """One of several: of each how many values there are, their mean and the sum of squared distances from it."""
+    numbers = groups.reduce(np.add, number, 0)
+    empty = groups.sizes == 0
+    with np.errstate(invalid="ignore", over="ignore"):
+        first = np.zeros(len(groups))
+        first[~empty] = mean[groups.offsets[:-1][~empty]]
+        off = add((mean - np.repeat(first, groups.sizes)) * number, groups) / np.where(empty, 1, numbers)
+        means = first + off
+        distance = mean - np.repeat(means, groups.sizes)
+        squares = add(apart + distance * distance * number, groups)
+    fields = [pa.array(column) for column in (numbers, means, squares)]
+    return pa.StructArray.from_arrays(fields, fields=list(_TYPE), mask=pa.array(empty))
+
+
+def variance(part: pa.Array) -> pa.Array:
+    """Population variance; NULL of nothing."""
+    number, apart = part.field(0).fill_null(0).to_numpy(), part.field(2).fill_null(0.0).to_numpy()
+    empty = number == 0
+    return pa.array(apart / np.where(empty, 1, number), mask=empty)

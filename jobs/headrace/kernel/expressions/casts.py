@@ -1,19 +1,290 @@
-"""Values of one type as another (``model.expressions.expr``), and the case of strings."""
+"""Casts: values of one type as another, text read as values, and values spelled as text.
+
+Timestamps as tools write them, beside the form that Arrow reads: RFC 3339 with ``t`` and ``z``, a comma before the
+fraction, a zone behind a blank, ISO 8601 without dashes and colons, 24:00 for the end of a day.
+
+Each is spelled as the form that is read; ``headrace_lab.reference`` has the same rules in its own words.
+
+Text read as values, and values spelled as text: the casts of strings, a column at a time.
+
+A clean column costs one cast of Arrow's. Only where that fails, or reads what is not ours to read (``0x1F`` is an int
+to Arrow), are the texts that follow our rules told apart first. The rules are those of ``headrace_lab.reference``.
+
+Values of one type as another (``model.expressions.expr``), and the case of strings.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headrace.kernel.expressions import decimals
-from headrace.kernel.expressions.dates import date_of
-from headrace.kernel.expressions.text_casts import read_text, spelled
-from headrace.kernel.expressions.utf8 import text_of
+from headrace.kernel.expressions.dates import date_of, in_calendar
+from headrace.kernel.expressions.string_bytes import text_of
 from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP
 from headrace.model.expressions.data_types import DataType
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
+
+_DAY: Final = 86_400_000_000
+_END: Final = (
+    r"(?:[.,](?P<fraction>[0-9]+))?"
+    r"(?:(?P<utc>(?: [+-]00:?00)? ?(?:UTC|GMT|[Zz]))| ?(?P<offset>[+-][0-9]{2}(?::?[0-9]{2})?))?$"
+)
+_EXTENDED: Final = (
+    r"^(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<hour>[0-9]{2})"
+    rf"(?P<minute>(?::[0-9]{{2}})?)(?P<second>(?::[0-9]{{2}})?){_END}"
+)
+_BASIC: Final = (
+    r"^(?P<year>[0-9]{4})(?P<month>[0-9]{2})(?P<day>[0-9]{2})[Tt](?P<hour>[0-9]{2})"
+    rf"(?P<minute>(?:[0-9]{{2}})?)(?P<second>(?:[0-9]{{2}})?){_END}"
+)
+_LAST_DAY: Final = "9999-12-31"
+
+
+def respelled(text: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """``text`` in the form that is read, NULL where it is no time; and which of it says the end of a day: it is spelled
+    as the beginning of that day.
+    """
+    spelled, ends_a_day = _extended(text)
+    if spelled.null_count > text.null_count:
+        basic, ends_a_basic_day = _basic(text)
+        spelled, ends_a_day = pc.coalesce(spelled, basic), pc.coalesce(ends_a_day, ends_a_basic_day)
+    return spelled, ends_a_day
+
+
+def a_day_later(instants: pa.Array, which: pa.Array) -> pa.Array:
+    """Microseconds, a day later where ``which`` says so."""
+    return pc.if_else(which.fill_null(False), pc.add(instants, _DAY), instants)
+
+
+def _extended(text: pa.Array) -> tuple[pa.Array, pa.Array]:
+    parts = pc.extract_regex(text, _EXTENDED)
+    return _joined(parts, *(pc.struct_field(parts, part) for part in ("day", "hour", "minute", "second")))
+
+
+def _basic(text: pa.Array) -> tuple[pa.Array, pa.Array]:
+    parts = pc.extract_regex(text, _BASIC)
+    year, month, day, hour, minute, second = (
+        pc.struct_field(parts, part) for part in ("year", "month", "day", "hour", "minute", "second")
+    )
+    return _joined(
+        parts, pc.binary_join_element_wise(year, month, day, "-"), hour, _behind(":", minute), _behind(":", second)
+    )
+
+
+def _joined(
+    parts: pa.Array, day: pa.Array, hour: pa.Array, minute: pa.Array, second: pa.Array
+) -> tuple[pa.Array, pa.Array]:
+    fraction, utc, offset = (pc.struct_field(parts, part) for part in ("fraction", "utc", "offset"))
+    zone = pc.if_else(pc.equal(utc, ""), offset, "Z")
+    into = pc.binary_join_element_wise(minute, second, pc.ascii_trim(fraction, characters="0"), "")
+    ends_a_day = pc.and_(pc.equal(hour, "24"), pc.equal(pc.ascii_trim(into, characters=":0"), ""))
+    ends_a_day = pc.and_(ends_a_day, pc.not_equal(day, _LAST_DAY))
+    hour = pc.if_else(ends_a_day, "00", hour)
+    time = pc.binary_join_element_wise(day, "T", hour, minute, second, _behind(".", fraction), zone, "")
+    return time, ends_a_day
+
+
+def _behind(mark: str, digits: pa.Array) -> pa.Array:
+    """``digits`` with a ``mark`` before them, if there are any."""
+    return pc.if_else(pc.equal(digits, ""), "", pc.binary_join_element_wise(mark, digits, ""))
+
+
+BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())  # all there are: what Python's strip takes away
+_INTEGER = r"^[+-]?0*[0-9]{1,19}$"
+_FLOAT = r"^(?i:[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?|nan))$"
+_TRUE = pa.array(["t", "true", "y", "yes", "1"])
+_FALSE = pa.array(["f", "false", "n", "no", "0"])
+
+_LEAP = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
+_DATE = (
+    r"([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
+    rf"|02-(0[1-9]|1[0-9]|2[0-8]))|{_LEAP}-02-29)"
+)
+_HOUR, _SIXTIETH = r"([01][0-9]|2[0-3])", r"[0-5][0-9]"
+_TIME = rf"{_HOUR}(:{_SIXTIETH}(:{_SIXTIETH}(\.[0-9]+)?)?)?"
+_ZONE = rf"(Z|[+-]{_HOUR}(:?{_SIXTIETH})?)"
+_INSTANT = rf"^{_DATE}([T ]{_TIME}{_ZONE}?)?$"
+_WITH_ZONE = rf"^.{{10}}[T ].*{_ZONE}$"
+_FIRST_DAYS = -62_135_596_800_000_000 + 2 * 86_400_000_000  # year 1, and the two days that its zones may reach into
+
+
+def read_text(text: pa.Array, kind: DataType, *, is_iso_alone: bool = False) -> pa.Array:
+    """The strings ``text`` as ``kind``, NULL where one does not read as that. Blanks around it do not matter.
+
+    Integers are digits with a sign; floats may have a fraction, an exponent, or be inf or nan; booleans are t, true, y,
+    yes, 1 and f, false, n, no, 0 in any case; timestamps are ISO 8601: a date with or without a time, UTC unless they
+    name another zone, and what tools write for that (``text_instants``); dates are such dates alone; decimals are
+    floats without inf and nan that need no more digits than there are. ``is_iso_alone``: what tools write for
+    timestamps is none.
+    """
+    if kind is DataType.STRING:
+        return text
+    try:
+        values = _CLEAN[kind](text)
+    except pa.ArrowInvalid:
+        values = None
+    if values is not None:
+        return values
+    trimmed = pc.utf8_trim(text, characters=BLANKS)
+    return _iso_instants(trimmed) if is_iso_alone and kind is DataType.TIMESTAMP else _JUDGED[kind](trimmed)
+
+
+def _has(text: pa.Array, characters: str) -> bool:
+    """Whether one of these characters, which are ASCII, is anywhere in the memory of ``text``."""
+    data = text.buffers()[2]
+    octets = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return any((octets == ord(character)).any() for character in characters)
+
+
+def _clean_integers(text: pa.Array) -> pa.Array | None:
+    integers = pc.cast(text, pa.int64())
+    return None if _has(text, "xX") else integers
+
+
+def _clean_floats(text: pa.Array) -> pa.Array | None:
+    floats = pc.cast(text, pa.float64())
+    return None if _has(text, "(") else floats
+
+
+def _clean_instants(text: pa.Array) -> pa.Array | None:
+    known = text.drop_null()
+    zoned = len(known) > 0 and pc.match_substring_regex(known[:1], _WITH_ZONE)[0].as_py()
+    instants = pc.cast(text, TIMESTAMP if zoned else pa.timestamp("us")).cast(pa.int64())
+    earliest = pc.min(instants).as_py()
+    return instants.cast(TIMESTAMP) if earliest is None or earliest > _FIRST_DAYS else None  # Arrow knows a year 0
+
+
+def _clean_dates(text: pa.Array) -> pa.Array:
+    return in_calendar(pc.cast(text, DATE))
+
+
+def _clean_decimals(text: pa.Array) -> pa.Array | None:
+    longest = pc.max(pc.binary_length(text)).as_py() or 0
+    return None if longest > decimals.SHORT or _has(text, "eE") else pc.cast(text, DECIMAL)
+
+
+def _judged_integers(text: pa.Array) -> pa.Array:
+    text = _matching(text, _INTEGER)
+    negative = _flags(pc.starts_with(text, "-"))
+    digits = pc.cast(pc.ascii_ltrim(text, characters="+-"), pa.uint64()).fill_null(0).to_numpy()
+    fits = digits <= np.uint64(2**63 - 1) + negative.astype(np.uint64)
+    values = np.where(negative, np.uint64(0) - digits, digits).view(np.int64)
+    return pa.array(values, mask=~(fits & _flags(text.is_valid())))
+
+
+def _judged_floats(text: pa.Array) -> pa.Array:
+    return pc.cast(_matching(text, _FLOAT), pa.float64())
+
+
+def _judged_bools(text: pa.Array) -> pa.Array:
+    lowered = pc.ascii_lower(text)
+    is_false = pc.if_else(pc.is_in(lowered, _FALSE), False, pa.scalar(None, pa.bool_()))
+    return pc.if_else(pc.is_in(lowered, _TRUE), True, is_false)
+
+
+def _judged_instants(text: pa.Array) -> pa.Array:
+    odd = pc.invert(pc.match_substring_regex(text, _INSTANT)).fill_null(False)
+    if not pc.any(odd).as_py():
+        return _iso_instants(text)
+    others, ends_a_day = respelled(text.filter(odd))
+    later = a_day_later(_iso_instants(others).cast(pa.int64()), ends_a_day).cast(TIMESTAMP)
+    return pc.replace_with_mask(_iso_instants(text), odd, later)
+
+
+def _iso_instants(text: pa.Array) -> pa.Array:
+    text = _matching(text, _INSTANT)
+    text = pc.if_else(pc.starts_with(text, "0000"), pa.scalar(None, pa.string()), text)
+    text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]+", r"\1")
+    zoned = pc.match_substring_regex(text, _WITH_ZONE)
+    nothing = pa.scalar(None, pa.string())
+    local = pc.cast(pc.if_else(zoned, nothing, text), pa.timestamp("us")).cast(TIMESTAMP)
+    return pc.coalesce(pc.cast(pc.if_else(zoned, text, nothing), TIMESTAMP), local)
+
+
+def _judged_dates(text: pa.Array) -> pa.Array:
+    return _clean_dates(_matching(text, rf"^{_DATE}$"))
+
+
+def _matching(text: pa.Array, pattern: str) -> pa.Array:
+    return pc.if_else(pc.match_substring_regex(text, pattern), text, pa.scalar(None, pa.string()))
+
+
+def _flags(bools: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(bools.fill_null(False), np.bool_)
+
+
+_CLEAN: dict[DataType, Callable[[pa.Array], pa.Array | None]] = {
+    DataType.INT: _clean_integers,
+    DataType.FLOAT: _clean_floats,
+    DataType.BOOL: lambda text: None,
+    DataType.TIMESTAMP: _clean_instants,
+    DataType.DATE: _clean_dates,
+    DataType.DECIMAL: _clean_decimals,
+}
+_JUDGED: dict[DataType, Callable[[pa.Array], pa.Array]] = {
+    DataType.INT: _judged_integers,
+    DataType.FLOAT: _judged_floats,
+    DataType.BOOL: _judged_bools,
+    DataType.TIMESTAMP: _judged_instants,
+    DataType.DATE: _judged_dates,
+    DataType.DECIMAL: decimals.judged,
+}
+
+
+def spelled(values: pa.Array) -> pa.Array:
+    """``values`` of any type as strings: floats as the JVM writes doubles, timestamps in UTC without trailing
+    zeros, NULL outside the years 1 to 9999."""
+    if values.type == TIMESTAMP:
+        return _spelled_instants(values)
+    return _spelled_floats(values) if values.type == pa.float64() else pc.cast(values, pa.string())
+
+
+def _spelled_instants(values: pa.Array) -> pa.Array:
+    number = values.cast(pa.int64())
+    infinite = pc.or_(pc.less_equal(number, int(MIN_INSTANT)), pc.greater_equal(number, int(GLOBAL_WINDOW_END)))
+    text = pc.cast(number.cast(pa.timestamp("us")), pa.string())
+    shown = pc.ascii_rtrim(pc.ascii_rtrim(text, characters="0"), characters=".")
+    known = pc.if_else(date_of(values).is_valid(), shown, pa.scalar(None, pa.string()))
+    return pc.if_else(infinite, "", known)
+
+
+def _spelled_floats(values: pa.Array) -> pa.Array:
+    """Plain from 0.001 to 10,000,000, scientific (``1.0E7``) elsewhere; with the fewest digits that tell it apart."""
+    text = pc.cast(values, pa.string())
+    for arrows, ours in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
+        text = pc.if_else(pc.equal(text, arrows), ours, text)
+    size = pc.abs(values)
+    plain = pc.or_(pc.equal(size, 0.0), pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)))
+    whole = pc.and_(plain, pc.invert(pc.match_substring(text, ".")))
+    text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
+    scientific = pc.and_(pc.is_finite(values), pc.invert(plain)).fill_null(False)
+    return _with_scientific(text, scientific)
+
+
+def _with_scientific(text: pa.Array, chosen: pa.Array) -> pa.Array:
+    if not pc.any(chosen).as_py():
+        return text
+    pattern = r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?(?:e(?P<exponent>[+-]?[0-9]+))?$"
+    parts = pc.extract_regex(text.filter(chosen), pattern)
+    sign, whole, fraction, exponent = (
+        pc.struct_field(parts, part) for part in ("sign", "whole", "fraction", "exponent")
+    )
+    digits = pc.binary_join_element_wise(whole, fraction, "")
+    significant = pc.ascii_ltrim(digits, characters="0")
+    zeros = pc.subtract(pc.binary_length(digits), pc.binary_length(significant))
+    shift = pc.cast(pc.ascii_ltrim(pc.if_else(pc.equal(exponent, ""), "0", exponent), characters="+"), pa.int32())
+    power = pc.subtract(pc.add(shift, pc.subtract(pc.binary_length(whole), 1)), zeros)
+    rest = pc.ascii_rtrim(pc.utf8_slice_codeunits(significant, 1), characters="0")
+    rest = pc.if_else(pc.equal(rest, ""), "0", rest)
+    first = pc.utf8_slice_codeunits(significant, 0, 1)
+    mantissa = pc.binary_join_element_wise(sign, first, ".", rest, "E", pc.cast(power, pa.string()), "")
+    return pc.replace_with_mask(text, chosen, mantissa)
+
 
 Datum = Any
 """A ``pa.Array``, or a ``pa.Scalar`` that stands for a column of equal values."""

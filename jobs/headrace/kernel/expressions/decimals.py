@@ -1,7 +1,11 @@
-"""Decimals on Arrow columns: 38 digits, 9 of them after the point (``model.expressions.decimals``).
+"""Numbers with digits after the point: decimals on Arrow columns, and floats rounded as Python rounds them.
+
+Decimals on Arrow columns: 38 digits, 9 of them after the point (``model.expressions.decimals``).
 
 What may need more digits on its way is done in 256 bits. Arrow's rules for the digits of a result ask for more than
 there are; so operands say that they have fewer than they may (``_claimed``), which no kernel of Arrow's checks.
+
+Floats rounded to digits of decimals, as Python rounds them.
 """
 
 from collections.abc import Iterator
@@ -16,7 +20,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import OPERANDS, DecimalOverflowError
 from headrace.kernel.types import DECIMAL
-from headrace.model.expressions.decimals import DIGITS, PRECISION, SCALE
+from headrace.model.expressions.data_types import DIGITS, PRECISION, SCALE
 
 SUM = pa.decimal256(76, SCALE)
 """Sums of fewer than 2^63 decimals."""
@@ -241,3 +245,28 @@ def _exponents(power: pa.Array) -> pa.Array:
 
 def _length(text: pa.Array) -> pa.Array:
     return pc.binary_length(text).cast(pa.int64())
+
+
+_WHOLE = 2.0**52
+"""From here on every float is a whole number."""
+
+
+def round_floats_to(values: pa.Array, digits: int) -> pa.Array:
+    """The nearest numbers with ``digits`` (at most 22) after the point; of what a double exactly is, half to even.
+
+    A product with a power of ten is off by less than a part in 2^52. Where it is further than that from the middle
+    between two whole numbers the nearest of them is the right one, and a quotient of two exact numbers is the double
+    nearest to the decimal that is meant. Elsewhere Python is asked.
+    """
+    numbers = values.fill_null(0.0).to_numpy(zero_copy_only=False)
+    power = 10.0**digits
+    with np.errstate(all="ignore"):
+        scaled = numbers * power
+        rounded = np.rint(scaled) / power
+        from_middle = np.abs(np.abs(scaled - np.trunc(scaled)) - 0.5)
+        is_sure = (np.abs(scaled) < _WHOLE) & (from_middle > np.abs(scaled) * 2.0**-52)
+        is_fraction = np.abs(numbers) < _WHOLE
+    rounded = np.where(is_fraction, rounded, numbers)
+    for place in np.flatnonzero(is_fraction & ~is_sure):
+        rounded[place] = round(float(numbers[place]), digits)
+    return pa.array(rounded, mask=values.is_null().to_numpy(zero_copy_only=False))

@@ -14,23 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import OPERANDS, DateOverflowError, IntegerOverflowError
+from headrace.kernel.custom_objects import TriggerBatches
 from headrace.kernel.expressions import decimals
-from headrace.kernel.expressions.automata import walked
-from headrace.kernel.expressions.casts import Datum, broadcast, cased, cast, each, whole
+from headrace.kernel.expressions.casts import BLANKS, Datum, broadcast, cased, cast, each, read_text, whole
 from headrace.kernel.expressions.dates import days_of, plus_days
-from headrace.kernel.expressions.floats import round_to
+from headrace.kernel.expressions.decimals import round_floats_to
 from headrace.kernel.expressions.local_time import PARTS, local_to_utc, part, truncate
-from headrace.kernel.expressions.string_bytes import crc32
-from headrace.kernel.expressions.text_casts import BLANKS, read_text
-from headrace.kernel.firing.custom_triggers import TriggerBatches
-from headrace.kernel.grouping import truths
-from headrace.kernel.lists import holders
+from headrace.kernel.expressions.string_bytes import crc32, walked
+from headrace.kernel.grouping import holders, truths
 from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP
-from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.data_types import DataType, ListType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.regex import to_re2
 from headrace.model.expressions.typing import type_of
-from headrace.model.expressions.value_types import ListType
 from headrace.program.lets import FROM, Call
 
 Rows = Mapping[str, Datum]
@@ -310,7 +306,7 @@ def _rounded(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], p
 def _round_to(value: Datum, digits: int) -> Datum:
     if value.type == DECIMAL:
         return each(partial(decimals.round_to, digits=digits))(value)
-    return each(partial(round_to, digits=digits))(value) if value.type == _FLOAT else value
+    return each(partial(round_floats_to, digits=digits))(value) if value.type == _FLOAT else value
 
 
 # --- choices

@@ -17,11 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.kernel.expressions.casts import Datum, each
+from headrace.kernel.expressions.dates import begun
 from headrace.kernel.grouping import Ints
 from headrace.kernel.types import TIMESTAMP
-from headrace.kernel.windows.calendar import begun
 from headrace.model.calendar import periods
-from headrace.model.expressions.methods.time import Skipped, TimeUnit, Twice
+from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
 
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,14 +1,23 @@
-"""The bytes of a column of strings, eight at a time, and CRC-32 over them."""
+"""Strings as bytes, a column at a time: their words, their checksums, whether they are UTF-8, automata over them.
+
+The bytes of a column of strings, eight at a time, and CRC-32 over them.
+
+Which bytes are UTF-8, a column at a time (RFC 3629).
+
+Automata that walk over lists of codes, all rows at once.
+"""
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.grouping import Ints
+from headrace.kernel.grouping import Groups, Ints, of_lists
 
 Words = NDArray[np.uint64]
 
@@ -96,3 +105,97 @@ def crc32(strings: pa.Array) -> pa.Array:
     of_zeros = np.array([zlib.crc32(bytes(int(length))) for length in lengths], np.uint32)
     values = (register ^ of_zeros[which]).astype(np.int64)
     return pa.array(values, mask=strings.is_null().to_numpy(zero_copy_only=False) if strings.null_count else None)
+
+
+_Octets = NDArray[np.uint8]
+
+_FOLLOW = np.zeros(256, np.int8)
+"""How many bytes follow the first one of a character."""
+_FOLLOW[0xC2:0xE0], _FOLLOW[0xE0:0xF0], _FOLLOW[0xF0:0xF5] = 1, 2, 3
+
+_NEVER = np.zeros(256, np.bool_)
+_NEVER[[0xC0, 0xC1, *range(0xF5, 0x100)]] = True
+
+_SECOND = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
+"""First bytes after which not every second one may stand."""
+
+_END = bytes(3)
+"""Stands behind each value: a character that is cut there lacks three bytes at most, and takes none of the next one."""
+
+
+def text_of(values: pa.Array) -> pa.Array:
+    """Bytes as strings, NULL where they are not UTF-8."""
+    try:
+        return pc.cast(values, pa.string())
+    except pa.ArrowInvalid:
+        known = pc.if_else(pa.array(are_text(values)), values, pa.scalar(None, values.type))
+        return pc.cast(known, pa.string())
+
+
+def are_text(values: pa.Array) -> NDArray[np.bool_]:
+    """Which values of a binary column are UTF-8; NULL is."""
+    joined = pc.binary_join_element_wise(values.cast(pa.binary()).fill_null(b""), _END, b"")
+    offsets = np.frombuffer(joined.buffers()[1], np.int32)[joined.offset : joined.offset + len(joined) + 1]
+    octets = np.frombuffer(joined.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+    wrong = np.concatenate([_wrong(octets), [False]])
+    valid: NDArray[np.bool_] = ~np.logical_or.reduceat(wrong, offsets[:-1] - offsets[0]) if len(values) else wrong[:0]
+    return valid
+
+
+def _wrong(octets: _Octets) -> NDArray[np.bool_]:
+    """Where a byte stands that cannot stand there; none of a value is past its end."""
+    follow = _FOLLOW[octets]
+    wanted = np.zeros(len(octets) + 3, np.bool_)
+    for distance in (1, 2, 3):
+        wanted[distance : distance + len(octets)] |= follow >= distance
+    wrong: NDArray[np.bool_] = ((octets & 0xC0) == 0x80) != wanted[: len(octets)]
+    wrong |= _NEVER[octets]
+    second = octets[1:]
+    for first, (low, high) in _SECOND.items():
+        wrong[1:] |= (octets[:-1] == first) & ((second < low) | (second > high))
+    return wrong
+
+
+_SHORT = 64
+
+
+def walked(states: pa.Array, codes: pa.Array, moves: Ints) -> pa.Array:
+    """Where automata are that were at ``states`` and saw the lists ``codes``; ``moves[state, code]`` says where a code
+    leads.
+    """
+    items, groups = of_lists(codes)
+    symbols = items.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return pa.array(_walk(states.to_numpy().copy(), symbols, groups, moves))
+
+
+def _walk(at: Ints, symbols: Ints, groups: Groups, moves: Ints) -> Ints:
+    """One code of every list after another; of long lists whole pieces, of which is known where each state leads."""
+    longest = int(groups.sizes.max(initial=0))
+    if longest <= _SHORT:
+        return _steps(at, groups, lambda states, items: moves[states, symbols[items]])
+    piece = int(np.sqrt(longest))
+    pieces, numbers = _cut(groups, piece)
+    every = np.tile(np.arange(len(moves), dtype=np.int64), (len(pieces), 1))
+    leads = _steps(every, pieces, lambda states, items: moves[states, symbols[items][:, None]])
+    return _steps(at, numbers, lambda states, items: leads[items, states])
+
+
+def _cut(groups: Groups, size: int) -> tuple[Groups, Groups]:
+    """The groups cut into pieces of at most ``size`` items, and which pieces are whose."""
+    counts = -(-groups.sizes // size)
+    numbers = Groups(np.append(0, np.cumsum(counts)))
+    place = np.arange(numbers.offsets[-1], dtype=np.int64) - np.repeat(numbers.offsets[:-1], counts)
+    starts = np.repeat(groups.offsets[:-1], counts) + place * size
+    return Groups(np.append(starts, groups.offsets[-1])), numbers
+
+
+def _steps(at: Ints, groups: Groups, step: Callable[[Ints, Ints], Ints]) -> Ints:
+    """``at``, an entry for each group, after a step with each of its items in turn."""
+    longest_first = np.argsort(-groups.sizes, kind="stable")
+    sizes, starts, at = groups.sizes[longest_first], groups.offsets[:-1][longest_first], at[longest_first]
+    for i in range(int(sizes.max(initial=0))):
+        rows = int(np.searchsorted(-sizes, -i, side="left"))
+        at[:rows] = step(at[:rows], starts[:rows] + i)
+    states = np.empty_like(at)
+    states[longest_first] = at
+    return states

@@ -10,15 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.kernel.aggregates.ordering import extreme_value, fold
 from headrace.kernel.expressions.evaluation import column
-from headrace.kernel.group_folds import extreme, fold
 from headrace.kernel.grouping import Groups, Ints, to_lists
 from headrace.kernel.stage import LISTED, PLACE, CompiledStage
+from headrace.kernel.state import Matched, Sides, match
 from headrace.kernel.types import ARROW_TYPES
 from headrace.kernel.windows.assignment import output_times
-from headrace.kernel.windows.matching import Matched, Sides, match
-from headrace.model.accumulation import TimestampCombiner
-from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.model.accumulation import WINDOW_END, WINDOW_START, TimestampCombiner
 from headrace.model.time import NEVER, Instant
 from headrace.program import columns as c
 from headrace.program.triggers import ColumnMerge, Measure
@@ -161,7 +160,7 @@ class _Combining:
         start, end = (side[groups.of_row] for side in (self.matched.start, self.matched.end))
         stamps = output_times(stage.custom, times.to_numpy(), start, end) + stage.output_shift
         ahead = pa.array(stamps, mask=stamps < int(self.behind))
-        return extreme(ahead, groups, latest=latest)
+        return extreme_value(ahead, groups, latest=latest)
 
     def _contents(self) -> dict[str, pa.Array]:
         """Parts of the contents: those of open windows, then those of the delta."""

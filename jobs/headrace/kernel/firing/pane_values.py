@@ -1,19 +1,145 @@
-"""The values of panes: what the aggregates of a stage are over the contents of windows."""
+"""The values of panes: of what aggregates are, what is computed of them, and what their type cannot hold.
 
-from collections.abc import Mapping
+Results that their type does not hold: which window of which key it is, and what a person can do about it.
+
+What is computed of rows of results: columns over aggregates, and whether a row leaves (semantics 8.4, 9.10).
+
+The values of panes: what the aggregates of a stage are over the contents of windows.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.aggregates import unpacked
-from headrace.kernel.firing.having import columns_of_results
-from headrace.kernel.firing.overflows import result_of
+from headrace.errors import ValueOverflowError
+from headrace.kernel.aggregates import Accumulator, unpacked
+from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.grouping import Ints, of_lists, truths, valid
 from headrace.kernel.stage import CompiledStage
-from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.kernel.types import timestamps
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
+from headrace.model.expressions.columns import in_order
+from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.trees import columns_of
+from headrace.model.time import Instant, render
 from headrace.program import columns as c
+
+Result = Callable[[Mapping[str, pa.Array]], pa.Array]
+"""Makes a column of results of columns that have a row for each."""
+
+WAYS_OUT = (
+    "give it a wider type (a sum of integers as .cast(Decimal), any as .cast(float), which rounds), filter such "
+    "records out, or correct them"
+)
+
+
+def result_of(
+    name: str, accumulator: Accumulator, contents: Mapping[str, pa.Array], rows: Mapping[str, pa.Array], which: Ints
+) -> pa.Array:
+    """The aggregate ``name`` of the windows of ``rows`` that ``which`` names, whose ``contents`` these are.
+
+    Raises ValueOverflowError, saying of which key and window, for the first result that its type does not hold.
+    """
+    return located(f"aggregate {name!r}", accumulator.result, contents, rows, which)
+
+
+def located(
+    what: str, result: Result, columns: Mapping[str, pa.Array], rows: Mapping[str, pa.Array], which: Ints
+) -> pa.Array:
+    """``result`` of the ``columns`` of those windows. Raises ValueOverflowError as ``result_of`` does, of ``what``."""
+    try:
+        return result(columns)
+    except ValueOverflowError:
+        at = _first_overflow(result, columns, len(which))
+    try:
+        return result(_some(columns, at, 1))  # which says its own value
+    except ValueOverflowError as error:
+        place = _place(rows, int(which[at]))
+        raise type(error)(
+            f"{what} of {place}: {error}. Nothing of this epoch is committed: {WAYS_OUT}. A pipeline whose "
+            "aggregates or filter change computes their history again with a backfill"
+        ) from None
+
+
+def _first_overflow(result: Result, columns: Mapping[str, pa.Array], length: int) -> int:
+    """The position of the first of ``length`` results that does not fit, found by halving."""
+    first = 0
+    while length > 1:
+        half = length // 2
+        try:
+            result(_some(columns, first, half))
+        except ValueOverflowError:
+            length = half
+        else:
+            first, length = first + half, length - half
+    return first
+
+
+def _some(columns: Mapping[str, pa.Array], first: int, length: int) -> dict[str, pa.Array]:
+    taken = pa.array(range(first, first + length))
+    return {name: values.take(taken) for name, values in columns.items()}
+
+
+def _place(rows: Mapping[str, pa.Array], row: int) -> str:
+    names: Sequence[str] = [name for name in rows if not name.startswith("_")]
+    key = ", ".join(f"{name}={rows[name][row].as_py()!r}" for name in names)
+    start, end = (render(Instant(rows[name][row].as_py())) for name in (c.WINDOW_START, c.WINDOW_END))
+    return f"{f'key {key}' if key else 'all records'} in the window from {start} to {end}"
+
+
+Columns = Mapping[str, pa.Array]
+
+
+def columns_of_results(stage: CompiledStage, aggregates: Columns, rows: Columns, which: Ints) -> dict[str, pa.Array]:
+    """What is computed of the ``aggregates`` of those windows of ``rows`` that ``which`` names.
+
+    Raises ValueOverflowError for a value that its type does not hold.
+    """
+    results = stage.stage.aggregation.results
+    window = [rows[name].take(pa.array(which)) for name in (c.WINDOW_START, c.WINDOW_END)]
+    values = {name: made.cast(stage.pane_type.field(name).type) for name, made in aggregates.items()}
+    rows_of_results = _ResultRows.of(stage, rows, which, {**values, WINDOW_START: window[0], WINDOW_END: window[1]})
+    for name, expr in in_order(results).items():
+        rows_of_results.row[name] = rows_of_results.computed(f"column {name!r}", expr)
+    return {name: rows_of_results.row[name] for name in results}
+
+
+def lets_out(stage: CompiledStage, panes: pa.StructArray, rows: Columns, which: Ints) -> NDArray[np.bool_]:
+    """Whether ``having`` is TRUE of each of ``panes``, of those windows of ``rows``: of one pane always the same."""
+    condition = stage.stage.aggregation.having
+    assert condition is not None
+    values = {name: panes.field(name) for name in (*stage.stage.value_types, WINDOW_START, WINDOW_END)}
+    return truths(_ResultRows.of(stage, rows, which, values).computed("having", condition))
+
+
+@dataclass(frozen=True)
+class _ResultRows:
+    """Rows of results, one for each of ``windows`` that ``which`` names: the columns that expressions read."""
+
+    stage: CompiledStage
+    windows: Columns
+    which: Ints
+    row: dict[str, pa.Array]
+
+    @classmethod
+    def of(cls, stage: CompiledStage, windows: Columns, which: Ints, values: Columns) -> "_ResultRows":
+        """Rows of these ``values``, with the ends of a window in granules."""
+        keys = {name: windows[name].take(pa.array(which)) for name in stage.keys}
+        ends = {name: timestamps(values[name]) for name in (WINDOW_START, WINDOW_END)}
+        return cls(stage, windows, which, {**keys, **values, **ends})
+
+    def computed(self, what: str, expr: Expr) -> pa.Array:
+        """``expr`` over each row. Raises ValueOverflowError, of ``what``."""
+        read = {name: self.row[name] for name in columns_of(expr) | {WINDOW_START}}  # which each row has
+        windows = {name: self.windows[name] for name in self.stage.identity}
+        return located(what, lambda columns: self._of(expr, columns), read, windows, self.which)
+
+    def _of(self, expr: Expr, columns: Columns) -> pa.Array:
+        return column(expr, columns, self.stage.stage.pane_schema, len(columns[WINDOW_START]))
 
 
 def results(

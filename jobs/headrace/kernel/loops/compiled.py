@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import OPERANDS, ValueOverflowError
-from headrace.kernel.aggregates.extremes import extreme
+from headrace.kernel.aggregates.ordering import extreme
 from headrace.kernel.elements import Columns
 from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.expressions.overflowing import Overflow, column_apart
@@ -22,8 +22,8 @@ from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import render
 from headrace.model.time import Instant
 from headrace.pipeline.aggregation import Stage
-from headrace.pipeline.loops.loop import VERTEX, Loop
-from headrace.pipeline.loops.step import VALUE
+from headrace.pipeline.loop import VERTEX, Loop
+from headrace.pipeline.loop_step import VALUE
 from headrace.program import columns as c
 
 FROM, TO = "from", "to"

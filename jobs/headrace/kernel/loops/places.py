@@ -13,7 +13,7 @@ from headrace.kernel.grouping import Ints, truths, valid
 from headrace.kernel.keys import in_order_of_hashes
 from headrace.kernel.state import Hashes
 from headrace.kernel.types import DECIMAL
-from headrace.pipeline.loops.loop import VERTEX
+from headrace.pipeline.loop import VERTEX
 from headrace.program import columns as c
 
 NOWHERE = -1

@@ -15,8 +15,8 @@ from headrace.kernel.keys import in_order_of_hashes
 from headrace.kernel.loops.compiled import FROM, CompiledLoop, NewEdges
 from headrace.kernel.loops.places import NOWHERE, EdgesByPlace, PlacedVertices, ValuesByPlace
 from headrace.kernel.state import Hashes, distinct
-from headrace.pipeline.loops.loop import VERTEX
-from headrace.pipeline.loops.step import VALUE
+from headrace.pipeline.loop import VERTEX
+from headrace.pipeline.loop_step import VALUE
 from headrace.program import columns as c
 
 PIECE_ROWS = 1 << 18

@@ -9,12 +9,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.errors import PipelineError
+from headrace.kernel.custom_objects import assigned_windows, custom_output_times, merged_custom
+from headrace.kernel.expressions.dates import calendar_windows
 from headrace.kernel.expressions.evaluation import Rows, column
 from headrace.kernel.grouping import Ints, run_begins, with_first
 from headrace.kernel.keys import grouped
-from headrace.kernel.windows.calendar import calendar_windows
-from headrace.kernel.windows.custom import assigned_windows, merged_custom
-from headrace.kernel.windows.custom import output_times as custom_output_times
 from headrace.model.calendar import CalendarWindows
 from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import Literal

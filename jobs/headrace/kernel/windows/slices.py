@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.group_folds import fold
+from headrace.kernel.aggregates.ordering import fold
 from headrace.kernel.grouping import Groups, Ints
 from headrace.kernel.keys import grouped
 from headrace.kernel.stage import CompiledStage

@@ -12,16 +12,18 @@ from decimal import Decimal
 from typing import ClassVar, NoReturn
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import Arguments, shown
+from headrace.model.arguments import Arguments, Suggesting, called, did_you_mean, keywords, method_keywords, shown
 from headrace.model.combiners import NAME_IT, Aggregate
-from headrace.model.expressions.data_types import DataType, Scalar, is_text
-from headrace.model.expressions.decimals import DIGITS, billionths, of_billionths
-from headrace.model.expressions.methods.aggregates import Aggregations
-from headrace.model.expressions.methods.numbers import NumberMethods
-from headrace.model.expressions.methods.text import TextMethods
-from headrace.model.expressions.methods.time import TimeMethods
-from headrace.model.expressions.schemas import data_type
-from headrace.model.suggestions import Suggesting, called, did_you_mean, keywords, method_keywords
+from headrace.model.expressions.data_types import (
+    DIGITS,
+    DataType,
+    Scalar,
+    billionths,
+    data_type,
+    is_text,
+    of_billionths,
+)
+from headrace.model.expressions.methods import Aggregations, NumberMethods, TextMethods, TimeMethods
 from headrace.model.time import LONGEST, UNITS, instant
 
 

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 
 from headrace.errors import PipelineError
-from headrace.model.combiners import TRAITS, Aggregate, Combiner, ResultType
-from headrace.model.custom_combiners import result_type
-from headrace.model.expressions.data_types import NUMERIC, DataType, Schema
+from headrace.model.arguments import did_you_mean
+from headrace.model.combiners import TRAITS, Aggregate, Combiner, ResultType, result_type
+from headrace.model.expressions.data_types import NUMERIC, DataType, ListType, PairsType, Schema, ValueType, in_words
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
-from headrace.model.expressions.value_types import ListType, PairsType, ValueType, in_words
-from headrace.model.suggestions import did_you_mean
 
 _B, _I, _F, _S, _T = DataType.BOOL, DataType.INT, DataType.FLOAT, DataType.STRING, DataType.TIMESTAMP
 _D, _Y, _M = DataType.DATE, DataType.BYTES, DataType.DECIMAL

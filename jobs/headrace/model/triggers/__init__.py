@@ -9,7 +9,6 @@ elements (``reads``).
 """
 
 from headrace.model.triggers import composites, custom, data_driven, leaves
-from headrace.model.triggers.signal import Signal
-from headrace.model.triggers.trigger import Trigger
+from headrace.model.triggers.trigger import Signal, Trigger
 
 __all__ = ["Signal", "Trigger", "composites", "custom", "data_driven", "leaves"]

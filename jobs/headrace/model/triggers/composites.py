@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import Arguments
-from headrace.model.suggestions import keywords
+from headrace.model.arguments import Arguments, keywords
 from headrace.model.triggers.leaves import AfterCount, Default
-from headrace.model.triggers.trigger import Trigger
-from headrace.model.triggers.words import CLOSED, PASSED, TriggerProgress, condition, missing, panes
+from headrace.model.triggers.trigger import CLOSED, PASSED, Trigger, TriggerProgress, condition, missing, panes
 from headrace.model.vocabulary import REQUIRED, word
 
 

@@ -1,29 +1,288 @@
-"""Triggers without children that look into elements (semantics 9.4, 9.6, 12.7)."""
+"""Triggers that look into elements, and patterns over them (semantics 9.4, 9.6, 12.7).
 
-from collections.abc import Mapping
+Patterns over elements: regular expressions whose letters name predicates (semantics 9.6).
+
+A letter stands for one element that satisfies its predicate; an element may satisfy several, or none. ``.`` is any
+element, ``[ab]`` one that satisfies a or b, ``[^ab]`` one that satisfies neither; ``|``, ``*``, ``+``, ``?``, ``{3}``,
+``{2,4}``, ``{2,}`` and parentheses are as usual. A match may begin at any element.
+
+``compile_pattern`` makes the table of a deterministic automaton: a code per element (bit i: it satisfies the i-th
+predicate) moves one state number, so that an engine can fold over an array of codes.
+
+Triggers without children that look into elements (semantics 9.4, 9.6, 12.7).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import Arguments
+from headrace.model.arguments import Arguments, keywords
 from headrace.model.combiners import Aggregate, Combiner, render_aggregate
-from headrace.model.expressions.coercion import expression
 from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import Expr, render
+from headrace.model.expressions.functions import expression
 from headrace.model.expressions.typing import readable_types
-from headrace.model.suggestions import keywords
 from headrace.model.triggers.leaves import ElementTrigger
-from headrace.model.triggers.patterns import (
-    MAX_PREDICATES,
-    PatternTable,
-    compile_pattern,
-    is_nullable,
-    letters_of,
-    parse_pattern,
-)
-from headrace.model.triggers.reads import TriggerPredicate, inputs, predicates
-from headrace.model.triggers.words import TriggerProgress, condition, missing
+from headrace.model.triggers.trigger import TriggerPredicate, TriggerProgress, condition, inputs, missing, predicates
 from headrace.model.vocabulary import REQUIRED, word
+
+MAX_PREDICATES = 8
+MAX_STATES = 1000
+_MAX_REPEATS = 100
+
+
+@dataclass(frozen=True)
+class Empty:
+    """No element at all."""
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """One element that satisfies one of ``letters``, or none of them if ``negated``."""
+
+    letters: frozenset[str]
+    negated: bool = False
+
+    def matches(self, satisfied: frozenset[str]) -> bool:
+        """Whether it stands for an element that satisfies just ``satisfied``."""
+        return self.letters.isdisjoint(satisfied) is self.negated
+
+
+@dataclass(frozen=True)
+class Then:
+    """``first``, and ``second`` right after it."""
+
+    first: "Regex"
+    second: "Regex"
+
+
+@dataclass(frozen=True)
+class Either:
+    """``left`` or ``right``."""
+
+    left: "Regex"
+    right: "Regex"
+
+
+@dataclass(frozen=True)
+class Star:
+    """``inner`` any number of times, also none."""
+
+    inner: "Regex"
+
+
+Regex = Empty | Symbol | Then | Either | Star
+
+
+def is_nullable(regex: Regex) -> bool:
+    """Whether no element at all matches."""
+    match regex:
+        case Then(first, second):
+            return is_nullable(first) and is_nullable(second)
+        case Either(left, right):
+            return is_nullable(left) or is_nullable(right)
+        case Symbol():
+            return False
+    return True
+
+
+def parse_pattern(pattern: str) -> Regex:
+    """The expression that ``pattern`` writes. Raises PipelineError, with the place, if it is none."""
+    parser = _Parser(pattern)
+    regex = parser.choice()
+    if parser.rest:
+        raise parser.error(f"unexpected {parser.take()!r}")
+    return regex
+
+
+def letters_of(regex: Regex) -> frozenset[str]:
+    """The letters that ``regex`` names."""
+    match regex:
+        case Symbol(letters):
+            return letters
+        case Then(a, b) | Either(a, b):
+            return letters_of(a) | letters_of(b)
+        case Star(inner):
+            return letters_of(inner)
+    return frozenset()
+
+
+class _Parser:
+    """Recursive descent; ``rest`` is what is still to be read."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self.rest = pattern
+
+    def error(self, why: str) -> PipelineError:
+        at = len(self._pattern) - len(self.rest)
+        return PipelineError(f"pattern {self._pattern!r}, character {at}: {why}")
+
+    def take(self) -> str:
+        """The next character."""
+        character, self.rest = self.rest[:1], self.rest[1:]
+        return character
+
+    def _skip(self, expected: str) -> bool:
+        if not self.rest.startswith(expected):
+            return False
+        self.rest = self.rest[len(expected) :]
+        return True
+
+    def choice(self) -> Regex:
+        regex = self._sequence()
+        while self._skip("|"):
+            regex = Either(regex, self._sequence())
+        return regex
+
+    def _sequence(self) -> Regex:
+        regex: Regex = Empty()
+        while self.rest and self.rest[0] not in "|)":
+            regex = _then(regex, self._repeated())
+        return regex
+
+    def _repeated(self) -> Regex:
+        regex = self._atom()
+        while self.rest and self.rest[0] in "*+?{":
+            regex = self._repeat(regex, self.take())
+        return regex
+
+    def _repeat(self, regex: Regex, quantifier: str) -> Regex:
+        match quantifier:
+            case "*":
+                return Star(regex)
+            case "+":
+                return _then(regex, Star(regex))
+            case "?":
+                return Either(Empty(), regex)
+        bounds, closed, rest = self.rest.partition("}")
+        low, comma, high = bounds.partition(",")
+        if not closed or not low.isdecimal() or (high and not high.isdecimal()):
+            raise self.error("write {3}, {2,} or {2,4}")
+        self.rest = rest
+        return self._times(regex, int(low), int(high) if high else None if comma else int(low))
+
+    def _times(self, regex: Regex, low: int, high: int | None) -> Regex:
+        if max(low, high or 0) > _MAX_REPEATS or (high is not None and high < low):
+            raise self.error(f"cannot repeat {low} to {high} times; at most {_MAX_REPEATS}")
+        result: Regex = Star(regex) if high is None else Empty()
+        for _ in range(low, high or low):
+            result = Either(Empty(), _then(regex, result))
+        for _ in range(low):
+            result = _then(regex, result)
+        return result
+
+    def _atom(self) -> Regex:
+        character = self.take()
+        if character == "(":
+            regex = self.choice()
+            if not self._skip(")"):
+                raise self.error("a ) is missing")
+            return regex
+        if character == "[":
+            negated = self._skip("^")
+            letters, closed, self.rest = self.rest.partition("]")
+            if not closed or not letters.isalpha():
+                raise self.error("write [ab] or [^ab]")
+            return Symbol(frozenset(letters), negated)
+        if character == ".":
+            return Symbol(frozenset(), negated=True)
+        if not character.isalpha():
+            raise self.error(f"unexpected {character!r}" if character else "a letter is missing")
+        return Symbol(frozenset(character))
+
+
+def _then(first: Regex, second: Regex) -> Regex:
+    if isinstance(first, Empty):
+        return second
+    return first if isinstance(second, Empty) else Then(first, second)
+
+
+# --- the automaton ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PatternTable:
+    """``transitions[state][code]`` is the next state; it starts in state 0. ``accepting`` is kept once reached.
+
+    Bit i of a code says whether the element satisfies the predicate of ``letters[i]``.
+    """
+
+    letters: tuple[str, ...]
+    transitions: tuple[tuple[int, ...], ...]
+    accepting: int
+
+    def code(self, satisfied: frozenset[str]) -> int:
+        """The code of an element that satisfies just ``satisfied``."""
+        return sum(1 << i for i, letter in enumerate(self.letters) if letter in satisfied)
+
+
+def compile_pattern(pattern: str, letters: Sequence[str]) -> PatternTable:
+    """The automaton of ``pattern``: its states are sets of places that the last element may have matched.
+
+    Raises PipelineError if the pattern is none or needs more than ``MAX_STATES`` states.
+    """
+    places = _Places(parse_pattern(pattern))
+    codes = [frozenset(a for i, a in enumerate(letters) if code >> i & 1) for code in range(1 << len(letters))]
+    numbers: dict[frozenset[int] | None, int] = {frozenset(): 0}  # None: a match has ended
+    rows: list[list[int]] = []
+    pending: list[frozenset[int] | None] = [frozenset()]
+    for state in pending:  # grows while it is walked
+        row = []
+        for satisfied in codes:
+            following = None if state is None else places.after(state, satisfied)
+            if following not in numbers:
+                numbers[following] = len(numbers)
+                pending.append(following)
+            row.append(numbers[following])
+        rows.append(row)
+        if len(numbers) > MAX_STATES:
+            raise PipelineError(f"pattern {pattern!r} needs more than {MAX_STATES} states; repeat less")
+    if None not in numbers:
+        raise PipelineError(f"pattern {pattern!r} matches nothing")
+    return PatternTable(tuple(letters), tuple(map(tuple, rows)), numbers[None])
+
+
+class _Places:
+    """The symbols of an expression, numbered: where a match may begin and end, and what may follow what (Glushkov)."""
+
+    def __init__(self, regex: Regex) -> None:
+        self._symbols: list[Symbol] = []
+        self._follow: list[set[int]] = []
+        self._first, self._last = self._number(regex)
+
+    def _number(self, regex: Regex) -> tuple[set[int], set[int]]:
+        """First and last places of ``regex``, whose symbols it numbers."""
+        match regex:
+            case Symbol():
+                self._symbols.append(regex)
+                self._follow.append(set())
+                return {len(self._symbols) - 1}, {len(self._symbols) - 1}
+            case Then(a, b):
+                (first, end), (begin, last) = self._number(a), self._number(b)
+                self._connect(end, begin)
+                return first | (begin if is_nullable(a) else set()), last | (end if is_nullable(b) else set())
+            case Either(a, b):
+                (first, end), (begin, last) = self._number(a), self._number(b)
+                return first | begin, end | last
+            case Star(inner):
+                first, last = self._number(inner)
+                self._connect(last, first)
+                return first, last
+        return set(), set()
+
+    def _connect(self, ends: set[int], begins: set[int]) -> None:
+        for place in ends:
+            self._follow[place] |= begins
+
+    def after(self, state: frozenset[int], satisfied: frozenset[str]) -> frozenset[int] | None:
+        """The places that an element may match; None if a match ends there."""
+        reached = frozenset(place for place in self._candidates(state) if self._symbols[place].matches(satisfied))
+        return None if reached & self._last else reached
+
+    def _candidates(self, state: frozenset[int]) -> Iterator[int]:
+        yield from self._first.union(*(self._follow[place] for place in state))
 
 
 @word("after punctuation", predicate=REQUIRED)

@@ -3,11 +3,9 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from headrace.model.arguments import Arguments, Length
-from headrace.model.suggestions import keywords
+from headrace.model.arguments import Arguments, Length, keywords
 from headrace.model.time import Duration, Instant, render, render_duration
-from headrace.model.triggers.trigger import Trigger
-from headrace.model.triggers.words import ASKED, PASSED, TriggerProgress, condition, missing, panes
+from headrace.model.triggers.trigger import ASKED, PASSED, Trigger, TriggerProgress, condition, missing, panes
 from headrace.model.vocabulary import REQUIRED, word
 
 

@@ -8,7 +8,7 @@ from headrace.model.expressions.typing import type_of
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.custom import CustomTrigger, check_trigger
 from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
-from headrace.model.triggers.reads import predicates
+from headrace.model.triggers.trigger import predicates
 from headrace.model.vocabulary import words
 
 VOCABULARY: tuple[type[Trigger], ...] = (*words(Trigger).values(), CustomTrigger)

@@ -1,35 +1,86 @@
-"""What can be wrong with a pipeline when it is built, each with what to change (semantics 4.8)."""
+"""What can be wrong with a pipeline when it is built, each with what to change (semantics 4.8).
 
-from collections.abc import Collection, Iterator
+How large a pipeline may be, checked before anything else looks into its expressions and triggers.
+
+What can be wrong with a pipeline when it is built, each with what to change (semantics 4.8).
+"""
+
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import Accumulation, How
+from headrace.model.accumulation import LATE_COLUMNS, PANE_COLUMNS, Accumulation, How
 from headrace.model.combiners import Aggregate
 from headrace.model.expressions.data_types import DataType, Schema, is_text
 from headrace.model.expressions.expr import Expr
-from headrace.model.expressions.traversal import columns_of
+from headrace.model.expressions.trees import columns_of, extent, too_large
 from headrace.model.expressions.typing import output_type, type_of
-from headrace.model.panes import LATE_COLUMNS, PANE_COLUMNS
 from headrace.model.triggers import Trigger
+from headrace.model.triggers.data_driven import DataDriven
 from headrace.model.triggers.leaves import Default
 from headrace.model.vocabulary import words
 from headrace.model.watermarks import Punctuated, SplitStrategy, WatermarkStrategy
 from headrace.model.windows import CustomWindows, FixedWindows, GlobalWindows, ShiftedOutputTime, WindowFn
-from headrace.pipeline.checks.circles import check_beside
-from headrace.pipeline.checks.size_limits import check_bounds
+from headrace.pipeline.aggregation import Aggregation
+from headrace.pipeline.checks.graph_checks import check_beside
 from headrace.pipeline.checks.trigger_checks import check_finishing, check_own, check_reads, nodes
-from headrace.pipeline.deployment.timetables import FileSchedule
-from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.loops.step import LoopError
-from headrace.pipeline.source import OWN, Source
+from headrace.pipeline.deployment import FileSchedule
+from headrace.pipeline.event_time import Deduplicate, EventTime
+from headrace.pipeline.loop_step import LoopError
+from headrace.pipeline.source import OWN, Input, Source
 from headrace.pipeline.sources import FileSource
 
 if TYPE_CHECKING:
     from headrace.pipeline.aggregation import Stage
     from headrace.pipeline.pipeline import Pipeline
+
+
+MOST_AGGREGATIONS = 100
+MOST_TRIGGERS, DEEPEST_TRIGGER = 500, 50
+
+
+def check_bounds(inputs: Sequence[Input], deduplicate: Deduplicate | None, aggregations: Sequence[Aggregation]) -> None:
+    """Raise PipelineError for a pipeline of these parts that is too large."""
+    if len(aggregations) > MOST_AGGREGATIONS:
+        raise PipelineError(
+            f"it has {len(aggregations):,} aggregations, and may have {MOST_AGGREGATIONS}: write several pipelines"
+        )
+    for aggregation in aggregations:
+        if aggregation.when is not None:
+            _check_trigger(aggregation.when)
+    for purpose, expr in _expressions(inputs, deduplicate, aggregations):
+        if why := too_large(expr):
+            raise PipelineError(f"{purpose}: {why}")
+
+
+def _check_trigger(trigger: Trigger) -> None:
+    size = extent(trigger, lambda node: node.children if isinstance(node, Trigger) else ())
+    if size.depth > DEEPEST_TRIGGER or size.nodes > MOST_TRIGGERS:
+        raise PipelineError(
+            f"when: the trigger has {size.nodes:,} nodes in {size.depth:,} levels, and may have {MOST_TRIGGERS} in "
+            f"{DEEPEST_TRIGGER}: leave out what does not change when it fires"
+        )
+
+
+def _expressions(
+    inputs: Sequence[Input], deduplicate: Deduplicate | None, aggregations: Sequence[Aggregation]
+) -> Iterator[tuple[str, Expr]]:
+    for given in inputs:
+        yield from given.event_time.expressions()
+        yield from ((f"column {name} of input {given.name}", expr) for name, expr in given.columns.items())
+    if deduplicate is not None:
+        yield "the id of Deduplicate", deduplicate.id
+    for aggregation in aggregations:
+        yield from aggregation.expressions()
+        yield from aggregation.result_expressions()
+        where = aggregation.where.inner if isinstance(aggregation.where, ShiftedOutputTime) else aggregation.where
+        if isinstance(where, FixedWindows) and where.phase is not None:
+            yield "the phase", where.phase
+        for node in () if aggregation.when is None else nodes(aggregation.when):
+            if isinstance(node, DataDriven):
+                yield "DataDriven", node.ready_if
 
 
 def check(pipeline: "Pipeline") -> None:
@@ -190,7 +241,7 @@ def _check_edges(pipeline: "Pipeline") -> None:
     """Records as the edges of a loop."""
     if pipeline.loop is None:
         return
-    from headrace.pipeline.checks.loop_checks import check_loop  # which pipelines without loops do not import
+    from headrace.pipeline.checks.graph_checks import check_loop  # which pipelines without loops do not import
 
     check_loop(pipeline)
     if pipeline.edges is not None:
@@ -201,7 +252,7 @@ def _check_edges(pipeline: "Pipeline") -> None:
 def _check_changelogs(pipeline: "Pipeline") -> None:
     """Records that can withdraw others."""
     if pipeline.withdraws_records:
-        from headrace.pipeline.checks.changelog_checks import check_changelogs  # which other pipelines do not import
+        from headrace.pipeline.checks.graph_checks import check_changelogs  # which other pipelines do not import
 
         check_changelogs(pipeline)
 

@@ -1,9 +1,9 @@
 """What readers see of another pipeline as an input, which follows it wherever it goes, also back."""
 
 from headrace.errors import PipelineError
+from headrace.model.arguments import keywords
+from headrace.model.expressions.columns import WrittenColumns
 from headrace.model.expressions.expr import col
-from headrace.model.expressions.fields import WrittenColumns
-from headrace.model.suggestions import keywords
 from headrace.model.watermarks import FromSource
 from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.following.published_source import PublishedSource

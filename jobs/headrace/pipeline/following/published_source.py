@@ -5,12 +5,12 @@ from typing import ClassVar
 
 from headrace.model.arguments import Arguments
 from headrace.model.changelog import SignedBy
+from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source, types_of
+from headrace.model.expressions.data_types import in_words
 from headrace.model.expressions.expr import col
-from headrace.model.expressions.fields import SourceColumns, WrittenColumns, columns_of_source, types_of
 from headrace.model.expressions.functions import if_else
-from headrace.model.expressions.value_types import in_words
 from headrace.pipeline.following.upstream_source import IS_RETRACTION, OF_PANES, PUBLISHED_KIND, UpstreamSource
-from headrace.pipeline.identity.names import NAME
+from headrace.pipeline.names import NAME
 from headrace.pipeline.source import PLACE
 
 

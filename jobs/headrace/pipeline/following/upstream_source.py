@@ -4,8 +4,8 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.data_types import DataType
-from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.pipeline.source import Source
 
 if TYPE_CHECKING:

@@ -1,24 +1,29 @@
-"""What users' own code says: a digest of the definitions that each named Spark function and own object reaches.
+"""Users' own functions that a definition names, and digests of their code.
+
+What users' own code says: a digest of the definitions that each named Spark function and own object reaches.
 
 The fingerprint knows own objects by their class and fields, and Spark functions by their names; this is what lies
 behind the names, as far as it is written in the same folder (or, of an installed package, in that package): the
 definition, and what it reads of its module and of those that this imports. Comments, docstrings and layout do not
 count.
+
+A user's own function, which a definition names ``module:function``.
 """
 
 import ast
 import hashlib
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, lru_cache
 from importlib.util import resolve_name
 from types import ModuleType
 from typing import Any
 
-from headrace.pipeline.identity.once import once
-from headrace.pipeline.loading.folders import OWN_PACKAGES, imported, package_of, plain_name
+from headrace.errors import FixConfigError
+from headrace.pipeline.identity import once
+from headrace.pipeline.loading.modules import OWN_PACKAGES, imported, package_of, plain_name
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Source, SparkFunction
 
@@ -278,3 +283,28 @@ def _defined(statement: ast.stmt) -> set[str]:
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))):
                 names.add(name)
     return names
+
+
+@dataclass(frozen=True)
+class NamedFunction:
+    """A ``function``, and what the ``module`` that has it is called in memory."""
+
+    function: Callable[..., Any]
+    module: str
+
+
+def named_function(what: str, named: str, package: str | None, error: type[FixConfigError]) -> NamedFunction:
+    """The function that is ``named``; ``what`` names it for people. Raises an ``error`` where there is none, and
+    whatever else the module raises as it is imported.
+    """
+    name, _, called = named.partition(":")
+    try:
+        module = imported(name, package)
+    except ImportError as problem:
+        raise error(
+            f"{what}: module {name} cannot be imported ({problem}): it lies beside the pipeline's file, or is installed"
+        ) from problem
+    function = getattr(module, called, None)
+    if not callable(function):
+        raise error(f"{what}: module {name} has no function {called}")
+    return NamedFunction(function, module.__name__)

@@ -14,9 +14,8 @@ from typing import Final
 
 from headrace.errors import FixConfigError, PipelineError
 from headrace.model.time import UNITS, parse_duration
-from headrace.pipeline.checks.circles import check_beside
-from headrace.pipeline.loading.folders import forget, load
-from headrace.pipeline.loading.guard import Interrupted, TimeUpError, guarded
+from headrace.pipeline.checks.graph_checks import check_beside
+from headrace.pipeline.loading.modules import Interrupted, TimeUpError, forget, guarded, load
 from headrace.pipeline.pipeline import Pipeline
 
 SHIPPED = Path(__file__).resolve().parents[3] / "pipelines"

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.model.arguments import Arguments
-from headrace.model.suggestions import keywords
+from headrace.model.arguments import Arguments, keywords
 from headrace.pipeline.sink import connection_name
 
 

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, TypedDict, Unpack
 
-from headrace.model.arguments import Arguments
+from headrace.model.arguments import Arguments, keywords
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
-from headrace.model.expressions.coercion import Read
-from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.columns import ColumnType, SourceColumns, SourceField, WrittenColumns, columns_of_source
+from headrace.model.expressions.data_types import DataType, ListType, in_words
 from headrace.model.expressions.expr import col
-from headrace.model.expressions.fields import ColumnType, SourceColumns, SourceField, WrittenColumns, columns_of_source
-from headrace.model.expressions.value_types import ListType, in_words
-from headrace.model.suggestions import keywords
+from headrace.model.expressions.functions import Read
 from headrace.pipeline.sink import connection_name
 from headrace.pipeline.source import Source, SparkFunction
 from headrace.pipeline.systems.avro import AvroValues

@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headrace.model.arguments import Arguments
-from headrace.model.suggestions import keywords
+from headrace.model.arguments import Arguments, keywords
 from headrace.pipeline.sink import Sink, connection_name, sink_name
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")

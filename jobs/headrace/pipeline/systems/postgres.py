@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from headrace.model.arguments import Arguments
-from headrace.model.suggestions import keywords
+from headrace.model.arguments import Arguments, keywords
 from headrace.pipeline.sink import Sink, connection_name, sink_name
 
 _MOST_BYTES: Final = 63

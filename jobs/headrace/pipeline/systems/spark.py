@@ -3,11 +3,10 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, TypedDict, Unpack
 
-from headrace.model.arguments import Arguments
+from headrace.model.arguments import Arguments, keywords
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
-from headrace.model.expressions.fields import SourceColumns, WrittenColumns, columns_of_source
-from headrace.model.suggestions import keywords
-from headrace.pipeline.loading.folders import current
+from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source
+from headrace.pipeline.loading.modules import current
 from headrace.pipeline.sink import connection_name, function_name
 from headrace.pipeline.source import OnMissing, Source, SparkFunction
 

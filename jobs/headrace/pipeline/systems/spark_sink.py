@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headrace.model.arguments import Arguments
-from headrace.model.suggestions import keywords
-from headrace.pipeline.loading.folders import current
+from headrace.model.arguments import Arguments, keywords
+from headrace.pipeline.loading.modules import current
 from headrace.pipeline.sink import FunctionSink, connection_name, function_name, sink_name
 
 

@@ -4,8 +4,7 @@ from headrace.model.expressions.expr import Expr, Literal
 from headrace.model.expressions.functions import least
 from headrace.model.time import NEVER
 from headrace.program.lets import choose
-from headrace.program.triggers import composites, custom, leaves
-from headrace.program.triggers.compilation import TriggerPlace, compile_trigger
+from headrace.program.triggers import composites, leaves
 from headrace.program.triggers.node import (
     Bundle,
     ColumnMerge,
@@ -15,7 +14,9 @@ from headrace.program.triggers.node import (
     Node,
     Sources,
     State,
+    TriggerPlace,
     columns,
+    compile_trigger,
     fresh,
 )
 

@@ -1,18 +1,25 @@
-"""What trigger nodes have in common: their state as columns, and what an evaluation may look at.
+"""From a trigger to its node: what trigger nodes have in common, and how each compiles.
+
+What trigger nodes have in common: their state as columns, and what an evaluation may look at.
 
 A node's state is a few columns and each of its rules a column expression (the table of semantics 4.2). Merging is 12.8:
 every state column folds over all merged open windows at once (``ColumnMerge``), then ``after_merge`` walks from the
 root down and resets what the table says. Nodes never look at each other's columns.
+
+From a trigger to its node: each node registers how its triggers compile where it is defined.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from functools import singledispatch
+from typing import Any, NamedTuple
 
-from headrace.model.expressions.data_types import DataType
+from headrace.errors import PipelineError
+from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Column, Expr, Literal
+from headrace.model.triggers import Trigger
 from headrace.program.lets import FALSE, Program, all_of, choose
 
 State = Mapping[str, Expr]
@@ -181,3 +188,28 @@ def fresh(node: Node) -> dict[str, Expr]:
 def columns(node: Node) -> dict[str, Expr]:
     """The state as the columns of a row."""
     return {f.name: Column(f.name) for f in node.fields}
+
+
+class TriggerPlace(NamedTuple):
+    """Where a trigger stands: whether the windows merge (semantics, below table 4.2), the types of the elements'
+    columns, and its ``path`` from the root, with which its state columns begin.
+    """
+
+    merging: bool
+    schema: Schema
+    path: str = "_t"
+
+    def below(self, step: str) -> "TriggerPlace":
+        """The place of a child."""
+        return self._replace(path=self.path + step)
+
+
+@singledispatch
+def compile_trigger(trigger: Trigger, at: TriggerPlace) -> Node:
+    """The node of ``trigger``. Raises PipelineError if it has none."""
+    raise PipelineError(f"{trigger!r} is not a trigger that has a program")
+
+
+def compile_children(triggers: Sequence[Trigger], at: TriggerPlace) -> tuple[Node, ...]:
+    """The nodes of the children of a trigger, which are numbered."""
+    return tuple(compile_trigger(trigger, at.below(str(i))) for i, trigger in enumerate(triggers))

@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.ext import sinks
 from headrace.ext.sinks import EPOCH, SIGN, Changes, FillReason
-from headrace.model.expressions.value_types import ValueType
-from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
+from headrace.model.expressions.data_types import ValueType
 from headrace.moved import moved
 from headrace.read.diff.current_files import current_files, files_of, fold_of_current
 from headrace.read.diff.later_panes import LaterPanes
 from headrace.read.diff.row_changes import ChangeKind, ComparedTable, RecordFold
 from headrace.read.snapshots.named_panes import has_panes
 from headrace.read.views.columns import View, ViewColumns
-from headrace.read.views.compaction import GONE, PLACE, newest_of, same_identity
 from headrace.read.views.database import database, identifier, no_rows, quoted, without_rows, working_folder
-from headrace.read.views.local_files import brought
+from headrace.read.views.row_files import GONE, PLACE, brought, newest_of, same_identity
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError

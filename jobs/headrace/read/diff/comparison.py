@@ -27,8 +27,7 @@ from headrace.read.diff.row_changes import ComparedTable, RecordFold, RowCounts,
 from headrace.read.snapshots.progress import StoredProgress, inputs_read
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.database import database, working_folder
-from headrace.read.views.local_files import brought
-from headrace.read.views.parquet_sql import NamedFile
+from headrace.read.views.row_files import NamedFile, brought
 from headrace_snapshots.ancestry import Link
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import FileLog

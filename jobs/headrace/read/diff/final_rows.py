@@ -1,32 +1,48 @@
-"""Rows that are final: their windows have expired, so that no record can change them any more.
+"""What cannot change any more: final rows, and complete windows.
+
+Rows that are final: their windows have expired, so that no record can change them any more.
 
 Between two snapshots these are the rows whose windows have expired meanwhile, and those of windows that had expired
 before and are others now, by a patch or since the output was computed again.
+
+Which windows of what readers see are complete, and which of them have other rows since that was said last: for those
+who do something once for each window, such as a DAG that Airflow runs for each partition.
+
+A window is complete once the watermark that comes to the last aggregation has passed its end. Late data, a promotion, a
+patch or a rollback may give a complete window other rows: then it is corrected.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from headrace.connections import Connection
 from headrace.errors import FixConfigError
 from headrace.ext.sinks import ID, ChangeSource, FinalRows
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.value_types import ValueType
-from headrace.model.panes import WINDOW_END
-from headrace.model.time import MAX_INSTANT, Instant
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
+from headrace.model.calendar import CalendarWindows
+from headrace.model.expressions.data_types import DataType, ValueType
+from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant, is_finite, iso_8601, parse, render
+from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window, WindowFn, window_at
 from headrace.read.diff.changes import BATCH_ROWS, StoredChanges, changes_between, delivered_columns
-from headrace.read.snapshots.last_stage import LastStage
+from headrace.read.snapshots.progress import LastStage, complete_until
 from headrace.read.views.columns import ViewColumns
-from headrace.read.views.compaction import GONE
 from headrace.read.views.database import identifier, literal, quoted
+from headrace.read.views.row_files import GONE
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import UnknownOutputError
+from headrace_snapshots.refs import PUBLISHED
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+
+    from headrace.read.pipeline_reader import PipelineReader
+
 
 _FINAL: Final = "headrace_final"
 
@@ -134,3 +150,124 @@ def _text(name: str, kind: ValueType) -> str:
         case _:
             text = f"cast({column} as varchar)"
     return f"coalesce('/' || length({text}) || ':' || {text}, '/-')"
+
+
+MOST_QUIET = 10_000
+"""Complete windows of a news without a row in them are named up to so many; of more only those that have rows."""
+
+
+@dataclass(frozen=True)
+class AnnouncedWindows:
+    """What was announced last: that of ``snapshot`` (None: readers saw nothing), whose windows were complete ``until``
+    then.
+    """
+
+    snapshot: str | None
+    until: Instant
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """The inverse of ``to_json``."""
+        return cls(value["snapshot"], parse(value["until"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {"snapshot": self.snapshot, "until": render(self.until)}
+
+
+@dataclass(frozen=True)
+class WindowNews:
+    """Windows that are ``completed`` since, and those that were complete and are ``corrected``, oldest first; what is
+    ``announced`` with them. ``is_guess``: nobody knows any more what was announced before, and every complete window is
+    among them, if there is any.
+    """
+
+    completed: tuple[Window, ...]
+    corrected: tuple[Window, ...]
+    announced: AnnouncedWindows
+    is_guess: bool = False
+
+    def keys(self) -> list[str]:
+        """The name of each window as a partition: when it begins, in UTC, as Airflow's own timetables write it
+        (``2026-11-20T09:00:00``).
+        """
+        starts = {window.start for window in (*self.completed, *self.corrected)}
+        return [iso_8601(start).removesuffix("Z") for start in sorted(starts)]
+
+
+def window_news(
+    reader: "PipelineReader", where: WindowFn | None, announced: AnnouncedWindows | None, *, at_first: int | None = None
+) -> WindowNews:
+    """What is new of the windows that readers of ``reader`` see since what was ``announced`` last (None: nothing was).
+    Windows of ``where`` count also if they have no row, where they follow one another. ``at_first``: if nothing was
+    announced so far, only so many, the newest.
+
+    Windows without an end are never complete. Raises what readers raise.
+    """
+    catalog = reader.catalog
+    published = catalog.head().refs.get(PUBLISHED)
+    after = None if published is None else catalog.manifest(published)
+    until = Instant(MIN_INSTANT) if after is None else complete_until(after)
+    now = AnnouncedWindows(published, until)
+    since = Instant(MIN_INSTANT) if announced is None else announced.until
+    completed = {*_complete(reader, published, since, until), *_quiet(where, since, until)}
+    corrected, is_guess = set[Window](), False
+    if announced is not None and announced.snapshot != published:
+        touched, is_guess = _touched(catalog, announced, after)
+        corrected = {window for window in touched if window.end <= since} - completed
+    first = sorted(completed)
+    if announced is None and at_first is not None:
+        first = first[max(0, len(first) - at_first) :]
+    return WindowNews(tuple(first), tuple(sorted(corrected)), now, is_guess)
+
+
+def _complete(reader: "PipelineReader", snapshot: str | None, since: Instant, until: Instant) -> Iterator[Window]:
+    """Windows of rows of ``snapshot`` that end after ``since``, and at ``until`` or before."""
+    if snapshot is None or until <= since:
+        return iter(())
+    bounds = [f"{WINDOW_END} {sign} {_sql(at)}" for sign, at in ((">", since), ("<=", until)) if is_finite(at)]
+    condition = " and ".join([f"{WINDOW_START} is not null", f"{WINDOW_END} is not null", *bounds])
+    rows = reader.current(at=snapshot, where=condition, columns=[WINDOW_START, WINDOW_END]).to_arrow()
+    return _windows(rows.group_by([WINDOW_START, WINDOW_END]).aggregate([]))
+
+
+def _sql(at: Instant) -> str:
+    return f"make_timestamptz({int(at)})"
+
+
+def _windows(rows: "pa.Table") -> Iterator[Window]:
+    import pyarrow as pa
+
+    ends = (rows.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()) for name in (WINDOW_START, WINDOW_END))
+    for start, end in zip(*(column.to_pylist() for column in ends), strict=True):
+        yield Window(Instant(start), Instant(end))
+
+
+def _touched(catalog: Catalog, announced: AnnouncedWindows, after: Manifest | None) -> tuple[Iterable[Window], bool]:
+    """The windows whose rows are not those that were ``announced``; and whether nobody knows which, so that all are."""
+    if after is None:  # all of them are gone
+        assert announced.snapshot is not None
+        try:
+            before, after = None, catalog.manifest(announced.snapshot)
+        except (MissingSnapshotError, BrokenObjectError, UnknownOutputError):
+            return (), True
+    else:
+        before = announced.snapshot
+    with changes_between(catalog, before, after) as changes:
+        windows = [Window(Instant(start), Instant(end)) for start, end in changes.windows()]
+        return windows, before is not None and changes.source is ChangeSource.ALL_ROWS
+
+
+def _quiet(where: WindowFn | None, since: Instant, until: Instant) -> Iterator[Window]:
+    """The windows that end between, where those of all keys are the same and follow one another."""
+    inner = where.inner if isinstance(where, ShiftedOutputTime) else where
+    follow = isinstance(inner, CalendarWindows) or (isinstance(inner, FixedWindows) and inner.phase is None)
+    if inner is None or not follow or not (is_finite(since) and is_finite(until)):
+        return
+    window = window_at(inner, since)
+    for _ in range(MOST_QUIET):
+        if window is None or window.end > until or window.end >= GLOBAL_WINDOW_END:
+            return
+        if window.end > since:
+            yield window
+        window = window_at(inner, window.end)

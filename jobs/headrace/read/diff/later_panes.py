@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace.read.diff.row_changes import RecordFold
 from headrace.read.views.columns import View, ViewColumns
-from headrace.read.views.parquet_sql import NamedFile
+from headrace.read.views.row_files import NamedFile
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.ext.sinks import NUMBER, RECORD_AT, RECORD_MISREAD, RECORD_PLACE, SIGN, StoredRecords
 from headrace.model.accumulation import Accumulation
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType
 from headrace.read.diff.change_records import StoredChangeRecords, records_between
 from headrace.read.diff.changes import delivered_columns
 from headrace.read.diff.table_comparison import (
@@ -28,8 +27,8 @@ from headrace.read.diff.table_comparison import (
     read_as,
     with_whole_times,
 )
-from headrace.read.snapshots.last_stage import LastStage
 from headrace.read.snapshots.named_panes import has_panes
+from headrace.read.snapshots.progress import LastStage
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace.read.views.columns import ViewColumns
 from headrace.read.views.database import identifier, no_rows, quoted, sql_types

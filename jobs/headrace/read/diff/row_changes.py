@@ -13,11 +13,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.read.json_values import json_value
+from headrace.read.shown_values import json_value
 from headrace.read.views.arrow_types import python_rows
-from headrace.read.views.compaction import number_of, row_of, same_identity
 from headrace.read.views.database import identifier, quoted
-from headrace.read.views.parquet_sql import NamedFile, rows_of
+from headrace.read.views.row_files import NamedFile, number_of, row_of, rows_of, same_identity
 
 _THERE, _KIND, _BEFORE, _AFTER, _IN_BEFORE, _IN_AFTER, _GONE = (
     f"_headrace_{name}" for name in ("there", "kind", "before", "after", "in_before", "in_after", "gone")

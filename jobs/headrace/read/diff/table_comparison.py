@@ -10,15 +10,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import FixConfigError
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.decimals import SCALE
-from headrace.model.expressions.value_types import ListType, PairsType, ValueType, in_words
+from headrace.model.expressions.data_types import SCALE, DataType, ListType, PairsType, ValueType, in_words
 from headrace.read.diff.changes import changes_between, delivered_columns
-from headrace.read.json_values import json_value
+from headrace.read.shown_values import json_value
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace.read.views.columns import ViewColumns
-from headrace.read.views.compaction import same_identity
 from headrace.read.views.database import identifier, quoted, sql_types
+from headrace.read.views.row_files import same_identity
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 

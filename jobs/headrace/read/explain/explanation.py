@@ -1,16 +1,92 @@
-"""Why windows of a key have fired or not, in words and as JSON."""
+"""Why windows of a key have fired or not, and rows that ``having`` withholds, in words and as JSON.
+
+Rows that ``having`` withholds (semantics 9.10): which they are, and why.
+
+Why windows of a key have fired or not, in words and as JSON.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, NEVER, Instant, is_finite, render
-from headrace.model.triggers.words import ASKED
+import pyarrow as pa
+
+from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.grouping import Ints, of_lists
+from headrace.kernel.stage import CompiledStage
+from headrace.kernel.types import timestamps
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
+from headrace.model.expressions.expr import render as render_expression
+from headrace.model.expressions.trees import columns_of
+from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, NEVER, Instant, is_finite
+from headrace.model.time import render as render_instant
+from headrace.model.triggers.trigger import ASKED
 from headrace.model.windows import Window
+from headrace.program import columns as c
 from headrace.read.explain.waiting import TriggerCondition
-from headrace.read.explain.withheld import Withheld
-from headrace.read.json_values import json_value
+from headrace.read.shown_values import json_value
+from headrace.read.views.arrow_types import python_rows
+
+Columns = Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """Why a row does not leave: the ``condition``, which is false or NULL of it, and the ``values`` that it reads."""
+
+    condition: str
+    is_null: bool
+    values: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        read = ", ".join(f"{name} = {value}" for name, value in self.values.items())
+        return f"having {self.condition} is {'NULL' if self.is_null else 'false'}{f' of {read}' if read else ''}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {"condition": self.condition, "is_null": self.is_null, "values": json_value(self.values)}
+
+
+def withheld(stage: CompiledStage, windows: pa.RecordBatch, so_far: Columns) -> list[Withheld | None]:
+    """Why a row of what each of the open ``windows`` holds ``so_far`` would not leave; None: it would."""
+    window = {WINDOW_START: windows.column(c.WINDOW_START), WINDOW_END: windows.column(c.WINDOW_END)}
+    return _verdicts(stage, {**_keys(stage, windows), **so_far, **window}, windows.num_rows)
+
+
+def newest_withheld(stage: CompiledStage, windows: pa.RecordBatch) -> list[Withheld | None]:
+    """Why the newest pane of each of the open ``windows``, as far as they remember it, did not leave; None: it did,
+    there is none, or panes are not remembered.
+    """
+    verdicts: list[Withheld | None] = [None] * windows.num_rows
+    if stage.stage.aggregation.having is None or not stage.remembers:
+        return verdicts
+    panes, groups = of_lists(windows.column(c.LIVE))
+    row: Ints = groups.of_row
+    keys = {name: values.take(pa.array(row)) for name, values in _keys(stage, windows).items()}
+    values = {name: panes.field(name) for name in (*stage.stage.value_types, WINDOW_START, WINDOW_END)}
+    for number, verdict in zip(row.tolist(), _verdicts(stage, {**keys, **values}, len(panes)), strict=True):
+        verdicts[number] = verdict
+    return verdicts
+
+
+def _keys(stage: CompiledStage, windows: pa.RecordBatch) -> dict[str, pa.Array]:
+    return {name: windows.column(name) for name in stage.keys}
+
+
+def _verdicts(stage: CompiledStage, rows: Columns, length: int) -> list[Withheld | None]:
+    condition = stage.stage.aggregation.having
+    if condition is None:
+        return [None] * length
+    stamped = {name: timestamps(rows[name]) for name in (WINDOW_START, WINDOW_END)}
+    row = {**rows, **stamped}
+    answers = column(condition, row, stage.stage.pane_schema, length).to_pylist()
+    names = sorted(columns_of(condition))
+    read = python_rows(pa.RecordBatch.from_pydict({name: row[name] for name in names})) if names else [{}] * length
+    return [
+        None if answer else Withheld(render_expression(condition), answer is None, values)
+        for answer, values in zip(answers, read, strict=True)
+    ]
 
 
 class WindowStatus(StrEnum):
@@ -100,7 +176,7 @@ class WindowExplained:
 
     def _expires(self) -> str:
         at = Instant(self.expiry + 1)
-        return "the year 9999" if END_OF_CALENDAR < at < GLOBAL_WINDOW_END else render(at)
+        return "the year 9999" if END_OF_CALENDAR < at < GLOBAL_WINDOW_END else render_instant(at)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -150,9 +226,9 @@ class Explanation:
         key = ", ".join(f"{name} = {value}" for name, value in self.key.items()) or "no key"
         yield f"{self.pipeline} at snapshot {self.snapshot} (epoch {self.epoch}), aggregation {self.stage}: {key}"
         holder = "" if self.held_back_by is None else f", held back by {self.held_back_by}"
-        since = "" if self.held_since is None else f"; it last moved on at {render(self.held_since)}"
-        yield f"the watermark stands at {render(self.watermark)}{holder}{since}"
-        yield f"the newest epoch ran at {render(self.processing_time)}"
+        since = "" if self.held_since is None else f"; it last moved on at {render_instant(self.held_since)}"
+        yield f"the watermark stands at {render_instant(self.watermark)}{holder}{since}"
+        yield f"the newest epoch ran at {render_instant(self.processing_time)}"
         for window in self.windows:
             yield ""
             yield from window.lines()
@@ -180,10 +256,10 @@ class Explanation:
             "epoch": self.epoch,
             "stage": self.stage,
             "key": json_value(self.key),
-            "watermark": render(self.watermark),
+            "watermark": render_instant(self.watermark),
             "held_back_by": self.held_back_by,
-            "held_since": None if self.held_since is None else render(self.held_since),
-            "processing_time": render(self.processing_time),
+            "held_since": None if self.held_since is None else render_instant(self.held_since),
+            "processing_time": render_instant(self.processing_time),
             "rejected": self.rejected,
             "earlier": self.earlier,
             "since": self.since,
@@ -196,12 +272,12 @@ class Explanation:
 
 def written(window: Window) -> str:
     """A window as people write it."""
-    start, end = (render(at) if is_finite(at) else "" for at in (window.start, window.end))
+    start, end = (render_instant(at) if is_finite(at) else "" for at in (window.start, window.end))
     return f"[{start}, {end})" if start or end else "of all time"
 
 
 def _time(at: Instant) -> str | None:
-    return render(at) if is_finite(at) and at <= END_OF_CALENDAR else None
+    return render_instant(at) if is_finite(at) and at <= END_OF_CALENDAR else None
 
 
 def _held(holding: Holding) -> Iterator[str]:

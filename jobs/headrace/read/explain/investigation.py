@@ -1,10 +1,14 @@
-"""Finding out why the windows of a key have fired or not: from its state, its panes, and what was dropped as late."""
+"""Finding out why the windows of a key have fired or not: from its state, its panes, and what was dropped as late.
+
+The rows of one key in views of the output, read from the files that may have some.
+"""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -15,25 +19,70 @@ from headrace.kernel.keys import hashes
 from headrace.kernel.state import remaining, rows_of
 from headrace.kernel.types import ARROW_TYPES
 from headrace.kernel.windows.assignment import assigned
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.arguments import shown
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import render
-from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.model.expressions.expr import Expr, col, lit, render
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, iso_8601, parse
 from headrace.model.windows import GLOBAL_WINDOW, CustomWindows, Window
 from headrace.program import columns as c
-from headrace.read.explain.explanation import Explanation, Holding, WindowExplained, WindowStatus
-from headrace.read.explain.key_rows import KeyRows
-from headrace.read.explain.stage_state import StageState
-from headrace.read.explain.waiting import Readiness
-from headrace.read.explain.withheld import newest_withheld, withheld
+from headrace.read.explain.explanation import (
+    Explanation,
+    Holding,
+    WindowExplained,
+    WindowStatus,
+    newest_withheld,
+    withheld,
+)
+from headrace.read.explain.waiting import Readiness, StageState
 from headrace.read.keys import ExplainError, Given, time_from_text, typed_key
 from headrace.read.views.arrow_types import python_rows
-from headrace.read.views.columns import View
+from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.conditions import RowCondition
 from headrace.read.views.open_windows import values_so_far
+from headrace.read.views.row_files import tables
+from headrace.read.views.sources import OutputFiles
 from headrace.state.key_groups import KeyGroupRange, groups_of
 from headrace.state.layer_reader import some_of
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.table_names import REJECTED
+
+
+@dataclass(frozen=True)
+class KeyRows:
+    """The rows of ``key``, whose columns are of ``types``, that epochs from ``since`` on wrote."""
+
+    catalog: Catalog
+    manifest: Manifest
+    key: Mapping[str, Any]
+    types: Mapping[str, DataType]
+    since: int
+
+    def of(self, view: View, columns: Sequence[str]) -> list[dict[str, Any]]:
+        """The rows in a view, of these columns, in the order of emission. Raises BrokenObjectError."""
+        source = self._source(view)
+        order = [name for name in source.order if name not in self.key]
+        read = {*columns, *order, *self.key}
+        schema = pa.schema([field for field in source.columns if field.name in read])
+        files = tables(self.catalog.store, source.wanted_files, schema, source.names, source.needed)
+        rows = pa.concat_tables([schema.empty_table(), *(table.filter(self._is_wanted(table)) for table in files)])
+        return python_rows(rows.sort_by([(name, "ascending") for name in order]).select(columns))
+
+    def _source(self, view: View) -> OutputFiles:
+        """Leaves files out that have no such rows."""
+        source = OutputFiles(self.catalog, self.manifest, view, ViewColumns.from_json(self.manifest.schema), None)
+        conditions: list[Expr] = [col(name) == lit(value) for name, value in self.key.items()]
+        return source.where(RowCondition(reduce(and_, conditions, col("epoch") >= lit(self.since)), source))
+
+    def _is_wanted(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Which of ``rows`` are of the key, and not too old."""
+        same = [
+            pc.equal(rows.column(name), pa.scalar(value, ARROW_TYPES[self.types[name]]))
+            for name, value in self.key.items()
+        ]
+        return reduce(pc.and_, same, pc.greater_equal(rows.column("epoch"), self.since))
+
 
 SHOWN_PANES, SHOWN_WINDOWS = 5, 20
 _WINDOW = (WINDOW_START, WINDOW_END)

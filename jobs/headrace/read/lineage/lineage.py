@@ -1,24 +1,32 @@
-"""Where pipelines that read each other have come, in one consistent cut; and what depends on a snapshot."""
+"""Where pipelines that read each other have come, in one consistent cut: all of them, or what is near one.
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+Where pipelines that read each other have come, in one consistent cut; and what depends on a snapshot.
+
+What one pipeline reads of others, and its readers: the part of the lineage that a page of it shows.
+
+Readers are those that hold something. So it costs a listing, and a head for each neighbour, however many pipelines
+there are.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from headrace.errors import HeadraceError
 from headrace.model.time import render
-from headrace.pipeline.checks.circles import read_beside
+from headrace.pipeline.checks.graph_checks import read_beside
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.html import html_table
-from headrace.read.lineage.cut import consistent_cut, upstream_last
-from headrace.read.lineage.inputs import positions_of
-from headrace.read.lineage.placed import PlacedPipeline, RootStores
-from headrace.read.lineage.readers import KnownReaders, known_readers
+from headrace.read.lineage.cut import PlacedPipeline, RootStores, consistent_cut, positions_of, upstream_last
+from headrace.read.lineage.readers import KnownReaders, UnseenReader, known_readers
+from headrace.read.shown_values import html_table
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of
 from headrace.sources.stored_times import in_calendar
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.gc.holds import holds_of
 from headrace_snapshots.refs import MAIN, PUBLISHED, published_ref
 from headrace_snapshots.store import ObjectStore
 
@@ -310,3 +318,42 @@ def _has(stores: RootStores, position: UpstreamPosition, first: Mapping[PlacedPi
     if wanted is None or position.snapshot is None:
         return False
     return position.snapshot == wanted or stores.catalog(upstream).is_ancestor(wanted, position.snapshot)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """How far a pipeline has come with those that it ``reads``, and how far those have come that are its ``readers``.
+    ``unseen``: of both those of which nobody can tell from here.
+    """
+
+    reads: tuple[ReaderProgress, ...]
+    readers: tuple[ReaderProgress, ...]
+    unseen: tuple[UnseenReader, ...]
+
+
+def neighbours_of(stores: RootStores, name: str) -> Neighbours:
+    """The neighbours of pipeline ``name`` under the root that ``stores`` begin with: heads of readers are read before
+    its own, and that before those of what it reads, so all are of one consistent cut. Raises BrokenObjectError.
+    """
+    own = PlacedPipeline("", name)
+    held, damaged = holds_of(stores.own, name)
+    unseen = [UnseenReader.of_damaged(hold, own) for hold in damaged]
+    readers: list[ReaderProgress] = []
+    for reader in dict.fromkeys(stores.placed(hold.root, hold.pipeline) for hold in held):
+        try:
+            readers += [one for one in _readings(stores, reader) if one.upstream == own]
+        except HeadraceError as error:
+            unseen.append(UnseenReader(reader, own, f"how far it has come is not known: {error}"))
+    reads: list[ReaderProgress] = []
+    for given, position in head_of(stores, own).consumed.items():
+        try:
+            reads.append(progress_of(stores, own, given, position))
+        except HeadraceError as error:
+            upstream = stores.placed(position.root, position.pipeline)
+            unseen.append(UnseenReader(own, upstream, f"what is published of it is not known: {error}"))
+    return Neighbours(tuple(reads), tuple(readers), tuple(unseen))
+
+
+def _readings(stores: RootStores, reader: PlacedPipeline) -> Iterator[ReaderProgress]:
+    for name, position in head_of(stores, reader).consumed.items():
+        yield progress_of(stores, reader, name, position)

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.ext.stores import shown
-from headrace.read.lineage.placed import PlacedPipeline, RootStores
+from headrace.read.lineage.cut import PlacedPipeline, RootStores
 from headrace.read.roots import check_root, has_run, pipelines_under
 from headrace_snapshots.gc.holds import DamagedHold, holds_of
 from headrace_snapshots.store import ObjectStore, open_store

@@ -1,15 +1,23 @@
-"""Where each output of a pipeline is: what its readers see, how far that is behind main, and why it stands still."""
+"""The outputs of a pipeline: where each is, and those that main has not any more.
+
+Where each output of a pipeline is: what its readers see, how far that is behind main, and why it stands still.
+
+Outputs that main has not any more, or not yet: of branches, tags and older snapshots.
+"""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.sources.chain_clocks import Parked
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import outputs_of
-from headrace_snapshots.refs import published_of
+from headrace_snapshots.refs import MAIN, published_of
 
 
 @dataclass(frozen=True)
@@ -40,3 +48,26 @@ def output_positions(catalog: Catalog, refs: Mapping[str, str], main: Manifest) 
         behind = main.epoch - (-1 if epoch is None else epoch)
         positions.append(OutputPosition(name, shown, epoch, behind, parked.get(name)))
     return tuple(positions)
+
+
+_UNREADABLE = (BrokenObjectError, MissingSnapshotError)
+
+
+def has_had(catalog: Catalog, output: str) -> bool:
+    """Whether some kept snapshot has an ``output``: one that a ref names, the newest of what main has given up, or one
+    of main, or of what main was before a promotion. Looks through all of them only for a name that none has.
+    """
+    head = catalog.head()
+    for snapshot in dict.fromkeys((*head.refs.values(), *head.past.given_up)):
+        with suppress(*_UNREADABLE):
+            if output in outputs_of(catalog.manifest(snapshot)):
+                return True
+    lines = [head.refs.get(MAIN), *(promotion.main for promotion in reversed(head.past.replaced))]
+    return any(line is not None and _is_on_line(catalog, line, output) for line in lines)
+
+
+def _is_on_line(catalog: Catalog, newest: str, output: str) -> bool:
+    """Whether a kept snapshot in the line of ``newest`` has the output."""
+    with suppress(*_UNREADABLE):  # the rest has expired
+        return any(output in outputs_of(manifest) for manifest in catalog.readable(newest))
+    return False

@@ -13,8 +13,7 @@ from headrace.read.upstream.step import UpstreamStep
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:  # with Arrow, which planning does without
-    from headrace.formats.required import RequiredColumns
-    from headrace.formats.scan import ScannedRecords, Span
+    from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,8 @@ class StepReader(SourceReader):
         import numpy as np
         import pyarrow as pa
 
-        from headrace.formats.json_text import as_json
-        from headrace.formats.scan import ScannedRecords
+        from headrace.formats.fields import as_json
+        from headrace.formats.file_format import ScannedRecords
         from headrace.read.upstream.elements import StepElements, with_times
 
         del span, required  # it is read whole, and whether it has all columns was looked at when it was planned

@@ -9,18 +9,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.kernel.types import arrow_type
-from headrace.model.expressions.value_types import ValueType
+from headrace.model.expressions.data_types import ValueType
 from headrace.model.time import GLOBAL_WINDOW_END
 from headrace.pipeline.following.upstream_source import IS_RETRACTION, OF_PANES, PANE_TIME
 from headrace.read.diff.current_files import current_files, files_of, fold_of_current
 from headrace.read.diff.later_panes import LaterPanes
-from headrace.read.snapshots.last_stage import discards
+from headrace.read.snapshots.progress import discards
 from headrace.read.upstream.read_pipeline import ReadPipeline
 from headrace.read.upstream.step import StepKind, UpstreamStep
 from headrace.read.views.columns import View, ViewColumns
-from headrace.read.views.compaction import PLACE, newest_of
 from headrace.read.views.database import database, identifier, no_rows, quoted, sql_types, working_folder
-from headrace.read.views.local_files import brought
+from headrace.read.views.row_files import PLACE, brought, newest_of
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import come_to

@@ -8,8 +8,8 @@ from headrace.errors import RestoreError
 from headrace.ext.sources import SourcePosition, SourceSplit, SplitEnumerator, SplitGoneError
 from headrace.model.time import MIN_INSTANT, Instant, instant
 from headrace.read.diff.current_files import files_of
-from headrace.read.snapshots.last_stage import discards
 from headrace.read.snapshots.named_panes import has_panes
+from headrace.read.snapshots.progress import discards
 from headrace.read.upstream.position import UpstreamPosition, output_watermark
 from headrace.read.upstream.read_pipeline import GONE, ReadPipeline
 from headrace.read.upstream.step import StepKind, UpstreamStep

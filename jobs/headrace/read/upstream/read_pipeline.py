@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.errors import FixConfigError
 from headrace.model.accumulation import Accumulation
-from headrace.model.expressions.value_types import in_words
+from headrace.model.expressions.data_types import in_words
 from headrace.pipeline.following.upstream_source import OF_PANES, UpstreamSource
 from headrace.read.snapshots.named_panes import common_epoch
 from headrace.read.views.columns import View, ViewColumns

@@ -8,9 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.kernel.types import arrow_type
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.decimals import PRECISION, SCALE
-from headrace.model.expressions.value_types import ValueType
+from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ValueType
 from headrace.model.time import BEGIN_OF_CALENDAR, END_OF_CALENDAR, iso_8601
 
 TIME: Final = pa.timestamp("us", "UTC")

@@ -11,19 +11,18 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.value_types import ListType, PairsType, ValueType
-from headrace.model.panes import WINDOW_END, WINDOW_START
-from headrace.pipeline.identity.renaming import Formerly
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
+from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType
+from headrace.pipeline.identity import Formerly
 from headrace.pipeline.pipeline import Pipeline
+from headrace_snapshots.format.codec import JsonRecord
 from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, OUTPUTS
-from headrace_snapshots.format.record import JsonRecord
 from headrace_snapshots.format.table_names import REJECTED, UNNAMED
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.kernel.renamed_columns import Names
+    from headrace.kernel.types import Names
 
 
 class View(StrEnum):

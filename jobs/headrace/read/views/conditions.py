@@ -1,33 +1,131 @@
-"""Which rows of a view a reader wants: a condition in SQL, or an expression of Headrace.
+"""Which rows of a view a reader wants: conditions and orders in SQL, or expressions of Headrace.
+
+Conditions and orders that users write in DuckDB's SQL: parsed before they become part of a statement.
+
+Words of SQL may also be names of columns (``at``, ``end``, ``order``). Where one cannot be the word, it is the column.
+
+Which rows of a view a reader wants: a condition in SQL, or an expression of Headrace.
 
 Only for an expression are Arrow and the kernel imported: reading takes half the time to start without them.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from headrace.errors import HeadraceError, PipelineError
+from headrace.errors import FixConfigError, HeadraceError, PipelineError
 from headrace.model.arguments import shown
-from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.data_types import DataType, ValueType
 from headrace.model.expressions.expr import Expr, render
-from headrace.model.expressions.identity import to_json
-from headrace.model.expressions.traversal import columns_of
-from headrace.model.expressions.tree_size import too_large
+from headrace.model.expressions.trees import columns_of, to_json, too_large
 from headrace.model.expressions.typing import type_of
-from headrace.model.expressions.value_types import ValueType
 from headrace.read.views.database import quoted, without_rows
 from headrace.read.views.pruning import ColumnBounds, said_by
-from headrace.read.views.sql import ParsedCondition, QueryError, condition
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+
+
+class QueryError(FixConfigError, code="config.query"):
+    """A condition, an order, or columns that do not fit what is read."""
+
+
+_QUERY: Final = "select * from view "
+_EMPTY: Final[Any] = (None, [], {"map": []}, "STANDARD_HANDLING")
+_WORD: Final = re.compile(rb"[\w\x80-\xff]+")
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What text has to be: ``keyword`` comes before it, ``part`` of the parsed statement is all that it may fill."""
+
+    name: str
+    keyword: str
+    part: str
+
+
+_CONDITION: Final = _Form("where", "where", "where_clause")
+_ORDER: Final = _Form("order", "order by", "modifiers")
+
+
+@dataclass(frozen=True)
+class ParsedCondition:
+    """A condition: ``sql`` stands for itself in any statement, ``tree`` is what DuckDB understands by it."""
+
+    sql: str
+    tree: Mapping[str, Any]
+
+
+def condition(text: str, columns: Sequence[str]) -> ParsedCondition:
+    """``text``, parsed. Raises QueryError if it is not a condition."""
+    clause, tree = _parsed(text, columns, _CONDITION)
+    return ParsedCondition(f"({clause}\n)", tree)
+
+
+def order_by(text: str, columns: Sequence[str]) -> str:
+    """``text`` as one or several expressions to order by. Raises QueryError if it is anything else, or more."""
+    return f"{_parsed(text, columns, _ORDER)[0]}\n"
+
+
+def _parsed(text: str, columns: Sequence[str], form: _Form) -> tuple[str, Any]:
+    """``text``, names of columns quoted where DuckDB would take them for words of its language, and its syntax tree."""
+    asked = f"{form.name}={shown(text)}"
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(f"{asked} is not text: some of it is no Unicode ({error.reason})") from error
+    there = {name.lower() for name in columns}
+    problem = ""
+    with without_rows() as connection:
+        while True:
+            statement = f"{_QUERY}{form.keyword} ".encode()
+            ((answer,),) = connection.execute(
+                "select json_serialize_sql(?)", [(statement + encoded + b"\n").decode()]
+            ).fetchall()
+            parsed = json.loads(answer)
+            if not parsed["error"]:
+                break
+            problem = problem or parsed["error_message"]
+            at = int(parsed.get("position", 0)) - len(statement)
+            names = [word for word in _bare(encoded) if word.start() <= at and word.group().decode().lower() in there]
+            if not names:
+                raise QueryError(f"{asked}: {problem}; the columns are {', '.join(columns)}")
+            begin, end = names[-1].span()
+            encoded = b'%b"%b"%b' % (encoded[:begin], encoded[begin:end], encoded[end:])
+    if not _is_only(parsed["statements"], form):
+        raise QueryError(
+            f"{asked} must be one {'condition' if form is _CONDITION else 'order'} and nothing more; the columns are "
+            f"{', '.join(columns)}"
+        )
+    return encoded.decode(), parsed["statements"][0]["node"][form.part]
+
+
+def _bare(text: bytes) -> "Iterator[re.Match[bytes]]":
+    """The words of ``text`` that are neither quoted nor in a comment."""
+    import duckdb
+
+    for begin, kind in duckdb.tokenize(text.decode()):
+        word = _WORD.match(text, begin)
+        if word is not None and kind in (duckdb.token_type.keyword, duckdb.token_type.identifier):
+            yield word
+
+
+def _is_only(statements: Sequence[dict[str, Any]], form: _Form) -> bool:
+    """Whether there is one statement, which has nothing beside what was asked for."""
+    node = statements[0]["node"]
+    own = {"type", "select_list", "from_table", form.part}
+    if len(statements) > 1 or node["type"] != "SELECT_NODE" or not node[form.part]:
+        return False
+    if form is _ORDER and [modifier["type"] for modifier in node["modifiers"]] != ["ORDER_MODIFIER"]:
+        return False
+    return all(value in _EMPTY for name, value in node.items() if name not in own)
 
 
 class RowSchema(Protocol):
@@ -108,7 +206,7 @@ class RowCondition:
         if self.where is None:
             return ()
         if isinstance(self.where, str):
-            from headrace.read.views.sql_bounds import said_in
+            from headrace.read.views.pruning import said_in
 
             return [*said_in(self._parsed.tree, columns)]
         return [*said_by(self.where, columns)]

@@ -15,9 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import FixConfigError
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.decimals import PRECISION, SCALE
-from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ListType, PairsType, ValueType
 from headrace.sizes import shown, size_in
 
 if TYPE_CHECKING:

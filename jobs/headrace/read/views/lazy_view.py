@@ -1,19 +1,22 @@
-"""Views that are read when their rows are asked for, and never whole unless one asks for that."""
+"""Views that are read when their rows are asked for, and the few of them that are looked at.
 
-from collections.abc import Iterator, Sequence
+A few rows of a view, to be looked at.
+
+Views that are read when their rows are asked for, and never whole unless one asks for that.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from headrace.extras import require, require_library
-from headrace.model.arguments import Arguments, shown
+from headrace.model.arguments import Arguments, Suggesting, shown
 from headrace.model.expressions.expr import Expr
-from headrace.model.suggestions import Suggesting
-from headrace.read.views.conditions import RowCondition
+from headrace.read.views.conditions import QueryError, RowCondition, order_by
 from headrace.read.views.database import database, identifier, in_utc, kept, quoted, without_rows, working_folder
-from headrace.read.views.rows_shown import RowsShown
 from headrace.read.views.sources import OutputFiles, RowSource
-from headrace.read.views.sql import QueryError, order_by
 from headrace_snapshots.format.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -23,6 +26,47 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.distribute.spark.types import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, repr=False)
+class RowsShown(Suggesting, Sequence[Mapping[str, Any]]):
+    """The first rows of a view: a sequence of mappings by column. Times are in UTC, and do not say so.
+
+    ``number`` is how many rows the view has, None where only reading all of them would tell; ``view`` names the view
+    and its snapshot.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[Mapping[str, Any], ...]
+    number: int | None
+    view: str
+
+    @overload
+    def __getitem__(self, index: int) -> Mapping[str, Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Mapping[str, Any]]: ...
+
+    def __getitem__(self, index: int | slice) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return "\n".join([f"<{self._told()}>", *map(str, self.rows)])
+
+    def _repr_html_(self) -> str:
+        from headrace.read.shown_values import html_table  # of notebooks
+
+        return html_table(self.columns, self.rows, self._told())
+
+    def _told(self) -> str:
+        shown, number = len(self.rows), self.number
+        if shown == number:
+            return f"{self.view}: {'its only row' if shown == 1 else f'all {shown:,} rows'}"
+        return f"{self.view}: the first {shown:,}{' rows' if number is None else f' of {number:,} rows'}"
+
 
 BATCH_ROWS = 8_192
 HTML_ROWS, HTML_BYTES = 10, 16 * 2**20
@@ -131,7 +175,7 @@ class LazyView(Suggesting):
         """All rows, in memory, as JSON values that `headrace read --format json` prints: times and dates in ISO 8601
         (in UTC), bytes in base64, decimals as text. ``first`` gives Python's values.
         """
-        from headrace.read.json_values import json_value
+        from headrace.read.shown_values import json_value
         from headrace.read.views.arrow_types import zoneless_rows
 
         return [
@@ -183,21 +227,21 @@ class LazyView(Suggesting):
         Raises QueryError for a condition in SQL: that of DuckDB is not that of Spark.
         """
         require("spark", "a Spark DataFrame")
-        from headrace.distribute.spark import view_frames
+        from headrace.distribute.spark import frames
 
         source, where = self._source, self._condition.where
         if not isinstance(source, OutputFiles):
-            return view_frames.of_table(spark, self.to_arrow())
+            return frames.of_table(spark, self.to_arrow())
         if isinstance(where, str):
             raise QueryError(
                 f"where={where!r} is DuckDB's SQL, which Spark may understand otherwise: give an expression, such as "
                 'col("flights") > 30, or filter the DataFrame'
             )
         named = [(file, source.names[file.path]) for file in source.data_files]
-        frame = view_frames.of_files(spark, source.catalog.store, named, source.columns, source.identity)
+        frame = frames.of_files(spark, source.catalog.store, named, source.columns, source.identity)
         if where is not None:
-            frame = view_frames.filtered(spark, frame, source.columns, where)
-        return frame.select(*map(view_frames.column_named, self._columns))
+            frame = frames.filtered(spark, frame, source.columns, where)
+        return frame.select(*map(frames.column_named, self._columns))
 
     def files(self, *, verify: bool = False) -> list[str]:
         """Paths (of a local root) or URIs of the Parquet files, oldest first, whatever the condition.
@@ -218,7 +262,7 @@ class LazyView(Suggesting):
     def _repr_html_(self) -> str:
         """The first rows; of a view that takes long to read a note, since nobody has asked for its rows."""
         if self._beginning(HTML_ROWS).bytes_to_read > HTML_BYTES:
-            from headrace.read.html import html_note  # of notebooks
+            from headrace.read.shown_values import html_note  # of notebooks
 
             return html_note(f"{self!r} is read when you ask for its rows, such as .head()")
         return self.head(HTML_ROWS)._repr_html_()

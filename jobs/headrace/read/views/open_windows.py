@@ -16,16 +16,15 @@ import pyarrow.parquet as pq
 from headrace.kernel.firing.pane_values import results
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import TIMESTAMP, timestamps
-from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.time import END_OF_CALENDAR, NEVER
 from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
-from headrace.read.explain.stage_state import StageState
-from headrace.read.explain.waiting import Readiness
+from headrace.read.explain.waiting import Readiness, StageState
 from headrace.read.snapshots.damage import ways_out
 from headrace.read.views.columns import STATE
+from headrace.read.views.conditions import QueryError
 from headrace.read.views.database import literal
-from headrace.read.views.sql import QueryError
 from headrace.state.datafiles.cache import LayerCache
 from headrace_snapshots.catalog import Catalog
 

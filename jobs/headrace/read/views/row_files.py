@@ -1,19 +1,162 @@
-"""The rows of data files, each held against its length and checksum as it is read."""
+"""The rows of data files: opened where they lie, held against their checksums, as SQL, and folded into ``current``.
 
-from collections.abc import Iterable, Iterator, Mapping
+The rows of local Parquet files as SQL: a query over many files, some of which call columns otherwise.
+
+Data files as DuckDB can open them: where they are if the root is local; else copies, or of the rows that are needed.
+
+Each is held against its length and checksum first.
+
+The rows of data files, each held against its length and checksum as it is read.
+
+``current``, folded from its files: the newest record of a key and window counts, if it is not a retraction.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from headrace.read.views.local_files import has_parts, little_to_wait_for
+from headrace.read.views.columns import ViewColumns
+from headrace.read.views.database import check_room, identifier, in_memory, literal, quoted
 from headrace.read.views.pruning import ALL, Needed
-from headrace_snapshots.datafiles import check, verify
+from headrace_snapshots.datafiles import check, local_copy, verify
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store import LocalStore, ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.kernel.renamed_columns import Names
+    from headrace.kernel.types import Names
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A file that can be read at ``path``. ``names``: what it calls columns, where that is not their name, in pairs."""
+
+    path: Path
+    names: tuple[tuple[str, str | None], ...] = ()
+
+    @classmethod
+    def of(cls, path: Path, names: "Names", columns: Sequence[str]) -> "NamedFile":
+        """Keeps only the renames of these ``columns``."""
+        return cls(path, tuple((name, names[name]) for name in columns if name in names))
+
+
+def rows_of(files: Sequence[NamedFile], types: Mapping[str, str]) -> str:
+    """The rows of ``files``, of which there is one at least (SQL): where some of them have other names for columns, the
+    columns of ``types`` alone.
+    """
+    by_names: dict[tuple[tuple[str, str | None], ...], list[Path]] = {}
+    for file in files:
+        by_names.setdefault(file.names, []).append(file.path)
+    if [*by_names] == [()]:
+        return parquet(by_names[()])
+    selects = (f"select {_columns(dict(names), types)} from {parquet(paths)}" for names, paths in by_names.items())
+    return f"({' union all '.join(selects)})"
+
+
+def _columns(names: "Names", types: Mapping[str, str]) -> str:
+    def column(name: str, kind: str) -> str:
+        then = names.get(name, name)
+        return f"{f'cast(null as {kind})' if then is None else identifier(then)} as {identifier(name)}"
+
+    return ", ".join(column(name, kind) for name, kind in types.items())
+
+
+_LITERALLY = str.maketrans({character: f"[{character}]" for character in "[*?"})
+
+
+def parquet(files: Sequence[Path]) -> str:
+    """The rows of ``files``, of which there is one at least (SQL)."""
+    return f"read_parquet([{', '.join(literal(escaped(str(file))) for file in files)}])"
+
+
+def is_pattern(path: Path) -> bool:
+    """Whether DuckDB takes ``path`` for one that stands for many."""
+    return escaped(str(path)) != str(path)
+
+
+def escaped(path: str) -> str:
+    """``path`` for DuckDB, which takes some characters of a path for a pattern."""
+    return path.translate(_LITERALLY)
+
+
+_SMALL: Final = 2**18
+"""Bytes of a file that is read with one request, whatever is needed of it."""
+
+_AT_ONCE, _SMALL_AT_ONCE = 4, 16
+"""Files on their way at a time: each of up to 128 MB is held in memory until it is on the disk."""
+
+Result = TypeVar("Result")
+
+
+def brought(store: ObjectStore, files: Sequence[DataFile], folder: Path, needed: Needed = ALL) -> list[Path]:
+    """Where each of ``files`` can be read, verified: the file itself if ``store`` is local, else a copy in ``folder``.
+    Of a large one that says where its rows are, a copy of those which are ``needed``; of one whose path DuckDB would
+    take for a pattern, a link.
+
+    Raises BrokenObjectError, and ReadResourcesError where there is no room for copies.
+    """
+    copies = [folder / f"{number:06}.parquet" for number in range(len(files))]
+    parts = [] if needed.is_all else [pair for pair in zip(files, copies, strict=True) if has_parts(pair[0])]
+    cut = {path for path in _at_once(store, partial(_cut, store, needed), parts) if path is not None}
+    whole = [(file, path) for file, path in zip(files, copies, strict=True) if path not in cut]
+    if whole and not isinstance(store, LocalStore):
+        check_room(sum(file.bytes for file, _ in whole), folder)
+    paths = dict(zip(copies, copies, strict=True))
+    read = _at_once(store, partial(_whole, store), whole)
+    paths.update(zip((path for _, path in whole), read, strict=True))
+    return [*paths.values()]
+
+
+def _at_once(
+    store: ObjectStore, function: Callable[[tuple[DataFile, Path]], Result], pairs: Sequence[tuple[DataFile, Path]]
+) -> Iterable[Result]:
+    """What ``function`` gives for each of ``pairs``: in threads, unless there is little to wait for."""
+    if little_to_wait_for(store, [file for file, _ in pairs]):
+        return [*map(function, pairs)]
+    threads = _SMALL_AT_ONCE if all(file.bytes < _SMALL for file, _ in pairs) else _AT_ONCE
+    with ThreadPoolExecutor(threads, thread_name_prefix="read") as pool:
+        return [*pool.map(function, pairs)]
+
+
+def _whole(store: ObjectStore, pair: tuple[DataFile, Path]) -> Path:
+    file, path = pair
+    own = local_copy(store, file, path)
+    if own != path and is_pattern(own):
+        path.symlink_to(own)  # of files that it may open, DuckDB knows no patterns
+        return path
+    return own
+
+
+def little_to_wait_for(store: ObjectStore, files: Iterable[DataFile]) -> bool:
+    """Whether ``files`` are read as fast one after another: they are small, and on this machine."""
+    return isinstance(store, LocalStore) and all(file.bytes < _SMALL for file in files)
+
+
+def has_parts(file: DataFile) -> bool:
+    """Whether ``file`` says where its rows are, and is too large to be read whole for some of them."""
+    return file.footer is not None and file.bytes >= _SMALL
+
+
+def _cut(store: ObjectStore, needed: Needed, pair: tuple[DataFile, Path]) -> Path | None:
+    """The path, where the rows of the file that are ``needed`` can be read; None if it is as well to read all of it.
+
+    Raises BrokenObjectError.
+    """
+    import pyarrow.parquet as pq
+
+    from headrace.state.datafiles.chunks import some_rows
+
+    file, path = pair
+    rows = some_rows(store, file, needed.may_be_in)
+    if rows is None:
+        return None
+    pq.write_table(rows, path, compression="none")
+    return path
+
 
 READERS = 8
 _ALL: "Mapping[str, Names]" = {}
@@ -41,7 +184,7 @@ def tables(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from headrace.kernel.renamed_columns import as_now, names_there
+    from headrace.kernel.types import as_now, names_there
 
     def load(file: DataFile) -> "pa.Table":
         own = names.get(file.path, {})
@@ -61,3 +204,58 @@ def tables(
         return
     with ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers:
         yield from readers.map(load, files)
+
+
+_NEWEST = '"_headrace_newest"'
+PLACE = ("epoch", "sequence")
+GONE = "is_retraction"
+
+
+def newest_of(
+    rows: str, columns: Sequence[str], identity: Sequence[str], *, place: Sequence[str] = PLACE, gone: str = GONE
+) -> str:
+    """A query of ``columns`` of the live records among ``rows`` (SQL), which it reads twice: of those of one identity
+    that of the greatest ``place``, unless it is ``gone`` (SQL).
+
+    The first time finds where the newest record of each ``identity`` is, so that no wide row waits for another.
+    """
+    same = f"{same_identity('r', 'n', identity)} and {row_of(place, 'r.')} = n.{_NEWEST}"
+    taken = ", ".join(f"r.{identifier(name)}" for name in columns)
+    return (
+        f"select {taken} from {rows} r semi join "
+        f"(select {quoted(identity)}, max({row_of(place)}) as {_NEWEST} from {rows} group by {quoted(identity)}) n "
+        f"on {same} where not ({gone})"
+    )
+
+
+def number_of(rows: str, identity: Sequence[str], *, place: Sequence[str] = PLACE, gone: str = GONE) -> str:
+    """A query of how many rows ``newest_of`` finds, which reads ``rows`` once and little of them."""
+    newest = f"max({{'place': {row_of(place)}, 'gone': {gone}}}) as newest"
+    return f"select count(*) from (select {newest} from {rows} group by {quoted(identity)}) where not newest.gone"
+
+
+def same_identity(left: str, right: str, identity: Sequence[str]) -> str:
+    """SQL: join condition on the identity columns of ``left`` and ``right``."""
+    return " and ".join(f"{left}.{name} is not distinct from {right}.{name}" for name in map(identifier, identity))
+
+
+def row_of(names: Sequence[str], of: str = "") -> str:
+    """``names`` as one value, which is compared by the first of them, then by the next (SQL)."""
+    return "{" + ", ".join(f"{literal(name)}: {of}{identifier(name)}" for name in names) + "}"
+
+
+def newest_rows(rows: "pa.Table", columns: ViewColumns) -> "pa.Table":
+    """``current`` of the records of ``rows``, in memory."""
+    with in_memory(rows.num_rows) as connection:
+        connection.register("rows", rows)
+        query = newest_of("rows", rows.schema.names, columns.identity)
+        return connection.sql(query).to_arrow_table().cast(rows.schema)
+
+
+def rows_without(rows: "pa.Table", others: "pa.Table", columns: Sequence[str]) -> "pa.Table":
+    """The ``rows`` that are not among ``others`` by ``columns``; NULL is NULL and NaN is NaN."""
+    with in_memory(rows.num_rows + others.num_rows) as connection:
+        connection.register("rows", rows)
+        connection.register("others", others)
+        query = f"select r.* from rows r anti join others o on {same_identity('r', 'o', columns)}"
+        return connection.sql(query).to_arrow_table().cast(rows.schema)

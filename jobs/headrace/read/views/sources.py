@@ -11,14 +11,10 @@ from headrace.model.time import Instant, is_finite
 from headrace.read.snapshots.damage import ways_out
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.views.columns import LOG_OF_VIEW, View, ViewColumns
-from headrace.read.views.compaction import newest_of
-from headrace.read.views.conditions import RowCondition, RowSchema
+from headrace.read.views.conditions import QueryError, RowCondition, RowSchema
 from headrace.read.views.database import no_rows, quoted, sql_types
-from headrace.read.views.local_files import brought
-from headrace.read.views.parquet_sql import NamedFile, rows_of
 from headrace.read.views.pruning import ALL, Needed, needed
-from headrace.read.views.row_files import check_files
-from headrace.read.views.sql import QueryError
+from headrace.read.views.row_files import NamedFile, brought, check_files, newest_of, rows_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
@@ -30,7 +26,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from headrace.kernel.renamed_columns import Names
+    from headrace.kernel.types import Names
 
 REQUEST_BYTES = 2**16
 """What is read in the time that a request to a store takes."""

@@ -6,7 +6,7 @@ after its epoch k is what main would hold there, had it always computed the outp
 epoch n+1 of main, which reads nothing: tables, logs, clocks, columns and definition of the output, and of all that is
 computed of it, are those of the branch; everything else is that of epoch n. If main has gone on meanwhile (k < n), the
 output stands at epoch k, as one that is parked does, and the next run computes what it has missed
-(``parking/catching_up``).
+(``parking``).
 
 *Why it is refused.* Whatever would make that untrue: main has read other files since, or judged records otherwise (the
 watermarks of some epoch, the dead letters that no output took, or the remembered ids differ); an output that the
@@ -19,6 +19,8 @@ what readers have not seen is of all rows, and a sink is told the difference.
 *Order.* Everything is checked before main is claimed, which fences main's writer. No row is written: main names files
 of the branch. One entry of the log commits the epoch; another drops the branch. Readers see nothing of it until the
 output is published as ever: by the graph, after an audit.
+
+Publishing what main has adopted, by the graph, once it is audited.
 """
 
 from collections.abc import Mapping
@@ -27,10 +29,10 @@ from typing import Any
 
 from headrace.distribute.epoch import SUMMED
 from headrace.model.time import render
-from headrace.pipeline.identity.fingerprint import fingerprint_of
+from headrace.pipeline.identity import fingerprint_of
 from headrace.read.snapshots.progress import StoredProgress, without_reading
-from headrace.runs.adopting.dead_letters import adopted_letters
-from headrace.runs.adopting.plan import AdoptOutput
+from headrace.runs.adopting.plan import AdoptedOutputs, AdoptOutput, adopted_letters
+from headrace.runs.publishing.planned_publish import PlannedPublish
 from headrace.runs.publishing.publish import output_results
 from headrace.runs.publishing.refusals import begin_change, find_refusals
 from headrace.runs.publishing.rehearsal import Rehearsal, differences
@@ -41,10 +43,32 @@ from headrace.sources.chain_clocks import Parked
 from headrace_snapshots.catalog import Catalog, Claim, Head
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, OUTPUTS, EpochFields, Manifest
-from headrace_snapshots.format.output_view import outputs_of
+from headrace_snapshots.format.output_view import outputs_of, upstream_of
 from headrace_snapshots.format.table_names import REJECTED, OutputTables
 from headrace_snapshots.patches import patches_given_up, told
 from headrace_snapshots.refs import MAIN
+
+
+def published(catalog: Catalog, result: RunResult, output: str, run_id: str) -> RunResult:
+    """The ``result`` of an adoption of ``output`` by main, once what its audits found good is published, of all
+    outputs: readers of one see it no further than readers of what it is computed of. What waits is a warning.
+
+    Raises AuditFailedError, AuditMissingError of what was adopted.
+    """
+    head = catalog.head().refs[MAIN]
+    planned = PlannedPublish.of(catalog, head)
+    if planned.publish(run_id) is not None:
+        renew_summary(catalog)
+    adopted = AdoptedOutputs.of(catalog.pipeline, upstream_of(planned.head), output).adopted
+    own = replace(planned, asked=frozenset(adopted))
+    own.check(may_wait=True)
+    return replace(
+        result,
+        published=catalog.published_by_all(catalog.head().refs),
+        outputs=output_results(catalog, planned.audits),
+        warnings=(*result.warnings, *own.notes),
+    )
+
 
 _SEARCHED = 1000
 """Entries of the log: an attempt that comes again comes soon."""

@@ -1,26 +1,133 @@
-"""The plan of an adoption: what main would take over of a branch, and every reason against it (``adopt`` has the
+"""The plan of an adoption: what main would take over of a branch, and every reason against it.
+
+Why an output of a branch cannot become that of main.
+
+Which outputs a branch computes that is to be adopted for one of them.
+
+The dead letters of main once it has adopted outputs: those that these outputs refused as they are computed now.
+
+All outputs share one log, whose files each have the letters of one output, or those that no output could take. So the
+log gets other files, and none is written.
+
+The plan of an adoption: what main would take over of a branch, and every reason against it (``adopt`` has the
 theory).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
-from headrace.pipeline.identity.fingerprint import definition
+from headrace.errors import FixConfigError
+from headrace.pipeline.identity import definition
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.epoch_history import RecordedEpoch, epochs_since
-from headrace.runs.adopting.dead_letters import taken_by_none
-from headrace.runs.adopting.errors import NotAdoptableError
-from headrace.runs.adopting.scope import AdoptedOutputs
-from headrace.runs.publishing.delivered import DeliveredError, handed_over
 from headrace.runs.publishing.promotion import BranchFacts
+from headrace.runs.publishing.promotion_checks import DeliveredError, handed_over
 from headrace.runs.publishing.refusals import RefusalCheck
 from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.format.filelog import FileLog, FileRecord
+from headrace_snapshots.format.files import DataFile, LoggedFile
 from headrace_snapshots.format.manifest import OUTPUTS, Manifest
-from headrace_snapshots.format.output_view import as_called_in, outputs_of, parked_in, seen_by, upstream_of
-from headrace_snapshots.format.table_names import IDS
+from headrace_snapshots.format.output_view import (
+    UnknownOutputError,
+    as_called_in,
+    called_before,
+    outputs_of,
+    parked_in,
+    seen_by,
+    upstream_of,
+)
+from headrace_snapshots.format.table_names import IDS, REJECTED
 from headrace_snapshots.output_catalog import seen_catalog
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class NotAdoptableError(FixConfigError, code="config.not_adoptable"):
+    """What a branch has computed of an output is not what main would have, had it computed that."""
+
+
+@dataclass(frozen=True)
+class AdoptedOutputs:
+    """``adopted``: an ``output``, and those that are computed of it, whose panes change with its own. ``read``: others
+    whose panes these need. ``others``: all else.
+    """
+
+    output: str
+    adopted: tuple[str, ...]
+    read: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @classmethod
+    def of(cls, pipeline: str, upstream: Mapping[str, Sequence[str]], output: str) -> Self:
+        """For an ``output`` of ``pipeline``, whose outputs are computed of those in ``upstream`` (none: of records).
+        Raises UnknownOutputError.
+        """
+        if output not in upstream:
+            has = f"it has {', '.join(sorted(upstream))}" if upstream else "it has one output, which has no name"
+            raise UnknownOutputError(f"pipeline {pipeline} has no output {output!r}: {has}")
+        below = {name: [reader for reader, above in upstream.items() if name in above] for name in upstream}
+        adopted = _reached({output}, below)
+        needed = _reached(adopted, upstream)
+        rest = needed - adopted, upstream.keys() - needed
+        return cls(output, *(tuple(sorted(names)) for names in (adopted, *rest)))
+
+
+def _reached(names: Collection[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """The ``names``, and all that they lead to."""
+    reached, waiting = {*names}, [*names]
+    while waiting:
+        further = {*edges.get(waiting.pop(), ())} - reached
+        reached |= further
+        waiting += further
+    return reached
+
+
+Letter = tuple[str | None, str | None, int | None]
+"""Where a dead letter is from: its input, file and position."""
+
+
+def taken_by_none(catalog: Catalog, manifest: Manifest, until: int | None = None) -> set[Letter]:
+    """The dead letters, up to epoch ``until``, that no output took. Raises BrokenObjectError."""
+    letters: set[Letter] = set()
+    for record in catalog.files(manifest.logs[REJECTED]):
+        for file in record.files:
+            rows = _rows(catalog, file)
+            if _output(rows) is None and (until is None or record.epoch <= until):
+                columns = (rows[name].to_pylist() for name in ("input", "file", "position"))
+                letters.update(zip(*columns, strict=True))
+    return letters
+
+
+def adopted_letters(catalog: Catalog, main: Manifest, branch: Manifest, outputs: Collection[str]) -> FileLog:
+    """The log of ``main`` in its next epoch, with the letters of ``outputs`` that ``branch`` has in place of its
+    own.
+    """
+    log, replaced = FileLog.empty(), {name for output in outputs for name in (output, *called_before(main, output))}
+    for record in catalog.files(main.logs[REJECTED]):
+        if kept := tuple(file for file in record.files if _output(_rows(catalog, file)) not in replaced):
+            log = catalog.append_record(log, FileRecord(record.epoch, kept))
+    files = (file for record in catalog.files(branch.logs[REJECTED]) for file in record.files)
+    own = tuple(file for file in files if _output(_rows(catalog, file)) in outputs)
+    return catalog.append_record(log, FileRecord(main.epoch + 1, own)) if own else log
+
+
+def _rows(catalog: Catalog, file: LoggedFile) -> "pa.Table":
+    from headrace.state.datafiles.files import stored  # with Arrow
+    from headrace_snapshots.datafiles import verify
+
+    assert isinstance(file, DataFile)
+    return stored(verify(catalog.store, file))
+
+
+def _output(rows: "pa.Table") -> str | None:
+    """The output that could not take the records of a file; None: no output could."""
+    if "output" not in rows.column_names:  # from before outputs had names
+        return None
+    (output,) = rows["output"].unique().to_pylist()
+    return None if output is None else str(output)
 
 
 def check_before(pipeline: Pipeline, main: Manifest, scope: AdoptedOutputs, head: Head) -> None:

@@ -1,4 +1,12 @@
-"""Backfill: replay input into a branch with the pipeline as it is now, and audit that.
+"""Backfill: replay input into a branch, of all outputs or of one, and audit that.
+
+Computing one output again in a branch: all that main has recorded, epoch by epoch, as it was recorded.
+
+The branch is a replay of main (``backfill/replay``) that leaves out the outputs which are not needed. So each of its
+epochs is that of main with the same number: the same files, processing time and signals. Records are still judged for
+all outputs, since what some output takes moves the watermark, and its id is remembered.
+
+Backfill: replay input into a branch with the pipeline as it is now, and audit that.
 
 The branch begins with nothing, or for a range of event time with the newest snapshot that has read nothing as new
 (``forking``). From there on everything is read again, as far as main has come and what has landed since: later results
@@ -13,29 +21,83 @@ from typing import Any
 from headrace.model.windows import Window
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.roots import check_root
+from headrace.read.snapshots.epoch_history import ExpiredError
 from headrace.read.snapshots.progress import progress_of, unread_files
-from headrace.runs.adopting.computing import compute_output
-from headrace.runs.adopting.scope import AdoptedOutputs
+from headrace.runs.adopting.plan import AdoptedOutputs, NotAdoptableError
+from headrace.runs.adopting.plan import check_before as check_adoption_before
 from headrace.runs.backfill.fork_point import ForkPoint, fork_point
 from headrace.runs.executors.choice import check_installed
+from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.patching.plan import check_before as check_patch
 from headrace.runs.process import process
-from headrace.runs.publishing.promotion import check_before
-from headrace.runs.publishing.read_files import files_main_read, files_read, lacking
-from headrace.runs.reporting.listener import Listener, watched
+from headrace.runs.publishing.promotion import check_before as check_promotion_before
+from headrace.runs.publishing.promotion_checks import files_main_read, files_read, lacking
+from headrace.runs.reporting.listener import Listener, Watched, watched
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError
 from headrace.sources.input_diagnostics import exists
-from headrace.sources.landed.claimed import landed_as
-from headrace.sources.landing import Landing
-from headrace.sources.landing_places import check_places
+from headrace.sources.landed.files import landed_as
+from headrace.sources.landing import Landing, check_places
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
+
+
+def compute_output(
+    pipeline: Pipeline,
+    root: str,
+    options: RunOptions,
+    catalog: Catalog,
+    listener: Watched,
+    *,
+    spark: Any = None,
+    now: Callable[[], datetime] | None = None,
+) -> RunResult:
+    """Compute ``options.output`` in the branch of ``options``, with what is computed of it, as far as main has come;
+    or go on with that branch.
+
+    Raises UnknownOutputError, NotAdoptableError before anything moves; then what ``process`` raises.
+    """
+    assert options.output is not None
+    upstream = {name: output.of for name, output in pipeline.outputs.items()}
+    scope = AdoptedOutputs.of(pipeline.name, upstream, options.output)
+    if options.span is not None or options.files_per_epoch is not None or options.bytes_per_epoch is not None:
+        raise RunOptionsError(
+            f"output {options.output} of {pipeline.name} is computed again in the epochs that main recorded, all of "
+            "them: leave out ranges and limits of epochs, or backfill all outputs (`headrace backfill "
+            f"{pipeline.name}`)"
+        )
+    head = catalog.head()
+    if MAIN not in head.refs:
+        raise RunOptionsError(
+            f"main of {pipeline.name} has read nothing yet: `headrace run {pipeline.name}` computes all outputs"
+        )
+    if options.promotes:
+        check_adoption_before(pipeline, catalog.manifest(head.refs[MAIN]), scope, head)
+    of = f"{', '.join(scope.adopted)}" + (f" (of {', '.join(scope.read)})" if scope.read else "")
+    listener.noted(f"branch {options.branch} computes {of} in the epochs of main")
+    options = replace(
+        options,
+        mode=Mode.REPLAY,
+        from_branch=MAIN,
+        publish=False,
+        without=scope.others,
+        output=None,
+        promotes=False,
+    )
+    try:
+        return process(pipeline, root, options, listener=listener, spark=spark, now=now)
+    except ExpiredError as error:
+        raise NotAdoptableError(
+            f"output {scope.output} of {pipeline.name} cannot be computed alone: epochs of main have "
+            f"expired, and nobody knows their clocks any more. `headrace backfill {pipeline.name} --promote` computes "
+            "all outputs again, of all input that is still there"
+        ) from error
+
 
 _FILES_PER_EPOCH = 10_000
 """Large epochs: how many bytes are in one is for the pipeline's source to say."""
@@ -114,7 +176,7 @@ def _begun(catalog: Catalog, pipeline: Pipeline, options: RunOptions, branch: st
         if branch not in catalog.head().generations:
             listener.noted(str(point))
         if options.promotes:
-            check_before(catalog, branch, point.manifest)
+            check_promotion_before(catalog, branch, point.manifest)
         try:
             return _begin(catalog, landing, branch, point, options.span)
         except RefusedError:

@@ -31,7 +31,7 @@ from headrace.ext.sources import SourceSplit
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
-from headrace.pipeline.identity.fingerprint import definition, fingerprint
+from headrace.pipeline.identity import definition, fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.epoch_history import RecordedEpoch, what_was_read
 from headrace.read.snapshots.progress import StoredProgress, watermarks_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from headrace.ext.executors import Engine
 from headrace.model.time import NEVER
-from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs
 from headrace.read.snapshots.progress import without_copies

@@ -1,7 +1,6 @@
 """The deployment under a root, for Python: its pipelines by name."""
 
-from headrace.model.arguments import Arguments
-from headrace.model.suggestions import keywords
+from headrace.model.arguments import Arguments, keywords
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.deployment import Deployment
 from headrace.read.roots import check_root

@@ -5,7 +5,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Literal, overload
 
 from headrace.model.arguments import Arguments
-from headrace.read.definitions import Definition
+from headrace.read.roots import Definition
 from headrace.read.snapshots.snapshot_refs import At
 from headrace.runs.client.history import PipelineHistory
 from headrace_snapshots.refs import MAIN, PUBLISHED

@@ -47,7 +47,7 @@ class PipelineHistory(PipelineStorage):
         audits are good, follow with the next publish. Raises UpstreamUnpublishedError for one that is computed of
         another that readers do not see so far.
         """
-        from headrace.runs.publishing.release import release
+        from headrace.runs.publishing.publish import release
 
         return self._moved(release(self._catalog, self._id_of(snapshot), message, output))
 

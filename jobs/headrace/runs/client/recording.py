@@ -10,8 +10,7 @@ from headrace.model.arguments import Arguments
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.roots import MissingRootError
 from headrace.runs.actions import ACTIONS
-from headrace.runs.adopting.adopt import adopt
-from headrace.runs.adopting.publishing import published
+from headrace.runs.adopting.adopt import adopt, published
 from headrace.runs.backfill.backfill import branch_of
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing.promotion import BranchBehindError, cut_over

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.model.arguments import Arguments
-from headrace.read.definitions import Definition
 from headrace.read.pipeline_reader import PipelineReader
+from headrace.read.roots import Definition
 from headrace.read.snapshots.snapshot_refs import At
 from headrace_snapshots.refs import MAIN
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.connections import Connection, connection
 from headrace.ext.sinks import SINKS, OpenChangeLog, OpenReceiver, OpenSink, OpenTarget, SinkState, StoredRecords
-from headrace.model.expressions.value_types import ValueType
+from headrace.model.expressions.data_types import ValueType
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sink import Sink
 from headrace.read.diff.changes import delivered_columns, still_there

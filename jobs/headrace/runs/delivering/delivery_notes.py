@@ -16,7 +16,7 @@ from headrace.errors import HeadraceError
 from headrace.model.time import whole_seconds
 from headrace.pipeline.sink import Sink
 from headrace.runs.reporting.results import redacted
-from headrace_snapshots.format.sealed import sealed, unsealed
+from headrace_snapshots.format.codec import sealed, unsealed
 from headrace_snapshots.layout import ObjectKind, delivery_path, folder
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 

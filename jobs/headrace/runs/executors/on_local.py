@@ -7,12 +7,11 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from headrace.audit.frames import Frame
-from headrace.audit.range import AuditedFiles
+from headrace.audit.range import AuditedFiles, Frame
 from headrace.audit.releases import ReleasedPanes
-from headrace.distribute.allocators import share_one_heap
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.process_limits import share_one_heap
 from headrace.pipeline.expectations import ExpectationView
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.views.columns import ViewColumns

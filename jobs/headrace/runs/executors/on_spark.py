@@ -8,15 +8,14 @@ from pathlib import Path
 from traceback import format_exception
 from typing import Final
 
-from headrace.audit.frames import Frame
-from headrace.audit.range import AuditedFiles
+from headrace.audit.range import AuditedFiles, Frame
 from headrace.audit.releases import ReleasedPanes
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.spark.application import is_connected
 from headrace.distribute.spark.engine import SparkEngine
 from headrace.distribute.spark.errors import SparkStoppedError
 from headrace.distribute.spark.failures import spark_errors
-from headrace.distribute.spark.file_frames import newest_since, rows_without, stored_rows
+from headrace.distribute.spark.frames import newest_since, rows_without, stored_rows
 from headrace.distribute.spark.jvm import new_log
 from headrace.distribute.spark.session import is_running, is_submitted, spark_session
 from headrace.distribute.spark.types import DataFrame, SparkSession

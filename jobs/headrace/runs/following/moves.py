@@ -1,4 +1,8 @@
-"""What an upstream computes again counts here as it did the first time, or the run stops.
+"""How a pipeline follows those that it reads: in no circle, and what they compute again counts as it did at first.
+
+Whether a pipeline reads itself, through whatever others: asked for as long as it has read nothing of one of them.
+
+What an upstream computes again counts here as it did the first time, or the run stops.
 
 Where an upstream goes back, what it had given is withdrawn here, and what it gives instead is counted. That is right as
 long as the windows are open into which both fall. A window that has expired keeps its row for good: the epoch is not
@@ -9,12 +13,45 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from headrace.distribute.epoch import ComputedEpoch
-from headrace.errors import RestoreError
+from headrace.errors import HeadraceError, RestoreError
+from headrace.pipeline.checks.graph_checks import check_no_circle
 from headrace.pipeline.following.upstream_source import UpstreamSource
+from headrace.read.lineage.cut import PlacedPipeline, RootStores, positions_of
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of
 from headrace.read.upstream.read_pipeline import GONE, ReadPipeline
-from headrace.runs.context import RunContext
+from headrace.runs.epochs import RunContext
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN
+
+
+def check_circles(run: RunContext, head: Manifest | None) -> None:
+    """Raise UpstreamCycleError if a pipeline of which the ``head`` of the branch has consumed nothing yet, whether or
+    not it has published anything, reads this one: as the newest snapshots of main say, of it and of those that it
+    reads. One that has no snapshot, or cannot be looked at, is found by a later run.
+    """
+    stores = RootStores(run.store)
+    own = PlacedPipeline("", run.pipeline.name)
+
+    def upstreams(at: PlacedPipeline) -> list[PlacedPipeline]:
+        if at == own:
+            read = [one for one in positions_of(stores, own, head, run.pipeline).values() if one.snapshot is None]
+        else:
+            read = _of_main(stores, at)
+        return [stores.placed(one.root, one.pipeline) for one in read]
+
+    check_no_circle(own, upstreams)
+
+
+def _of_main(stores: RootStores, at: PlacedPipeline) -> list[UpstreamPosition]:
+    try:
+        catalog = stores.catalog(at)
+        snapshot = catalog.head().refs.get(MAIN)
+        manifest = None if snapshot is None else catalog.manifest(snapshot)
+        return [*positions_of(stores, at, manifest).values()]
+    except HeadraceError:  # who reads it says what is wrong with it
+        return []
+
 
 _DROPS = ("late_dropped", "late_panes_dropped", "closed_dropped", "retractions_dropped")
 
@@ -60,13 +97,13 @@ def newest_fitting(catalog: Catalog, head: str, name: str, upstream: ReadPipelin
     that is not part of what is published of it now; None if there is none.
     """
     published = upstream.published()
-    for snapshot, position in _consumed(catalog, head, name):
+    for snapshot, position in _consumed_before(catalog, head, name):
         if position is not None and published is not None and _fits(upstream, position, published):
             return snapshot
     return None
 
 
-def _consumed(catalog: Catalog, head: str, name: str) -> Iterator[tuple[str, UpstreamPosition | None]]:
+def _consumed_before(catalog: Catalog, head: str, name: str) -> Iterator[tuple[str, UpstreamPosition | None]]:
     for manifest in catalog.readable(head):
         yield manifest.snapshot_id, upstreams_of(manifest).get(name)
 

@@ -21,7 +21,7 @@ from headrace_snapshots.layout import ObjectKind, folder, kind_of
 from headrace_snapshots.store import ObjectStore, open_store
 
 if TYPE_CHECKING:  # an expiry does without what runs need
-    from headrace.runs.context import RunContext
+    from headrace.runs.epochs import RunContext
 
 
 class UnknownReaderError(FixConfigError, code="config.unknown_reader"):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import HeadraceError, RestoreError
+from headrace.read.lineage.cut import PlacedPipeline, RootStores
 from headrace.read.lineage.lineage import PipelineHead, heads_of
-from headrace.read.lineage.placed import PlacedPipeline, RootStores
 from headrace.read.lineage.readers import KnownReaders, known_readers
 from headrace.read.roots import pipelines_under
 from headrace.read.upstream.position import UpstreamPosition, upstreams_of

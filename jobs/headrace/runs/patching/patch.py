@@ -56,7 +56,7 @@ from headrace_snapshots.refs import MAIN, published_of, published_ref
 if TYPE_CHECKING:
     from headrace.read.diff.differences import OutputDiff
     from headrace.read.diff.row_changes import RowCounts
-    from headrace.read.patch.rows import Left, PatchRows
+    from headrace.read.patch_rows import Left, PatchRows
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from headrace.errors import FixConfigError, RetryError
 from headrace.model.accumulation import Accumulation
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.pipeline.expectations import Expectation
-from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.snapshots.last_stage import LastStage
-from headrace.read.snapshots.progress import StoredProgress
+from headrace.read.snapshots.progress import LastStage, StoredProgress
 from headrace.runs.publishing.promotion import BranchFacts, PatchedSinceError
 from headrace.runs.publishing.refusals import RefusalCheck
 from headrace_snapshots.catalog import Catalog, Head, Link
@@ -26,7 +25,7 @@ from headrace_snapshots.refs import MAIN
 
 if TYPE_CHECKING:
     from headrace.read.diff.row_changes import RowChange
-    from headrace.read.patch.rows import PatchRows
+    from headrace.read.patch_rows import PatchRows
 
 
 class UnpatchableError(FixConfigError, code="config.unpatchable"):
@@ -144,7 +143,7 @@ class PatchOutput:
     @contextmanager
     def differing(self) -> "Iterator[PatchRows | None]":
         """The rows that differ, None if the branch has nothing that main has not seen."""
-        from headrace.read.patch.rows import Compared, differing  # with DuckDB
+        from headrace.read.patch_rows import Compared, differing  # with DuckDB
 
         if self.has_nothing_new:
             yield None

@@ -3,24 +3,23 @@
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
-from headrace.audit.limit_checks import check_limits
-from headrace.audit.limits import LimitFinding
+from headrace.audit.limits import LimitFinding, check_limits
 from headrace.audit.range import UnpublishedRange, audited_files, going_on, unpublished_ranges
 from headrace.audit.releases import released_panes
 from headrace.audit.run import Audited, run_audit
 from headrace.audit.store import AuditDamagedError, AuditOutcome, read_audit, with_limits
 from headrace.audit.usual.audit import UsualAudit
-from headrace.audit.usual.findings import UsualFinding
+from headrace.audit.usual.measures import UsualFinding
 from headrace.ext.executors import Execution
 from headrace.pipeline.expectations import ExpectationView
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.quality.limits import Severity
+from headrace.pipeline.quality import Severity
 from headrace.read.definition_plan import columns_after
 from headrace.read.views.row_files import check_files
-from headrace.runs.context import RunContext
-from headrace.runs.continuation import changed_outputs, check_continues
+from headrace.runs.epochs import RunContext
 from headrace.runs.executors.choice import WorkEstimate, work_of_audit
 from headrace.runs.reporting.listener import number_of
+from headrace.runs.restore import changed_outputs, check_continues
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.output_catalog import seen_catalog
 

@@ -29,13 +29,18 @@ from headrace.audit.store import (
 from headrace.errors import FixConfigError, RetryError
 from headrace.ext.sources import SOURCES
 from headrace.model.time import MAX_INSTANT, instant, render
-from headrace.read.snapshots.last_stage import takes_patches
-from headrace.read.snapshots.progress import ListingPosition, StoredProgress
+from headrace.read.snapshots.progress import ListingPosition, StoredProgress, takes_patches
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
-from headrace.runs.publishing.delivered import DeliveredError, check_begins_with, check_has
 from headrace.runs.publishing.planned_publish import AuditMissingError
+from headrace.runs.publishing.promotion_checks import (
+    DeliveredError,
+    check_begins_with,
+    check_has,
+    files_main_read,
+    files_read,
+    lacking,
+)
 from headrace.runs.publishing.publish import output_results, published_result
-from headrace.runs.publishing.read_files import files_main_read, files_read, lacking
 from headrace.runs.publishing.refusals import RefusalCheck, begin_change, refuse
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp

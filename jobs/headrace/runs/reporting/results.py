@@ -1,11 +1,16 @@
 """The result object of a run: what it did or the typed error it died of, as one small JSON object beside the snapshots.
 
 The starter of the run (Airflow, the command line, a test) reads this instead of parsing logs or exit codes.
+
+Messages for people who may not see values of records: those that may quote one are not shown.
+
+An error of the configuration names definitions and settings, one of stored objects their paths, one of an audit its
+expectations and limits. All others may quote a key or a record, those among them that code of users has raised.
 """
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -13,20 +18,46 @@ from typing import Any, Final, Literal
 import msgspec
 
 from headrace.audit.limits import LimitFinding
-from headrace.audit.usual.findings import UsualFinding
+from headrace.audit.store import AuditFailedError, LimitExceededError, StaleDataError, UnusualDataError
+from headrace.audit.usual.measures import UsualFinding
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
-from headrace.model.suggestions import Suggesting
+from headrace.model.arguments import Suggesting
 from headrace.pipeline.executors import ExecutorDecision
-from headrace.runs.reporting.quoted_values import (
-    message_without_values,
-    parked_without_values,
-    warnings_without_values,
-)
 from headrace.sources.chain_clocks import Parked
-from headrace_snapshots.format.sealed import sealed, unsealed
+from headrace_snapshots.format.codec import sealed, unsealed
 from headrace_snapshots.layout import result_path
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectStore
+
+NOT_SHOWN: Final = "not shown, since it may quote values of records"
+"""Instead of a message."""
+
+_BRANCHES: Final = ("config.", "restore.")
+_OF_CODE_OF_USERS: Final = frozenset(
+    {"config.spark_function", "config.expectation_not_evaluated", "config.pipeline_file"}
+)
+_WITHOUT: Final = frozenset(
+    {"left_out", *(kind.code for kind in (AuditFailedError, LimitExceededError, UnusualDataError, StaleDataError))}
+)
+
+
+def message_without_values(code: str, message: str) -> str:
+    """The ``message`` of an error, unless one of its ``code`` may quote values."""
+    is_shown = code in _WITHOUT or (code.startswith(_BRANCHES) and code not in _OF_CODE_OF_USERS)
+    return message if is_shown else NOT_SHOWN
+
+
+def warnings_without_values(warnings: Sequence[str]) -> tuple[str, ...]:
+    """How many ``warnings`` there are: any of them may quote values."""
+    if not warnings:
+        return ()
+    return (("1 warning: " if len(warnings) == 1 else f"{len(warnings):,} warnings: ") + NOT_SHOWN,)
+
+
+def parked_without_values(parked: Parked | None) -> Parked | None:
+    """Why an output stands still, unless that may quote values."""
+    return parked and replace(parked, message=message_without_values(parked.code, parked.message))
+
 
 FORMAT: Final = 1
 

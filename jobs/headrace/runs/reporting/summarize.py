@@ -12,15 +12,19 @@ from headrace.audit.store import AuditFailedError, LimitExceededError, StaleData
 from headrace.errors import HeadraceError
 from headrace.model.time import NEVER, Instant, render, whole_seconds
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.runs.reporting.audit_lines import AuditLine, last_publish, newest_audit, output_lines, worst
 from headrace.runs.reporting.summary import (
     EPOCHS,
     SPLIT,
+    AuditLine,
     EpochLine,
     PipelineState,
     PipelineSummary,
     RunLine,
     exceeded_limits,
+    last_publish,
+    newest_audit,
+    output_lines,
+    worst,
 )
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError

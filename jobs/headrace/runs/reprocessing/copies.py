@@ -18,15 +18,12 @@ from headrace.model.time import instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileSource
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.read.snapshots.reprocessed_copies import landed_from
+from headrace.read.snapshots.read_names import landed_from
 from headrace.read.snapshots.snapshot_refs import At
 from headrace.read.views.columns import View
-from headrace.runs.publishing.read_files import files_as_read
-from headrace.sources.file_planning import (
-    open_source,
-)
-from headrace.sources.landing import ByInput, Landing
-from headrace.sources.landing_places import overlap
+from headrace.runs.publishing.promotion_checks import files_as_read
+from headrace.sources.file_planning import open_source
+from headrace.sources.landing import ByInput, Landing, overlap
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.manifest import Manifest

@@ -24,8 +24,8 @@ from headrace.model.time import instant
 from headrace.model.windows import CustomWindows
 from headrace.pipeline.following.upstream_source import UpstreamSource
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.definition_changes import changed_since
-from headrace.read.snapshots.reprocessed_copies import landed_from
+from headrace.read.definition_plan import changed_since
+from headrace.read.snapshots.read_names import landed_from
 from headrace.read.snapshots.snapshot_refs import At
 from headrace.read.views.columns import View
 from headrace.runs.reprocessing.copies import LandingAgainError, output_alone

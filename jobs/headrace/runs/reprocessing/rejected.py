@@ -20,7 +20,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Input
 from headrace.pipeline.sources import FileSource, NameOrder
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.read.snapshots.reprocessed_copies import DroppedBefore, landed_from
+from headrace.read.snapshots.read_names import DroppedBefore, landed_from
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.columns import View
 from headrace.runs.reprocessing.copies import LandingAgainError, Target, late_behind, output_alone

@@ -16,7 +16,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Input
 from headrace.pipeline.sources import FileSource
 from headrace.read.snapshots.damage import ways_out
-from headrace.read.snapshots.reprocessed_copies import dropped
+from headrace.read.snapshots.read_names import dropped
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.arrow_types import python_rows, schema_of
 from headrace.read.views.columns import View, ViewColumns

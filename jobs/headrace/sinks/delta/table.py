@@ -27,7 +27,7 @@ from headrace.ext.sinks import (
     SinkState,
     UndeliverableError,
 )
-from headrace.model.expressions.value_types import ValueType
+from headrace.model.expressions.data_types import ValueType
 from headrace.read.views.arrow_types import named_as, schema_of
 from headrace.read.views.database import identifier
 from headrace.sinks.delta.table_log import TableLog

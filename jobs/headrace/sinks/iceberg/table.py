@@ -31,8 +31,8 @@ from headrace.ext.sinks import (
     SinkRefusedError,
     SinkState,
 )
-from headrace.model.expressions.value_types import ValueType
-from headrace.model.panes import WINDOW_START
+from headrace.model.accumulation import WINDOW_START
+from headrace.model.expressions.data_types import ValueType
 from headrace.sinks.iceberg.files import WrittenFiles, rows_of
 from headrace.sinks.iceberg.types import iceberg_schema, iceberg_type, is_same, partitions
 

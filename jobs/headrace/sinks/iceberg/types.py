@@ -21,10 +21,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from headrace.model.expressions import value_types
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.decimals import PRECISION, SCALE
-from headrace.model.panes import WINDOW_START
+from headrace.model.accumulation import WINDOW_START
+from headrace.model.expressions import data_types
+from headrace.model.expressions.data_types import PRECISION, SCALE, DataType
 
 _TYPES: Final[Mapping[DataType, IcebergType]] = {
     DataType.STRING: StringType(),
@@ -47,19 +46,19 @@ _NUMBERS: Final = 10
 """How many numbers are set aside for a column and its parts."""
 
 
-def iceberg_type(kind: value_types.ValueType, number: int = 1) -> IcebergType:
+def iceberg_type(kind: data_types.ValueType, number: int = 1) -> IcebergType:
     """The type of a column, whose parts have numbers from ``number`` on: a catalog gives them others."""
     match kind:
-        case value_types.ListType(item):
+        case data_types.ListType(item):
             return ListType(number, _TYPES[item], element_required=False)
-        case value_types.PairsType(left, right):
+        case data_types.PairsType(left, right):
             parts = zip(("left", "right"), (left, right), strict=True)
             pair = StructType(*(NestedField(number + n, name, _TYPES[part]) for n, (name, part) in enumerate(parts, 1)))
             return ListType(number, pair, element_required=False)
     return _TYPES[kind]
 
 
-def iceberg_schema(columns: Mapping[str, value_types.ValueType]) -> Schema:
+def iceberg_schema(columns: Mapping[str, data_types.ValueType]) -> Schema:
     """A schema of ``columns``, for a new table."""
     return Schema(
         *(

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headrace.ext.sinks import NUMBER, RECORD_AT, RECORD_MISREAD, RECORD_PLACE, SIGN
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.value_types import ListType, PairsType, ValueType, in_words
+from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType, in_words
 from headrace.read.diff.table_comparison import ComparedColumnsError, text_as
 from headrace.read.views.arrow_types import schema_of
 from headrace.read.views.database import identifier, literal, sql_types, without_rows

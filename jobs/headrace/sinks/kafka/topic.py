@@ -34,9 +34,9 @@ from headrace.ext.sinks import (
     SinkState,
     StoredRecords,
 )
-from headrace.formats.json_text import as_json
-from headrace.model.expressions.value_types import ValueType
-from headrace.model.panes import WINDOW_END
+from headrace.formats.fields import as_json
+from headrace.model.accumulation import WINDOW_END
+from headrace.model.expressions.data_types import ValueType
 from headrace.sinks.kafka.stored_changes import stored_changes
 from headrace.sinks.kafka.transaction import Patience, started, transaction
 from headrace.sources.kafka import client

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from psycopg import sql
 
 from headrace.ext.sinks import NUMBER, SIGN, ChangeRecords, OpenChangeLog, SinkRefusedError, SinkState, StoredRecords
-from headrace.model.expressions.value_types import ValueType
+from headrace.model.expressions.data_types import ValueType
 from headrace.sinks.postgres.reading import rows_as_text
 from headrace.sinks.postgres.rows import column_type
 from headrace.sinks.postgres.session import writing

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import psycopg
 
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.value_types import ListType, ValueType
+from headrace.model.expressions.data_types import DataType, ListType, ValueType
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headrace.ext.sinks import UndeliverableError
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType
 from headrace.read.views.database import identifier, without_rows
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from headrace.ext.sinks import (
     SinkState,
     UndeliverableError,
 )
-from headrace.model.expressions.value_types import ValueType
+from headrace.model.expressions.data_types import ValueType
 from headrace.sinks.postgres.rows import INDEX_BYTES, long_key
 from headrace.sinks.postgres.session import writing
 from headrace.sinks.postgres.target import PostgresTarget, names_of

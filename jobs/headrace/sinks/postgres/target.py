@@ -21,7 +21,7 @@ from headrace.ext.sinks import (
     SinkState,
     UndeliverableError,
 )
-from headrace.model.expressions.value_types import ValueType
+from headrace.model.expressions.data_types import ValueType
 from headrace.sinks.postgres.encodings import ServerEncoding
 from headrace.sinks.postgres.rows import column_type, csv_of
 from headrace.sinks.postgres.session import writing

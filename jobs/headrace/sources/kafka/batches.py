@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import FixDataError
-from headrace.formats.avro.octets import Octets, pieces, varints
-from headrace.kernel.expressions.utf8 import are_text
+from headrace.formats.avro_datums import Octets, pieces, varints
+from headrace.kernel.expressions.string_bytes import are_text
 from headrace.kernel.grouping import Ints
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")

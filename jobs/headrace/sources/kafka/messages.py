@@ -8,18 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.avro.datums import RecordType
-from headrace.formats.avro.messages import read_avro
-from headrace.formats.avro.schema import record_of
+from headrace.formats.avro_datums import RecordType
+from headrace.formats.avro_messages import read_avro, record_of
+from headrace.formats.file_format import NO_VALUE, NOT_UTF8, RequiredColumns, ScannedRecords, misfit, nothing
 from headrace.formats.json_lines import read_json
 from headrace.formats.parquet import values_as
-from headrace.formats.required import RequiredColumns
-from headrace.formats.scan import NO_VALUE, NOT_UTF8, ScannedRecords, misfit, nothing
-from headrace.kernel.expressions.utf8 import text_of
+from headrace.kernel.expressions.string_bytes import text_of
 from headrace.kernel.grouping import Ints
 from headrace.kernel.types import arrow_type
+from headrace.model.expressions.columns import ColumnType
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.fields import ColumnType
 from headrace.pipeline.systems.avro import AvroValues
 from headrace.pipeline.systems.kafka import KafkaSource
 from headrace.sources.kafka.batches import UnreadableBatchError

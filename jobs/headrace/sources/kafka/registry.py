@@ -16,9 +16,8 @@ import urllib3
 from urllib3.util import Retry
 
 from headrace.connections import Connection, connection, variable
-from headrace.formats.avro.datums import RecordType
-from headrace.formats.avro.messages import schema_ids
-from headrace.formats.avro.schema import AvroSchemaError, record_of
+from headrace.formats.avro_datums import RecordType
+from headrace.formats.avro_messages import AvroSchemaError, record_of, schema_ids
 from headrace.sources.kafka.errors import RegistryRefusedError, RegistryUnreachableError
 
 _logger = logging.getLogger(__name__)

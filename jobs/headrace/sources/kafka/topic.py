@@ -29,8 +29,7 @@ from headrace_snapshots.store import ObjectStore
 if TYPE_CHECKING:  # the client, and Arrow
     import pyarrow as pa
 
-    from headrace.formats.required import RequiredColumns
-    from headrace.formats.scan import ScannedRecords
+    from headrace.formats.file_format import RequiredColumns, ScannedRecords
     from headrace.sources.kafka.client import KafkaClient, Partition, Topic
 
 T = TypeVar("T")

@@ -1,4 +1,7 @@
-"""Lands what a source has: claims ranges of it, one after the other, and writes their files, or has them written."""
+"""Lands what a source has: claims ranges of it, one after the other, and writes their files, or has them written.
+
+What a run lands, in portions as large as its epochs: the next one when the one before it has been read.
+"""
 
 import io
 import os
@@ -18,13 +21,13 @@ from headrace.ext.sources import (
     SplitGoneError,
     WritingReader,
 )
-from headrace.sources.landed.damage import LandedDamagedError, way_on
 from headrace.sources.landed.files import as_fetched
-from headrace.sources.landed.ranges import LandedRange, LandingPlace, RangeSeal, SealedFile
+from headrace.sources.landed.ranges import LandedDamagedError, LandedRange, LandingPlace, RangeSeal, SealedFile, way_on
 from headrace_snapshots.store import ObjectExistsError, UnknownOutcomeError
 
-if TYPE_CHECKING:  # with Arrow, which a run with nothing to land does without
+if TYPE_CHECKING:
     import pyarrow as pa
+
 
 MOST_SPLITS: Final = 64
 """So many splits a range has at most: what a lander that is killed leaves to others."""
@@ -238,3 +241,27 @@ def encoded(fetched: "pa.Table") -> bytes:
     content = io.BytesIO()
     pq.write_table(fetched, content, compression="zstd", compression_level=1, write_statistics=False)
     return content.getvalue()
+
+
+class LandedPortions:
+    """What the ``landers`` of a run land, by input, each ``after`` a file up to which all are there, ``most`` at once.
+
+    ``left``: about how many bytes inputs have that are not landed yet; an input of which all is landed is not there.
+    """
+
+    def __init__(
+        self, landers: Mapping[str, Lander], after: Mapping[str, str], most: Mapping[str, PortionSize]
+    ) -> None:
+        self._portions: dict[str, Iterator[Portion]] = {
+            name: lander.portions(after.get(name, ""), most[name]) for name, lander in landers.items()
+        }
+        self.left: dict[str, int] = {}
+        self.land(self._portions)
+
+    def land(self, names: Iterable[str]) -> None:
+        """Land the next portion of each of these inputs. Raises what landing raises."""
+        for name in [*names]:
+            left = next(self._portions[name]).left
+            self.left |= {name: left}
+            if not left:
+                del self.left[name]

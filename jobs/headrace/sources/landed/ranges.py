@@ -1,13 +1,20 @@
-"""The ranges of an input: which records of its source are in which files, and what these files are held against."""
+"""The ranges of an input: which records of its source are in which files, and what these files are held against.
+
+What tells the content of a written file from another: made to find damage, not to withstand forgery.
+
+Landed records that are not as they were written, and what to do: they are often the only copies.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, Self
 
+import xxhash
+
+from headrace.errors import FixDataError
 from headrace.ext.sources import SourceSplit, SplitGoneError
 from headrace.model.time import Instant
-from headrace.sources.landed.damage import way_on
 from headrace_snapshots.format.codec import BrokenObjectError, Fields, MalformedError, checksum, decode, encode
 from headrace_snapshots.layout import (
     LandedFile,
@@ -28,6 +35,28 @@ from headrace_snapshots.store import (
     ObjectStore,
     UnknownOutcomeError,
 )
+
+
+def digest_of(data: bytes) -> str:
+    """XXH3 with 64 bits."""
+    return f"xxh3-{xxhash.xxh3_64(data).hexdigest()}"
+
+
+class LandedDamagedError(FixDataError, code="data.landed_damaged"):
+    """A landed file has another content than it had when its range was sealed."""
+
+    def __init__(self, path: str, how: str) -> None:
+        super().__init__(f"{path}, which has landed records, {how}. {way_on(path)}")
+
+
+def way_on(path: str) -> str:
+    """What helps a run that needs a landed object which is damaged, or gone."""
+    pipeline = path.partition("/")[0]
+    return (
+        f"Bring it back from a backup. Without one `headrace fsck {pipeline}` says how runs go on: which snapshot to "
+        "roll back to, if any, and which objects to delete, so that they land again what the source still has"
+    )
+
 
 _CLAIM: Final = "landed_range"
 _SEAL: Final = "landed_seal"

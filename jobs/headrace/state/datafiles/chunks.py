@@ -16,12 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.state.key_groups import Hashes, KeyGroupRange, groups_of
 from headrace_snapshots.datafiles import verified_range
-from headrace_snapshots.format.codec import checksum
+from headrace_snapshots.format.codec import JsonRecord, checksum
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.format.record import JsonRecord
 from headrace_snapshots.store import ObjectStore
 
 CHUNK_ROWS = 1 << 14

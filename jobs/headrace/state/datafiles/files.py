@@ -1,22 +1,37 @@
-"""Data files of snapshots: rows as Parquet, each file put once, with its length and checksum known."""
+"""Data files of snapshots: rows as Parquet, each file put once, with its length and checksum known.
+
+The files that one epoch stored: the same for every executor.
+"""
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.kernel.renamed_columns import Names, as_now
 from headrace.kernel.state import together
+from headrace.kernel.types import Names, as_now
 from headrace.program import columns as c
 from headrace.state.datafiles.chunks import CHUNK_ROWS, KEY, Chunk, chunk_at, in_order, listed, spanned
 from headrace.state.key_groups import Hashes
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.codec import checksum
-from headrace_snapshots.format.files import DataFile, Footer
+from headrace_snapshots.format.files import DataFile, Footer, Layer
 from headrace_snapshots.store import ObjectStore
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is stored of one epoch. ``tables``: the layers of each table of state after it; ``logs``: files of the epoch
+    by the log that they go to, none where there were no rows. ``requests`` were not made through this process's stores.
+    """
+
+    tables: Mapping[str, tuple[Layer, ...]]
+    logs: Mapping[str, tuple[DataFile, ...]]
+    requests: Mapping[str, int] = field(default_factory=dict)
+
 
 FILE_BYTES = 128 * 1024 * 1024
 _BATCH_ROWS = 512 * 1024

@@ -11,10 +11,8 @@ a sink must do to hold what readers see.
 Headrace's own connectors pass it; so do those on the pages "Your own source" and "Your own sink".
 """
 
-from headrace.testing.connectors.change_log_conformance import ChangeLogConformance
-from headrace.testing.connectors.sink_conformance import SinkConformance
-from headrace.testing.connectors.sink_world import ChangeLogWorld, SinkWorld
+from headrace.testing.connectors.sink_conformance import ChangeLogConformance, SinkConformance
 from headrace.testing.connectors.source_conformance import SourceConformance
-from headrace.testing.connectors.source_world import SourceWorld
+from headrace.testing.connectors.worlds import ChangeLogWorld, SinkWorld, SourceWorld
 
 __all__ = ["ChangeLogConformance", "ChangeLogWorld", "SinkConformance", "SinkWorld", "SourceConformance", "SourceWorld"]

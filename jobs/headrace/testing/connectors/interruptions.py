@@ -22,14 +22,14 @@ from headrace.ext.sinks import (
     OpenTarget,
     SinkState,
 )
-from headrace.testing.connectors.sink_world import SinkWorld
+from headrace.testing.connectors.worlds import SinkWorld
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Act = Callable[[], None]
 _SECONDS: Final = 120
-_PRELOAD: Final = ("headrace.runs.delivering.deliver", "headrace.testing.connectors.deployment", "duckdb")
+_PRELOAD: Final = ("headrace.runs.delivering.deliver", "headrace.testing.connectors.pipelines", "duckdb")
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class _Countdown:
 
 
 def _victim(world: SinkWorld, folder: Path, environment: Mapping[str, str], step: int) -> None:
-    from headrace.testing.connectors.deployment import SinkDeployment
+    from headrace.testing.connectors.pipelines import SinkDeployment
 
     os.environ.update(environment)
     countdown = _Countdown(step)

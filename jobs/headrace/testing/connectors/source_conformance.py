@@ -2,32 +2,46 @@
 
 Whatever a source plans it can read again, to the byte; no record is in two splits, and none is in none, wherever a run
 was stopped; what is lost or altered is found before anybody counts it.
+
+What every source must do where a definition names it, as tests for classes that inherit them.
+
+What epochs make of a source, as tests for classes that inherit them: how much each reads, how far time has come.
 """
 
+import pickle
 import random
+import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
+import pyarrow as pa
 import pytest
 
 from headrace import open as open_root
+from headrace.describe.pipeline import describe
 from headrace.errors import FixDataError, RetryError
 from headrace.ext.formats import WHOLE_FILE, RequiredColumns, Span
-from headrace.ext.sources import SOURCES, FetchingReader, OpenSource, SourcePosition, SourceSplit
+from headrace.ext.sources import SOURCES, FetchingReader, Instant, OpenSource, SourcePosition, SourceSplit
 from headrace.ext.stores import ObjectStore, open_store
+from headrace.kernel.expressions.evaluation import evaluate
+from headrace.kernel.types import TIMESTAMP
+from headrace.model.time import MIN_INSTANT
+from headrace.pipeline.identity import fingerprint
 from headrace.runs.client.handle import PipelineHandle
 from headrace.sources.landed.lander import Lander
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.sources.landing import Landing, landed_first
-from headrace.testing.connectors.source_definition_conformance import SourceDefinitionConformance
-from headrace.testing.connectors.source_epoch_conformance import SourceEpochConformance
-from headrace.testing.connectors.source_reading import (
+from headrace.testing.connectors.pipelines import (
     TEXTS,
     enumerator_of,
+    landing_of,
     pipeline_of,
     read_whole,
     reader_of,
@@ -35,13 +49,143 @@ from headrace.testing.connectors.source_reading import (
     rows_of,
     stored,
 )
-from headrace.testing.connectors.source_world import SourceWorld
+from headrace.testing.connectors.worlds import SourceWorld
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import FileRecord
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.table_names import INPUTS
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.testing import Fault, FaultyStore, Operation
+
+_CONNECTING: Final = ("connect", "connect_ex", "sendto", "sendmsg")
+
+_LOADED: Final = f"""
+import pickle, socket, sys
+
+tried = []
+
+def refused(*where, **options):
+    tried.append(where)
+    raise OSError("nothing is connected to where a definition is loaded")
+
+for name in {_CONNECTING}:
+    setattr(socket.socket, name, refused)
+socket.getaddrinfo = refused
+sys.path[:] = pickle.load(sys.stdin.buffer)
+pipeline = pickle.load(sys.stdin.buffer)
+
+from headrace.describe.pipeline import describe
+from headrace.pipeline.identity import fingerprint
+from headrace.ext.sources import SOURCES
+from headrace_snapshots.store.memory import MemoryStore
+
+describe(pipeline)
+SOURCES[pipeline.source.kind].open(pipeline.source, MemoryStore())
+assert not tried, tried
+print(fingerprint(pipeline))
+"""
+
+
+class SourceDefinitionConformance:
+    """A definition is parsed by Airflow, again and again, where nothing of the source may be reached."""
+
+    def test_a_definition_pickles_and_keeps_its_fingerprint(self, world: SourceWorld) -> None:
+        pipeline = pipeline_of(world)
+        again = pickle.loads(pickle.dumps(pipeline))  # noqa: S301
+        assert again.source == pipeline.source
+        assert fingerprint(again) == fingerprint(pipeline)
+
+    def test_a_definition_is_built_checked_and_opened_without_a_connection(
+        self, world: SourceWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Python's sockets are refused; what other threads of the process do is none of its business."""
+        own, tried = threading.get_ident(), list[Any]()
+
+        def refusing(name: str, original: Any) -> Any:
+            def refused(*where: Any, **options: Any) -> Any:
+                if threading.get_ident() != own:
+                    return original(*where, **options)
+                tried.append((name, where))
+                raise OSError("nothing is connected to where a definition is built")
+
+            return refused
+
+        with monkeypatch.context() as patched:
+            for name in _CONNECTING:
+                patched.setattr(socket.socket, name, refusing(name, getattr(socket.socket, name)))
+            patched.setattr(socket, "getaddrinfo", refusing("getaddrinfo", socket.getaddrinfo))
+            pipeline = pipeline_of(world)
+            describe(pipeline)
+            fingerprint(pipeline)
+            SOURCES[world.source.kind].open(world.source, world.root)
+        assert tried == []
+
+    def test_its_modules_are_imported_without_a_connection(self, world: SourceWorld) -> None:
+        """In a process of its own, which has imported nothing yet."""
+        pipeline = pipeline_of(world)
+        done = subprocess.run(
+            [sys.executable, "-c", _LOADED],
+            input=pickle.dumps(sys.path) + pickle.dumps(pipeline),
+            capture_output=True,
+            check=False,
+        )
+        assert done.stdout.decode().split() == [fingerprint(pipeline)], done.stderr.decode()
+
+
+_SIZES = 10
+"""A split has no more bytes of records than so many times what it says."""
+
+
+class SourceEpochConformance:
+    """Limits of epochs hold, and no watermark passes a record that has not been read."""
+
+    def test_an_epoch_takes_no_more_than_its_limits(self, world: SourceWorld) -> None:
+        """A split that is larger, or counts again, is an epoch of its own. The size of a split is about that of its
+        records: by it epochs are cut, so that one fits into memory.
+        """
+        for first in range(0, 9, 3):
+            world.append(records(first, 3))
+        landing = landing_of(world)
+        unread = landing.new_files({})
+        ((name, splits),) = unread.items()
+        for split in splits:
+            assert sum(len(row["raw"]) for row in read_whole(reader_of(world), [split])) <= _SIZES * split.size
+        most = max(split.size for split in splits)
+        for max_files, max_bytes in ((1, None), (2, None), (None, most), (2, 2 * most), (None, 1)):
+            waiting, taken = unread, list[SourceSplit]()
+            while waiting:
+                epoch, waiting = landing.next_epoch(waiting, max_files, max_bytes)
+                batch = epoch[name]
+                assert 1 <= len(batch) <= (max_files or world.source.max_files)
+                assert len(batch) == 1 or sum(split.size for split in batch) <= (max_bytes or world.source.max_bytes)
+                taken += batch
+            assert [split.path for split in taken] == [split.path for split in splits]
+
+    def test_a_watermark_is_never_ahead_of_what_is_unread(self, world: SourceWorld) -> None:
+        """What the source says of a split, it says each time, and no later record of that part is before it."""
+        position, known, added = SourcePosition(), dict[str, Instant](), 0
+        for many in (3, 1, 2):
+            world.append(records(added, many))
+            added += many
+            splits = [*enumerator_of(world).unread(position)]
+            for split in splits:
+                for part, at in _times(world, split):
+                    assert known.get(part, MIN_INSTANT) <= at, f"a record of part {part!r} in {split.path}"
+                watermarks = enumerator_of(world).watermarks(split)
+                assert watermarks == enumerator_of(world).watermarks(split)
+                known |= {part: max(mark, known.get(part, mark)) for part, mark in watermarks.items()}
+            position = stored(enumerator_of(world).after(position, splits))
+
+
+def _times(world: SourceWorld, split: SourceSplit) -> Sequence[tuple[str, Instant]]:
+    """The event time of each record of a split, with the part of the input that it is of."""
+    scanned = reader_of(world).read(split, WHOLE_FILE, RequiredColumns())
+    columns: Mapping[str, Any] = scanned.columns
+    event_time = world.input.event_time
+    assert event_time.expr is not None, "the input of a world has an event time"
+    times = evaluate(event_time.expr, columns).cast(TIMESTAMP).cast(pa.int64()).to_pylist()
+    parts = [""] * len(times) if event_time.split is None else evaluate(event_time.split, columns).to_pylist()
+    return [*zip(parts, map(Instant, times), strict=True)]
 
 
 class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):

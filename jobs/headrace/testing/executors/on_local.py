@@ -6,7 +6,7 @@ from headrace.distribute.epoch import Attempt
 from headrace.distribute.local.engine import LocalEngine
 from headrace.ext.sources import OpenSource, SourceSplit
 from headrace.ext.stores import ObjectStore
-from headrace.model.panes import WINDOW_END, WINDOW_START, Timing
+from headrace.model.accumulation import WINDOW_END, WINDOW_START, Timing
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Source
 from headrace.read.views.arrow_types import python_rows

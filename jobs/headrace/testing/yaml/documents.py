@@ -11,9 +11,8 @@ from typing import Any
 
 import yaml
 
-from headrace.model.arguments import shown
-from headrace.model.suggestions import did_you_mean
-from headrace.testing.errors import UnitTestError
+from headrace.model.arguments import did_you_mean, shown
+from headrace.testing.steps import UnitTestError
 
 _TAG = "tag:yaml.org,2002:"
 

@@ -17,8 +17,8 @@ from xml.etree import ElementTree
 
 from headrace.errors import HeadraceError
 from headrace.extras import require
-from headrace.testing.errors import UnitTestError
 from headrace.testing.pipeline_run import Executor
+from headrace.testing.steps import UnitTestError
 from headrace.testing.yaml.unit_tests import UnitTest, read_tests
 
 _YAML = (".yaml", ".yml")

@@ -19,8 +19,11 @@
           - rows: [{origin: JFK, at: 13:05, delay: 9223372036854775807}, {origin: JFK, at: 13:06, delay: 1}]
         expect:
           raises: leaves 64 bits         # a part of the message, or the code
+
+The pipeline that a test is of.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,15 +31,41 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
+from headrace.model.arguments import keywords
+from headrace.pipeline.loading.registry import resolve_output
 from headrace.pipeline.pipeline import Pipeline
 from headrace.testing.comparison import VIEWS, difference
-from headrace.testing.errors import UnitTestError, all_of
 from headrace.testing.pipeline_run import Executor, run, wrong_steps
 from headrace.testing.results import Result, StepResults
-from headrace.testing.steps import Step, end, processing_time, rows, signal, together, watermark
-from headrace.testing.times import expected_watermark, text_of
+from headrace.testing.steps import (
+    Step,
+    UnitTestError,
+    all_of,
+    end,
+    expected_watermark,
+    processing_time,
+    rows,
+    signal,
+    text_of,
+    together,
+    watermark,
+)
 from headrace.testing.yaml.documents import DocumentNode, Mistakes, read
-from headrace.testing.yaml.loading import load
+
+
+@keywords
+def load(reference: str, *, beside: str | Path | None = None) -> Pipeline:
+    """The pipeline that ``reference`` names: ``path/to/file.py[:name]``, or a registered name; of several outputs one,
+    ``path/to/shop.py:shop.hourly``.
+
+    A path is relative to the folder of the file ``beside``: ``load("../delays.py", beside=__file__)``.
+    Raises UnknownPipelineError, and PipelineFileError for a file that cannot be imported.
+    """
+    path, colon, name = reference.partition(":")
+    if path.endswith(".py") and beside is not None:
+        path = os.path.normpath(Path(beside).parent / path)
+    return resolve_output(f"{path}{colon}{name}")
+
 
 _STEP = ("rows", "watermark", "processing_time", "signal", "end")
 _EXPECT = (*VIEWS, "watermark")

@@ -24,13 +24,12 @@ from headrace.ext.sources import (
 from headrace.extras import require
 from headrace.pipeline.source import Source
 from headrace.pipeline.systems.spark import SparkSource
-from headrace.sources.landed.damage import way_on
+from headrace.sources.landed.ranges import way_on
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 if TYPE_CHECKING:  # pyspark, and Arrow
     from headrace.distribute.spark.ranges.functions import NamedRanges
-    from headrace.formats.required import RequiredColumns
-    from headrace.formats.scan import ScannedRecords, Span
+    from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span
 
 _UNKNOWN: Final = 1
 """The size of a range that nobody has read: some size, as every split has."""
@@ -105,7 +104,7 @@ class WrittenReader(WritingReader):
         """The rows of a file. Raises SplitGoneError, LandedColumnsError."""
         from headrace.distribute.spark.ranges.errors import LandedColumnsError
         from headrace.formats.errors import FileColumnsError
-        from headrace.sources.landed.digests import digest_of
+        from headrace.sources.landed.ranges import digest_of
 
         try:
             data = self.store.read(split.path)

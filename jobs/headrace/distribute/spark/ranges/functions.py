@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 from headrace.connections import Connection
 from headrace.distribute.spark.connected.session import ConnectedSession
-from headrace.distribute.spark.module_pickling import travels
 from headrace.distribute.spark.ranges.errors import RangeFunctionError
 from headrace.distribute.spark.ranges.failures import named_failures
+from headrace.distribute.spark.task_payload import travels
 from headrace.distribute.spark.types import DataFrame
-from headrace.pipeline.loading.named_function import named_function
+from headrace.pipeline.loading.code_digests import named_function
 from headrace.pipeline.systems.spark import SparkSource
 
 

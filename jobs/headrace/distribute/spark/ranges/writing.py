@@ -13,8 +13,8 @@ from pyspark import TaskContext
 from headrace.distribute.spark.application import bring_packages
 from headrace.distribute.spark.types import DataFrame, SparkSession
 from headrace.ext.sources import SourceSplit
-from headrace.sources.landed.digests import digest_of
 from headrace.sources.landed.lander import encoded
+from headrace.sources.landed.ranges import digest_of
 from headrace_snapshots.store import ObjectExistsError, ObjectStore, UnknownOutcomeError, open_store, scheme_of
 
 MOST_BYTES: Final = 64 * 2**20

@@ -1,1 +1,0 @@
-"""Figures of columns of a DataFrame."""

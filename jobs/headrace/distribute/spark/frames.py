@@ -1,0 +1,250 @@
+"""Data files of a snapshot as DataFrames, views over them, and figures of their columns.
+
+Views of the output as Spark DataFrames, over the files themselves.
+
+Those of a local root Spark reads by itself. Those of any other are read by its Python workers, as whatever reads
+results does: through the store, against lengths and checksums, and without the jars that Spark would need for S3.
+
+Data files of a snapshot as DataFrames: tasks read them as readers do, each held against its length and checksum, so
+that Spark needs no client of the store.
+
+Figures of columns of a DataFrame: exact, and the same as those of a table in one process.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial, reduce
+from typing import Final, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from headrace.distribute.column_figures import LONGEST_TEXT, Blamed, BlamedRows
+from headrace.distribute.spark.application import bring_packages, tasks_of
+from headrace.distribute.spark.task_payload import TaskPayload
+from headrace.distribute.spark.types import DataFrame, SparkColumn, SparkSession
+from headrace.distribute.tasks.levels import Rows, numbers_in
+from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.views import fulfilling
+from headrace.kernel.types import Names, as_now, names_there
+from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.trees import columns_of
+from headrace_snapshots.datafiles import verify
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import LocalStore, ObjectStore, open_store, scheme_of
+
+_NEWEST = "_headrace_newest"
+
+NamedFile = tuple[DataFile, Names]
+"""A file, and what it calls columns, if not by their name."""
+
+
+def of_files(
+    spark: SparkSession,
+    store: ObjectStore,
+    files: Sequence[NamedFile],
+    columns: pa.Schema,
+    identity: Sequence[str] | None,
+) -> DataFrame:
+    """The rows of Parquet files; of those with the same ``identity`` the newest, unless it is a retraction."""
+    schema = from_arrow_schema(columns)
+    if not files:
+        return spark.createDataFrame([], schema)
+    if isinstance(store, LocalStore):
+        by_names: dict[str, list[NamedFile]] = {}
+        for file in files:
+            by_names.setdefault(repr(sorted(file[1].items())), []).append(file)
+        rows = reduce(DataFrame.unionByName, (_local(spark, store, alike, columns) for alike in by_names.values()))
+    else:
+        bring_packages(spark)
+        keys = scheme_of(store.uri).settings(os.environ)
+        read = partial(_rows, store.uri, keys, tuple(files), columns)
+        rows = spark.range(0, len(files), 1, len(files)).mapInArrow(read, schema)
+    return rows if identity is None else newest(rows, identity)
+
+
+def _local(spark: SparkSession, store: LocalStore, files: Sequence[NamedFile], columns: pa.Schema) -> DataFrame:
+    """The rows of files that all have the same names for columns."""
+    _, names = files[0]
+    kinds = from_arrow_schema(columns)
+    stored = pa.schema(
+        [field.with_name(name) for field in columns if (name := names.get(field.name, field.name)) is not None]
+    )
+    checked = spark.read.option("parquet.page.verify-checksum.enabled", "true")
+    rows = checked.schema(from_arrow_schema(stored)).parquet(*[f"file://{store.root / file.path}" for file, _ in files])
+
+    def column(name: str) -> SparkColumn:
+        stored_name = names.get(name, name)
+        if stored_name is None:
+            return f.lit(None).cast(kinds[name].dataType).alias(name)
+        return column_named(stored_name).alias(name)
+
+    return rows.select(*map(column, columns.names)) if names else rows
+
+
+def _rows(
+    root: str,
+    keys: Mapping[str, str],
+    files: Sequence[NamedFile],
+    columns: pa.Schema,
+    numbers: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    os.environ.update(keys)
+    return verified_rows(open_store(root), files, columns, numbers)
+
+
+def verified_rows(
+    store: ObjectStore, files: Sequence[NamedFile], columns: pa.Schema, numbers: Rows
+) -> Iterator[pa.RecordBatch]:
+    """The rows of those of ``files`` whose ``numbers`` come. Raises BrokenObjectError for one that is not what was
+    written.
+    """
+    for number in numbers_in(numbers):
+        file, names = files[number]
+        content = pa.BufferReader(verify(store, file))
+        for batch in pq.ParquetFile(content).iter_batches(columns=names_there(columns, names)):
+            yield from as_now(pa.Table.from_batches([batch]), columns, names).to_batches()
+
+
+def newest(rows: DataFrame, identity: Sequence[str]) -> DataFrame:
+    """The newest row of each ``identity``; none where that is a retraction."""
+    places = Window.partitionBy(*map(column_named, identity)).orderBy(f.desc("epoch"), f.desc("sequence"))
+    numbered = rows.withColumn(_NEWEST, f.row_number().over(places))
+    return numbered.where((f.col(_NEWEST) == 1) & ~f.col("is_retraction")).drop(_NEWEST)
+
+
+def of_table(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """The rows of a table in memory."""
+    return spark.createDataFrame(table)
+
+
+def filtered(spark: SparkSession, rows: DataFrame, columns: pa.Schema, condition: Expr) -> DataFrame:
+    """The ``rows``, of schema ``columns``, for which ``condition`` is TRUE, as Spark's Python workers evaluate it."""
+    bring_packages(spark)
+    return rows.mapInArrow(partial(_kept, columns, condition), rows.schema)
+
+
+def _kept(columns: pa.Schema, condition: Expr, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        read = {name: batch.column(name) for name in columns_of(condition)}
+        yield batch.filter(fulfilling(condition, columns, read, batch.num_rows))
+
+
+def column_named(name: str) -> SparkColumn:
+    """The column called ``name``, whatever characters it has."""
+    return f.col(f"`{name.replace('`', '``')}`")
+
+
+PART_BYTES = 2**25
+"""Of stored rows that are folded, about as many are in one partition."""
+
+
+def stored_rows(
+    spark: SparkSession, work: TaskEnvironment, files: Sequence[NamedFile], columns: pa.Schema
+) -> DataFrame:
+    """The rows of ``files``. Reading them raises BrokenObjectError (within ``spark_errors``) if a file is missing or
+    not what was written.
+    """
+    bring_packages(spark)
+    numbers = spark.range(0, len(files), 1, len(files) or 1)
+    run = TaskPayload.of(spark, work).calling(_read, tuple(files), columns)
+    return numbers.mapInArrow(run, from_arrow_schema(columns))
+
+
+def _read(
+    work: TaskEnvironment, files: Sequence[NamedFile], columns: pa.Schema, numbers: Rows
+) -> Iterator[pa.RecordBatch]:
+    return verified_rows(work.store, files, columns, numbers)
+
+
+def newest_since(
+    spark: SparkSession, rows: DataFrame, identity: Sequence[str], epoch: int, stored_bytes: int
+) -> DataFrame:
+    """The newest row of each ``identity``, without retractions and without rows of ``epoch`` or before it. ``rows`` are
+    ``stored_bytes`` long in the store.
+    """
+    parts = max(tasks_of(spark), 1 + stored_bytes // PART_BYTES)
+    return newest(rows.repartition(parts, *map(column_named, identity)), identity).where(f.col("epoch") > epoch)
+
+
+def rows_without(rows: DataFrame, others: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """The ``rows`` that are not among ``others`` by ``columns``; NULL is NULL and NaN is NaN."""
+    renamed = others.select(*(column_named(name).alias(f"_other_{place}") for place, name in enumerate(columns)))
+    conditions = (column_named(name).eqNullSafe(f.col(f"_other_{place}")) for place, name in enumerate(columns))
+    return rows.join(renamed, on=list(conditions), how="left_anti")
+
+
+_TEXTS: Final = ("string", "boolean")
+_FLOATS: Final = ("double", "float")
+
+
+class SparkColumns:
+    """Columns of ``frame``, which is scanned several times: persist it before."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+        self._kinds = dict(frame.dtypes)
+
+    def missing(self, columns: Sequence[str]) -> Mapping[str, int]:
+        """How many values of each are NULL, or floats that are not finite: one scan."""
+        counts = [f.count_if(self._is_missing(name)).alias(str(place)) for place, name in enumerate(columns)]
+        (row,) = self._frame.agg(*counts).collect() if counts else ([],)
+        return dict(zip(columns, row, strict=True))
+
+    def is_text(self, column: str) -> bool:
+        """Whether it is text or a boolean, and no number."""
+        return self._kinds[column] in _TEXTS
+
+    def frequent(self, column: str, number: int) -> list[tuple[str, int]]:
+        """The most frequent texts and how often they come; the first in order of those that are as frequent."""
+        texts = self._frame.select(self._text(column).alias("text")).where(f.col("text").isNotNull())
+        counted = texts.groupBy("text").agg(f.count("*").alias("number"))
+        best = counted.orderBy(f.desc("number"), f.asc("text")).limit(number)
+        return [(row.text, row.number) for row in best.collect()]
+
+    def at_ranks(self, column: str, places: Sequence[int]) -> Mapping[int, float]:
+        """The finite numbers at ``places`` (from 1 on) when they are sorted.
+
+        Equal values are counted before they are sorted, which one task does: it spills what does not fit.
+        """
+        if not places:
+            return {}
+        finite = self._frame.where(~self._is_missing(column)).select(column_named(column).alias("value"))
+        counted = finite.groupBy("value").agg(f.count("*").alias("number"))
+        so_far = f.sum("number").over(Window.orderBy("value").rowsBetween(Window.unboundedPreceding, 0))
+        ending = counted.withColumn("last", so_far)
+        wanted = f.array(*map(f.lit, places))
+        here = f.filter(wanted, lambda place: (place <= f.col("last")) & (place > f.col("last") - f.col("number")))
+        ranked = ending.withColumn("places", here).where(f.size("places") > 0).select("value", "places").collect()
+        return {place: float(row.value) + 0.0 for row in ranked for place in row.places}  # no negative zero
+
+    def rows(self, condition: BlamedRows, order: Sequence[str], number: int) -> pa.Table:
+        """The first rows in ``order`` that fulfil ``condition``: the columns of both."""
+        names = [*dict.fromkeys((*order, condition.column))]
+        fulfilling = self._frame.where(self._fulfils(condition)).orderBy(
+            *(column_named(name).asc_nulls_last() for name in order)
+        )
+        table: pa.Table = fulfilling.limit(number).select(*map(column_named, names)).toArrow()
+        return table
+
+    def _is_missing(self, column: str) -> SparkColumn:
+        value = column_named(column)
+        if self._kinds[column] not in _FLOATS:
+            return value.isNull()
+        return value.isNull() | f.isnan(value) | (f.abs(value) == float("inf"))
+
+    def _text(self, column: str) -> SparkColumn:
+        return f.substring(column_named(column).cast("string"), 1, LONGEST_TEXT)
+
+    def _fulfils(self, condition: BlamedRows) -> SparkColumn:
+        match condition.blamed:
+            case Blamed.MISSING:
+                return self._is_missing(condition.column)
+            case Blamed.TEXT:
+                return cast("SparkColumn", self._text(condition.column) == condition.value)
+        value, bound = column_named(condition.column).cast("double"), f.lit(condition.value)
+        is_beyond = value > bound if condition.blamed is Blamed.ABOVE else value < bound
+        return ~self._is_missing(condition.column) & is_beyond

@@ -1,1 +1,0 @@
-"""Work beside the epochs: merges of layers."""

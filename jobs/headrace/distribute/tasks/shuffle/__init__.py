@@ -1,1 +1,0 @@
-"""What crosses between two levels of tasks."""

@@ -1,0 +1,423 @@
+"""Numbers and pieces in a buffer of bytes, read at many places at once: zigzag integers of seven bits a byte, bytes
+behind their length. Avro and Kafka write both alike.
+
+Data of one Avro schema, side by side: the same field of all of them is read at once, where each of them has come to.
+
+A datum that is cut, or says what cannot be, is *bad*: what is read of it counts for nothing, and it stays at its end.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.kernel.grouping import Ints
+
+Octets = NDArray[np.uint8]
+
+_MOST_SHIFT = 63
+
+
+def varints(octets: Octets, at: Ints) -> tuple[Ints, Ints]:
+    """The numbers ``at`` those places (zigzag, seven bits a byte), and where each ends. One has ten bytes at most: of a
+    longer one, which nobody writes, the rest is left.
+    """
+    octet = octets[at]
+    number = (octet & 0x7F).astype(np.uint64)
+    end = at + 1
+    more = np.flatnonzero(octet & 0x80)
+    shift = 7
+    while len(more) and shift <= _MOST_SHIFT:
+        octet = octets[end[more]]
+        number[more] |= (octet & 0x7F).astype(np.uint64) << np.uint64(shift)
+        end[more] += 1
+        more, shift = more[(octet & 0x80) != 0], shift + 7
+    return (number >> np.uint64(1)).astype(np.int64) ^ -(number & np.uint64(1)).astype(np.int64), end
+
+
+def pieces(data: bytes, begin: Ints, length: Ints) -> pa.Array:
+    """The bytes of ``data`` from each ``begin`` on, NULL where the ``length`` is negative. Begins ascend, so they and
+    what lies between them are one binary column, of which every other value is taken.
+    """
+    bounds = np.empty(2 * len(begin), np.int32)
+    bounds[0::2], bounds[1::2] = begin, begin + np.maximum(length, 0)
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    every = pa.Array.from_buffers(pa.binary(), max(len(bounds) - 1, 0), buffers)
+    places = np.arange(0, len(bounds), 2)
+    is_null = length < 0
+    return every.take(pa.array(places, mask=is_null) if is_null.any() else pa.array(places))
+
+
+Wanted = Mapping[str, "Wanted"]
+"""The fields of a record that are wanted, and of each what is wanted in it; of a field with none all of it is."""
+
+_PADDING = 32
+_DECIMAL_BYTES = 16
+_MOST_OF_NUMBER = 10
+"""An integer has so many bytes at most."""
+
+_NO_COLUMN = pa.month_day_nano_interval()
+"""Stands for what no column can be."""
+
+
+class Data:
+    """The data in ``octets`` that end at the places ``limits``."""
+
+    def __init__(self, octets: bytes, limits: Ints) -> None:
+        self.data = octets + bytes(_PADDING)  # what is cut is read into the padding, and is bad then
+        self.octets: Octets = np.frombuffer(self.data, np.uint8)
+        self.limits = limits
+        self.is_bad: NDArray[np.bool_] = np.zeros(len(limits), np.bool_)
+
+    def spoil(self, rows: Ints, which: NDArray[np.bool_]) -> None:
+        """Note that those of ``rows`` are bad."""
+        self.is_bad[rows[which]] = True
+
+    def moved(self, rows: Ints, at: Ints) -> Ints:
+        """Where ``rows`` have come to: those that are beyond their end are bad, and stay there."""
+        is_beyond = at > self.limits[rows]
+        if is_beyond.any():
+            self.spoil(rows, is_beyond)
+            at = np.where(is_beyond, self.limits[rows], at)
+        return at
+
+    def numbers(self, rows: Ints, at: Ints) -> tuple[Ints, Ints]:
+        """An integer of each of ``rows``, 0 of those that are cut."""
+        numbers, end = varints(self.octets, at)
+        is_long = end - at == _MOST_OF_NUMBER
+        if is_long.any():
+            self.spoil(rows, is_long & (self.octets[end - 1] > 1))  # more than 64 bits
+        moved = self.moved(rows, end)
+        return (numbers if moved is end else np.where(moved == end, numbers, 0)), moved
+
+    def spans(self, rows: Ints, at: Ints) -> tuple[Ints, Ints, Ints]:
+        """Bytes behind their length: begin, length, and where they end."""
+        length, begin = self.numbers(rows, at)
+        is_wrong = (length < 0) | (length > self.limits[rows] - begin)
+        if is_wrong.any():
+            self.spoil(rows, is_wrong)
+            length = np.where(is_wrong, 0, length)
+        return begin, length, begin + length
+
+    def fixed(self, rows: Ints, at: Ints, size: int) -> tuple[NDArray[np.uint8], Ints]:
+        """``size`` bytes of each of ``rows``, a row of them each."""
+        end = self.moved(rows, at + size)
+        begin = np.minimum(at, len(self.octets) - max(size, 1))
+        return self.octets[begin[:, None] + np.arange(size)], end
+
+
+class AvroType(ABC):
+    """A type of Avro. ``arrow`` is its type as a column."""
+
+    @property
+    @abstractmethod
+    def arrow(self) -> pa.DataType:
+        """What values are as a column."""
+
+    @property
+    def least_bytes(self) -> int:
+        """So many bytes a value has at least."""
+        return 1
+
+    @abstractmethod
+    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+        """The values of ``rows``, which have come to ``at``, and where they are then. What nobody has ``wanted`` (None)
+        is only passed: its values are NULL.
+        """
+
+
+@dataclass(frozen=True)
+class NullType(AvroType):
+    """Nothing."""
+
+    @property
+    def least_bytes(self) -> int:
+        return 0
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.null()
+
+    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+        return pa.nulls(len(rows)), at
+
+
+@dataclass(frozen=True)
+class BooleanType(AvroType):
+    """One byte, 0 or 1."""
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.bool_()
+
+    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+        octets, end = data.fixed(rows, at, 1)
+        data.spoil(rows, octets[:, 0] > 1)
+        return pa.array(octets[:, 0] == 1), end
+
+
+@dataclass(frozen=True)
+class IntegerType(AvroType):
+    """``int`` and ``long``, also as times and dates: ``arrow`` is a type of 64 bits, or a date."""
+
+    arrow_type: pa.DataType
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return self.arrow_type
+
+    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+        numbers, end = data.numbers(rows, at)
+        if pa.types.is_date32(self.arrow_type):
+            days = numbers.astype(np.int32)
+            data.spoil(rows, days != numbers)
+            return pa.array(days).cast(self.arrow_type), end
+        return pa.array(numbers).cast(self.arrow_type), end
+
+
+@dataclass(frozen=True)
+class FloatType(AvroType):
+    """``float`` and ``double``: 4 or 8 bytes, the least first."""
+
+    size: int
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.float32() if self.size == 4 else pa.float64()
+
+    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+        octets, end = data.fixed(rows, at, self.size)
+        return pa.array(np.ascontiguousarray(octets).view(f"<f{self.size}")[:, 0]), end
+
+
+@dataclass(frozen=True)
+class BytesType(AvroType):
+    """``bytes``, or ``string`` if it ``is_text``."""
+
+    is_text: bool = False
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.string() if self.is_text else pa.binary()
+
+    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+        begin, length, end = data.spans(rows, at)
+        if wanted is None:
+            return pa.nulls(len(rows)), end
+        values = pieces(data.data, begin, length)
+        return (values.view(pa.string()) if self.is_text else values), end
+
+
+@dataclass(frozen=True)
+class FixedType(AvroType):
+    """So many bytes."""
+
+    size: int
+
+    @property
+    def least_bytes(self) -> int:
+        return self.size
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.binary()
+
+    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+        end = data.moved(rows, at + self.size)
+        return (pa.nulls(len(rows)) if wanted is None else pieces(data.data, at, end - at)), end
+
+
+@dataclass(frozen=True)
+class DecimalType(AvroType):
+    """The digits of a decimal as a number in bytes, the largest first: behind their length, or ``size`` of them."""
+
+    precision: int
+    scale: int
+    size: int | None = None
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.decimal128(self.precision, self.scale)
+
+    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+        if self.size is None:
+            begin, length, end = data.spans(rows, at)
+        else:
+            end = data.moved(rows, at + self.size)
+            begin, length = at, end - at
+        if wanted is None:
+            return pa.nulls(len(rows)), end
+        sign = np.where((length > 0) & (data.octets[begin] >= 0x80), 0xFF, 0).astype(np.uint8)[:, None]
+        most = max(_DECIMAL_BYTES, int(length.max(initial=0)))
+        place = np.arange(most)
+        is_digit = place < length[:, None]
+        digits = data.octets[np.where(is_digit, begin[:, None] + length[:, None] - 1 - place, 0)]
+        octets = np.where(is_digit, digits, sign)
+        if most > _DECIMAL_BYTES:  # what is more repeats the sign
+            is_wide = (octets[:, _DECIMAL_BYTES:] != sign).any(axis=1)
+            data.spoil(rows, is_wide | ((octets[:, _DECIMAL_BYTES - 1] >= 0x80) != (sign[:, 0] == 0xFF)))
+        kept = np.ascontiguousarray(octets[:, :_DECIMAL_BYTES])
+        return pa.Array.from_buffers(self.arrow, len(rows), [None, pa.py_buffer(kept)]), end
+
+
+@dataclass(frozen=True)
+class EnumType(AvroType):
+    """One of ``symbols``, by its number."""
+
+    symbols: tuple[str, ...]
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.string()
+
+    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+        numbers, end = data.numbers(rows, at)
+        is_wrong = (numbers < 0) | (numbers >= len(self.symbols))
+        data.spoil(rows, is_wrong)
+        symbols = pa.array(self.symbols, pa.string())
+        return symbols.take(pa.array(np.where(is_wrong, 0, numbers), mask=is_wrong)), end
+
+
+@dataclass(frozen=True)
+class RecordType(AvroType):
+    """Fields, one after the other."""
+
+    fields: Mapping[str, AvroType]
+
+    @property
+    def least_bytes(self) -> int:
+        return sum(kind.least_bytes for kind in self.fields.values())
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.struct([(name, kind.arrow) for name, kind in self.fields.items()])
+
+    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+        values: dict[str, pa.Array] = {}
+        for name, kind in self.fields.items():
+            is_wanted = wanted is not None and (not wanted or name in wanted)
+            inside = wanted.get(name, {}) if is_wanted and wanted is not None else None
+            read, at = kind.read(data, rows, at, inside)
+            if is_wanted:
+                values[name] = read
+        if not values:
+            return pa.nulls(len(rows)), at
+        return pa.StructArray.from_arrays([*values.values()], names=[*values]), at
+
+
+@dataclass(frozen=True)
+class UnionType(AvroType):
+    """One of several types, by its number. It is a column if it is one type, or NULL."""
+
+    branches: tuple[AvroType, ...]
+
+    @property
+    def _values(self) -> list[AvroType]:
+        return [branch for branch in self.branches if not isinstance(branch, NullType)]
+
+    @property
+    def arrow(self) -> pa.DataType:
+        if not self._values:
+            return pa.null()
+        return self._values[0].arrow if len(self._values) == 1 else _NO_COLUMN
+
+    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+        numbers, at = data.numbers(rows, at)
+        is_wrong = (numbers < 0) | (numbers >= len(self.branches))
+        data.spoil(rows, is_wrong)
+        only = self._values[0] if len(self._values) == 1 else None
+        values = pa.nulls(len(rows))
+        for number, branch in enumerate(self.branches):
+            chosen = np.flatnonzero(numbers == number)
+            if not len(chosen):
+                continue
+            read, end = branch.read(data, rows[chosen], at[chosen], wanted if branch is only else None)
+            at = at.copy()
+            at[chosen] = end
+            if branch is only and wanted is not None:
+                place = np.full(len(rows), -1, np.int64)
+                place[chosen] = np.arange(len(chosen))
+                values = read.take(pa.array(place, mask=place < 0)) if len(chosen) < len(rows) else read
+        return values, at
+
+
+@dataclass(frozen=True)
+class ItemsType(AvroType):
+    """``array``: items in blocks, each behind its number; the last block has none. ``map``: each item has a name before
+    it (``is_map``), and it is no column.
+    """
+
+    item: AvroType
+    is_map: bool = False
+
+    @property
+    def _parts(self) -> tuple[AvroType, ...]:
+        return (BytesType(), self.item) if self.is_map else (self.item,)
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.map_(pa.string(), self.item.arrow) if self.is_map else pa.list_(self.item.arrow)
+
+    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+        if self.is_map or pa.types.is_nested(self.item.arrow):  # of these nothing is a column
+            wanted = None
+        left, at = self._block(data, rows, at)
+        at, sizes = at.copy(), np.zeros(len(rows), np.int64)
+        of_row: list[Ints] = []
+        items: list[pa.Array] = []
+        parts, turn = self._parts, np.flatnonzero(left > 0)
+        while len(turn):
+            for part in parts:
+                read, at[turn] = part.read(data, rows[turn], at[turn], wanted if part is self.item else None)
+            if wanted is not None:
+                of_row.append(turn)
+                items.append(read)
+            sizes[turn] += 1
+            left[turn] -= 1
+            is_whole = ~data.is_bad[rows[turn]]
+            ended = turn[(left[turn] == 0) & is_whole]
+            if len(ended):
+                left[ended], at[ended] = self._block(data, rows[ended], at[ended])
+            turn = turn[(left[turn] > 0) & is_whole]
+        if wanted is None:
+            return pa.nulls(len(rows)), at
+        offsets = pa.array(np.append(0, np.cumsum(sizes)), pa.int32())
+        if not items:
+            return pa.ListArray.from_arrays(offsets, pa.nulls(0)), at
+        order = np.argsort(np.concatenate(of_row), kind="stable")
+        kinds = [one for one in items if not pa.types.is_null(one.type)]
+        typed = [one.cast(kinds[0].type) if kinds else one for one in items]
+        return pa.ListArray.from_arrays(offsets, pa.concat_arrays(typed).take(pa.array(order))), at
+
+    def _block(self, data: Data, rows: Ints, at: Ints) -> tuple[Ints, Ints]:
+        """How many items come next; 0: that was all. An item has a byte at least, unless it is nothing at all."""
+        number, at = data.numbers(rows, at)
+        is_sized = np.flatnonzero(number < 0)  # its length in bytes comes behind its number
+        if len(is_sized):
+            at = at.copy()
+            _, at[is_sized] = data.numbers(rows[is_sized], at[is_sized])
+            number = np.abs(number)
+        has_bytes = self.is_map or self.item.least_bytes > 0
+        room = np.maximum(data.limits[rows] - at, 0 if has_bytes else _EMPTY_ITEMS)
+        is_wrong = (number < 0) | (number > room)
+        data.spoil(rows, is_wrong)
+        return np.where(is_wrong | data.is_bad[rows], 0, number), at
+
+
+_EMPTY_ITEMS = 1_000
+"""An array has so many items without a byte at most."""
+
+PRIMITIVE: Mapping[str, Callable[[], AvroType]] = {
+    "null": NullType,
+    "boolean": BooleanType,
+    "int": lambda: IntegerType(pa.int64()),
+    "long": lambda: IntegerType(pa.int64()),
+    "float": lambda: FloatType(4),
+    "double": lambda: FloatType(8),
+    "bytes": BytesType,
+    "string": lambda: BytesType(is_text=True),
+}
+"""The types that need no definition, by name."""

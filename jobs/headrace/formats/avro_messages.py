@@ -1,0 +1,271 @@
+"""Schemas of Avro, as those who wrote a message had them: text of JSON (the specification of Avro 1.12).
+
+Messages that are data of Avro, one each: columns of a source, judged as rows of Parquet are (docs/judging.md).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, reduce
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import FixConfigError
+from headrace.formats.avro_datums import (
+    PRIMITIVE,
+    AvroType,
+    BytesType,
+    Data,
+    DecimalType,
+    EnumType,
+    FixedType,
+    IntegerType,
+    ItemsType,
+    RecordType,
+    UnionType,
+    Wanted,
+)
+from headrace.formats.errors import FileColumnsError
+from headrace.formats.file_format import NOT_UTF8, RequiredColumns, ScannedRecords, misfit, nearest, nothing
+from headrace.formats.parquet import is_read, places, type_there, values_as
+from headrace.kernel.grouping import Ints
+from headrace.kernel.types import arrow_type
+from headrace.model.expressions.columns import SourceField, SourceFields
+from headrace.model.expressions.data_types import DataType
+
+_TIMES: Final[Mapping[str, pa.DataType]] = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "timestamp-nanos": pa.timestamp("ns", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "local-timestamp-nanos": pa.timestamp("ns"),
+}
+_MOST_DIGITS: Final = 38
+
+
+class AvroSchemaError(FixConfigError, code="config.avro_schema"):
+    """A schema of Avro is none, or has what cannot be read."""
+
+
+@lru_cache(maxsize=256)
+def record_of(text: str) -> RecordType:
+    """The record that ``text`` is a schema of. Raises AvroSchemaError."""
+    try:
+        kind = _Parser().kind(json.loads(text), "")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise AvroSchemaError(f"it is no schema of Avro ({error!r}): {text[:200]}") from error
+    if not isinstance(kind, RecordType):
+        raise AvroSchemaError(f"it is no record, and columns are fields of a record: {text[:200]}")
+    return kind
+
+
+class _Parser:
+    """Types that have names are known by them from their definition on."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, AvroType | None] = {}
+
+    def kind(self, schema: Any, namespace: str) -> AvroType:
+        """The type that ``schema`` means. Raises AvroSchemaError, or what any error in it raises."""
+        if isinstance(schema, str):
+            return self._by_name(schema, namespace)
+        if isinstance(schema, list):
+            return UnionType(tuple(self.kind(branch, namespace) for branch in schema))
+        kind: Any = schema["type"]
+        if isinstance(kind, dict | list):
+            return self.kind(kind, namespace)
+        if kind in ("record", "error", "enum", "fixed"):
+            return self._defined(schema, kind, namespace)
+        if kind in ("array", "map"):
+            return ItemsType(
+                self.kind(schema["items" if kind == "array" else "values"], namespace), is_map=kind == "map"
+            )
+        return _logical(schema, self._by_name(kind, namespace), None)
+
+    def _by_name(self, name: str, namespace: str) -> AvroType:
+        if name in PRIMITIVE:
+            return PRIMITIVE[name]()
+        full = _full(name, namespace)
+        if full not in self.named:
+            raise AvroSchemaError(f"it names a type {name!r}, which it does not define: only whole schemas are read")
+        kind = self.named[full]
+        if kind is None:
+            raise AvroSchemaError(f"type {full} is in itself: a column has no such type")
+        return kind
+
+    def _defined(self, schema: Mapping[str, Any], kind: str, namespace: str) -> AvroType:
+        full = _full(schema["name"], schema.get("namespace", namespace))
+        inner = full.rpartition(".")[0]
+        self.named[full] = None
+        if kind == "enum":
+            defined: AvroType = EnumType(tuple(map(str, schema["symbols"])))
+        elif kind == "fixed":
+            defined = _logical(schema, FixedType(int(schema["size"])), int(schema["size"]))
+        else:
+            defined = RecordType({str(one["name"]): self.kind(one["type"], inner) for one in schema["fields"]})
+        self.named[full] = defined
+        return defined
+
+
+def _full(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def _logical(schema: Mapping[str, Any], kind: AvroType, size: int | None) -> AvroType:
+    """``kind`` as its logical type says; one that is not known, or does not fit, means nothing, as Avro has it."""
+    logical = schema.get("logicalType")
+    if logical == "decimal" and (isinstance(kind, FixedType) or kind == BytesType()):
+        precision, scale = (schema.get(name, 0) for name in ("precision", "scale"))
+        if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision <= _MOST_DIGITS:
+            return DecimalType(precision, scale, size) if precision else kind
+    time = _TIMES.get(logical or "")
+    return IntegerType(time) if isinstance(kind, IntegerType) and time is not None else kind
+
+
+PREFIX: Final = 5
+"""So many bytes say which schema of a registry a message has: a zero, and its number."""
+
+NO_SCHEMA: Final = "no Avro message of a schema registry"
+_NOT_AVRO: Final = "not Avro of its schema"
+
+
+def schema_ids(messages: pa.Array) -> Ints:
+    """The number of the schema of each message, as Confluent's serializers write it before the datum; -1: none."""
+    octets, begin, end = _bounds(messages)
+    has_one = (end - begin >= PREFIX) & messages.is_valid().to_numpy(zero_copy_only=False)
+    ids = np.full(len(messages), -1, np.int64)
+    rows = np.flatnonzero(has_one)
+    head = octets[begin[rows][:, None] + np.arange(PREFIX)] if len(rows) else np.zeros((0, PREFIX), np.uint8)
+    numbers = np.ascontiguousarray(head[:, 1:]).view(">u4")[:, 0].astype(np.int64)
+    ids[rows] = np.where(head[:, 0] == 0, numbers, -1)
+    return ids
+
+
+def read_avro(
+    messages: pa.Array,
+    position: Ints,
+    fields: SourceFields,
+    required: RequiredColumns,
+    schemas: Mapping[int, RecordType | None] | RecordType,
+) -> ScannedRecords:
+    """``messages``, a binary column, as records of ``fields``; ``position`` numbers them. ``schemas``: those of a
+    registry by number, which stands before each datum (None: one that cannot be read); or the one that all have, of
+    which nothing is said before them.
+    """
+    if not len(messages):
+        return nothing(fields)
+    by_id: Mapping[int, RecordType | None]
+    if isinstance(schemas, RecordType):
+        ids, skipped, by_id = np.zeros(len(messages), np.int64), 0, {0: schemas}
+    else:
+        ids, skipped, by_id = schema_ids(messages), PREFIX, schemas
+    parts: list[_Messages] = []
+    known: list[RecordType] = []
+    for one in map(int, np.unique(ids)):
+        rows, record = np.flatnonzero(ids == one), by_id.get(one)
+        if record is not None:
+            known.append(record)
+            parts.append(_Data(_chosen(messages, rows), rows, skipped, record, fields))
+        else:
+            what = "is no record in Avro" if one in by_id else "the registry does not have"
+            parts.append(_Messages(rows, fields, NO_SCHEMA if one < 0 else f"schema {one}, which {what}"))
+    order = np.argsort(np.concatenate([part.rows for part in parts]), kind="stable")
+    columns = {name: _joined([part.columns[name] for part in parts], order) for name in fields}
+    unparsed = _joined([part.unparsed for part in parts], order)
+    if unparsed.null_count < len(unparsed):
+        parses = unparsed.is_null()
+        columns = {name: pc.if_else(parses, column, pa.scalar(None, column.type)) for name, column in columns.items()}
+    lacks = None if not known else _lacks(required, fields, known)
+    return ScannedRecords(columns, unparsed, position, lambda rows: messages.take(pa.array(rows)), lacks)
+
+
+def _joined(parts: Sequence[pa.Array], order: Ints) -> pa.Array:
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts).take(pa.array(order))
+
+
+def _chosen(messages: pa.Array, rows: Ints) -> pa.Array:
+    own = messages if len(rows) == len(messages) else messages.take(pa.array(rows))
+    return own.fill_null(b"") if own.null_count else own
+
+
+class _Messages:
+    """The messages ``rows``: columns of NULL, and why they do not parse (None: they do)."""
+
+    def __init__(self, rows: Ints, fields: SourceFields, reason: str | None = None) -> None:
+        self.rows = rows
+        self.columns = {name: pa.nulls(len(rows), arrow_type(field.type)) for name, field in fields.items()}
+        self.unparsed = pa.array([reason] * len(rows), pa.string())
+
+
+class _Data(_Messages):
+    """``messages``, those of ``rows``, which have the schema ``record``."""
+
+    def __init__(self, messages: pa.Array, rows: Ints, skipped: int, record: RecordType, fields: SourceFields) -> None:
+        super().__init__(rows, fields)
+        octets, begin, end = _bounds(messages)
+        data = Data(octets.tobytes(), end)
+        every = np.arange(len(rows))
+        values, at = record.read(data, every, np.minimum(begin + skipped, end), _wanted(fields))
+        data.spoil(every, at != end)
+        self._refuse(pa.array(data.is_bad), _NOT_AVRO)
+        schema = pa.schema([*record.arrow])
+        for name, field in fields.items():
+            if (column := self._column(name, field, schema, values)) is not None:
+                self.columns[name] = column
+
+    def _refuse(self, which: pa.Array, reason: str) -> None:
+        self.unparsed = pc.if_else(pc.and_(which, self.unparsed.is_null()), reason, self.unparsed)
+
+    def _column(self, name: str, field: SourceField, schema: pa.Schema, values: pa.Array) -> pa.Array | None:
+        """The values of a field, None if there are none. Where the schema has it otherwise than the source says, no
+        message is a record.
+        """
+        try:
+            there = type_there(schema, field, "")
+            fits = there is None or pa.types.is_null(there) or is_read(there, field.type)
+        except FileColumnsError:  # something in it would be a record, and is none
+            fits = False
+        if not fits:
+            self._refuse(pa.array(np.ones(len(self.rows), np.bool_)), misfit(name, field))
+            return None
+        if there is None or pa.types.is_null(there):
+            return None
+        inside = values
+        for part in field.path:
+            if pa.types.is_null(inside.type):
+                break
+            inside = pc.struct_field(inside, [part])
+        if pa.types.is_null(inside.type):  # no message has a value
+            return None
+        read, bad = values_as(inside, field.type)
+        if bad is not None:
+            is_text = DataType.STRING in (field.type, getattr(field.type, "item", None))
+            self._refuse(bad, f"column {field.named(name)}: {NOT_UTF8}" if is_text else misfit(name, field))
+        return read
+
+
+def _bounds(messages: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], Ints, Ints]:
+    """All bytes of ``messages``, and where each begins and ends in them."""
+    _, offsets, data = messages.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + len(messages) + 1].astype(np.int64)
+    octets = np.frombuffer(b"" if data is None else data, np.uint8)
+    return octets, bounds[:-1], bounds[1:]
+
+
+def _wanted(fields: SourceFields) -> Wanted:
+    """What ``fields`` read of a record."""
+    wanted: dict[str, Any] = {}
+    for field in fields.values():
+        reduce(lambda inside, part: inside.setdefault(part, {}), field.path, wanted)
+    return wanted
+
+
+def _lacks(required: RequiredColumns, fields: SourceFields, records: Sequence[RecordType]) -> dict[str, str | None]:
+    """The columns that something reads and no schema has, each with the name there that is most like it."""
+    names = {name for record in records for name in places(pa.schema([*record.arrow]), fields)}
+    lacking = [name for name in required.columns if name in fields and fields[name].place not in names]
+    return {name: nearest(fields[name].place, names) for name in lacking}

@@ -1,0 +1,189 @@
+"""Users' own windows and triggers over Arrow batches.
+
+A user's own window function over columns (semantics 2.6): its methods are called, row by row or key by key.
+
+A user's own trigger over Arrow batches (semantics 9.3): its methods, a row for each window.
+
+Columns of a call: whether there is to be one, start and end of the window, the processing time, whether the end is
+passed, whether the trigger has finished, the fields of its state, and perhaps arguments. What comes back is a struct
+of the new state, ``FINISHED`` and ``DEADLINE``, NULL where there was no call; of ``ready`` a bool.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import compress, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import PipelineError
+from headrace.kernel.grouping import Ints
+from headrace.kernel.types import own_arrow_type
+from headrace.model.time import Instant
+from headrace.model.triggers.custom import (
+    CustomTrigger,
+    Progress,
+    TriggerElement,
+    TriggerMoment,
+    checked_progress,
+    checked_state,
+    state_types,
+)
+from headrace.model.vocabulary import user_code
+from headrace.model.windows import CustomWindows, MergeGroup, Window
+from headrace.program.triggers.leaves import AT, DEADLINE, FINISHED, RECORD, state_field
+
+
+def assigned_windows(where: CustomWindows, times: pa.Array, records: pa.Array | None) -> tuple[Ints, Ints, Ints, Ints]:
+    """How many windows each row has, none where its time is NULL; then of all of them, in order, start, end and the
+    timestamp that the row gives its pane there.
+    """
+    known = [{}] * len(times) if records is None else records.to_pylist()
+    with user_code(where, "assign windows to an element"):
+        placed = [
+            [] if at is None else _windows_of(where, Instant(at), record)
+            for at, record in zip(times.to_pylist(), known, strict=True)
+        ]
+    counts = np.array([len(windows) for windows in placed], np.int64)
+    rows = np.array([window for windows in placed for window in windows], np.int64).reshape(-1, 3)
+    return counts, rows[:, 0], rows[:, 1], rows[:, 2]
+
+
+def _windows_of(where: CustomWindows, at: Instant, record: Mapping[str, Any]) -> list[tuple[int, int, int]]:
+    return [(w.start, w.end, where.output_time(at, w)) for w in sorted(set(where.assign(at, record)))]
+
+
+def custom_output_times(where: CustomWindows, times: Ints, start: Ints, end: Ints) -> Ints:
+    """The timestamps that elements at ``times`` give the panes of their windows."""
+    if type(where).output_time is CustomWindows.output_time:
+        return times
+    with user_code(where, "give the output times of elements"):
+        several = zip(times.tolist(), start.tolist(), end.tolist(), strict=True)
+        return np.array([where.output_time(Instant(at), _window(a, b)) for at, a, b in several], np.int64)
+
+
+def merged_custom(where: CustomWindows, key: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """What the window of each row becomes among those of its ``key``; rows stand in the order of (key, window)."""
+    result = start.copy(), end.copy()
+    bounds = [0, *(np.flatnonzero(np.diff(key)) + 1).tolist(), len(key)]
+    for a, b in pairwise(bounds) if len(key) else ():
+        windows = [_window(*ends) for ends in zip(start[a:b].tolist(), end[a:b].tolist(), strict=True)]
+        results = _results(where, list(dict.fromkeys(windows)))
+        if results:
+            merged = np.array([results.get(window, window) for window in windows], np.int64)
+            result[0][a:b], result[1][a:b] = merged[:, 0], merged[:, 1]
+    return result
+
+
+def _results(where: CustomWindows, windows: Collection[Window]) -> Mapping[Window, Window]:
+    """What became of each window that merged. Raises PipelineError if the function breaks its contract (2.6)."""
+    with user_code(where, "merge windows of a key"):
+        groups = [MergeGroup(frozenset(sources), result) for sources, result in where.merge(windows)]
+    results: dict[Window, Window] = {}
+    for sources, result in groups:
+        if not sources.isdisjoint(results) or not sources <= set(windows):
+            raise PipelineError(f"{where!r} merged a window twice, or one that it was not given: {sorted(sources)}")
+        if result in windows and result not in sources:
+            raise PipelineError(f"{where!r} merged {sorted(sources)} into {result}, another window of the key")
+        results.update(dict.fromkeys(sources, result))
+    return results
+
+
+def _window(start: int, end: int) -> Window:
+    return Window(Instant(start), Instant(end))
+
+
+@dataclass(frozen=True)
+class TriggerBatches:
+    """The methods of ``trigger``. Arguments after the columns of a call: of ``on_element`` the elements of a bundle in
+    order of arrival, structs of ``AT`` and ``RECORD``; of ``on_signals`` whether each of its signals came; of
+    ``on_merge`` the progress in each merged window, in order of windows, structs of state and ``FINISHED``.
+    """
+
+    trigger: CustomTrigger
+
+    def on_element(self, *columns: pa.Array) -> pa.Array:
+        """Tell it of elements."""
+
+        def heard(progress: Progress, moment: TriggerMoment, elements: list[dict[str, Any]]) -> Progress:
+            state, finished = progress
+            for element in elements:
+                trigger_element = TriggerElement(element[RECORD], Instant(element[AT]))
+                state = self.trigger.on_element(state, trigger_element, moment)
+            return Progress(checked_state(self.trigger, state), finished)
+
+        return self._changed("look at an element", heard, columns)
+
+    def on_signals(self, *columns: pa.Array) -> pa.Array:
+        """Tell it of signals."""
+        names = sorted({*self.trigger.signals})
+
+        def after_signals(progress: Progress, moment: TriggerMoment, *has_come: bool) -> Progress:
+            state, finished = progress
+            for name in compress(names, has_come):
+                state = self.trigger.on_signal(state, name, moment)
+            return Progress(checked_state(self.trigger, state), finished)
+
+        return self._changed("take a signal", after_signals, columns)
+
+    def on_fire(self, *columns: pa.Array) -> pa.Array:
+        """Its window fires."""
+
+        def fired(progress: Progress, moment: TriggerMoment) -> Progress:
+            return checked_progress(self.trigger, self.trigger.on_fire(progress.state, moment))
+
+        return self._changed("fire", fired, columns)
+
+    def clear(self, *columns: pa.Array) -> pa.Array:
+        """Forget its progress."""
+
+        def cleared(progress: Progress, moment: TriggerMoment) -> Progress:
+            return Progress(checked_state(self.trigger, self.trigger.clear(progress.state)), progress.finished)
+
+        return self._changed("clear its state", cleared, columns)
+
+    def on_merge(self, *columns: pa.Array) -> pa.Array:
+        """Make one progress of several."""
+
+        def merged(progress: Progress, moment: TriggerMoment, sources: list[dict[str, Any]]) -> Progress:
+            known = [Progress(self._state([s[n] for n in self._fields]), s[FINISHED]) for s in sources]
+            return checked_progress(self.trigger, self.trigger.on_merge(known, moment))
+
+        return self._changed("merge", merged, columns)
+
+    def ready(self, *columns: pa.Array) -> pa.Array:
+        """Whether it fires."""
+        with user_code(self.trigger, "say whether it is ready"):
+            answers = [
+                bool(self.trigger.ready(call[0].state, call[1])) if call else False for call in self._calls(columns)
+            ]
+            return pa.array(answers, pa.bool_())
+
+    def _changed(self, doing: str, change: Callable[..., Progress], columns: tuple[pa.Array, ...]) -> pa.Array:
+        with user_code(self.trigger, doing):
+            states = [self._row(change(*call)) if call else None for call in self._calls(columns)]
+            kinds = [own_arrow_type(kind) for kind in state_types(self.trigger).values()]
+            fields = list(zip(self._fields, kinds, strict=True))
+            return pa.array(states, pa.struct([*fields, (FINISHED, pa.bool_()), (DEADLINE, pa.int64())]))
+
+    def _row(self, progress: Progress) -> dict[str, Any]:
+        values = {state_field(i): progress.state[name] for i, name in enumerate(self.trigger.state_types)}
+        return {**values, FINISHED: progress.finished, DEADLINE: self.trigger.deadline(progress.state)}
+
+    def _calls(self, columns: tuple[pa.Array, ...]) -> Iterator[tuple[Any, ...]]:
+        """The arguments of the call for each row; nothing where there is none."""
+        size = len(self.trigger.state_types)
+        for wanted, start, end, now, passed, finished, *values in zip(*(c.to_pylist() for c in columns), strict=True):
+            if not wanted:
+                yield ()
+                continue
+            moment = TriggerMoment(Window(Instant(start), Instant(end)), Instant(now), passed)
+            yield Progress(self._state(values[:size]), finished), moment, *values[size:]
+
+    def _state(self, values: list[Any]) -> dict[str, Any]:
+        return dict(zip(self.trigger.state_types, values, strict=True))
+
+    @property
+    def _fields(self) -> list[str]:
+        return [state_field(i) for i in range(len(self.trigger.state_types))]

@@ -1,0 +1,349 @@
+"""What every expression can be asked for: methods of numbers, of text, of time, and aggregates.
+
+What every expression can be asked for that is a number.
+
+What every expression can be asked for that is a string.
+
+What every expression can be asked for that is a timestamp.
+
+The aggregates of an expression, as its methods: ``col("delay").max()`` (semantics, section 8).
+
+NULL values are left out, as in SQL.
+"""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.model.arguments import Arguments, as_expression, method_keywords
+from headrace.model.beginnings import MIDNIGHT, Weekday, day_beginning, week_beginning, year_beginning
+from headrace.model.combiners import Aggregate, Combiner, CustomCombiner, Outer
+from headrace.model.expressions.regex import RegexError, to_re2
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from headrace.model.expressions.data_types import Scalar
+    from headrace.model.expressions.expr import Expr
+
+
+MOST_DIGITS = 15
+"""Digits after the point that a number can be rounded to."""
+
+
+@method_keywords
+class NumberMethods:
+    """Functions of a number."""
+
+    if TYPE_CHECKING:
+
+        def _apply(self, name: str, *constants: Scalar) -> Expr: ...
+
+    def abs(self) -> "Expr":
+        """The absolute value of this number."""
+        return self._apply("abs")
+
+    def round(self, digits: int | None = None) -> "Expr":
+        """The nearest int, or the even one of two that are equally near, as Python's ``round``; NULL where 64 bits do
+        not hold it. With ``digits``, from 0 to 15, a number of this type with so many after the point, half to even.
+
+        A float is rounded as the number that it is, which is seldom the one that was written: 2.675 is a little less
+        than that, and ``.round(2)`` is 2.67. Decimals are exact.
+        """
+        if digits is None:
+            return self._apply("round")
+        given = Arguments("round")
+        if given.whole("digits", digits, least=0) > MOST_DIGITS:
+            raise given.wrong("digits", digits, f"write at most {MOST_DIGITS}: a float has no more")
+        return self._apply("round_to", digits)
+
+    def floor(self) -> "Expr":
+        """The largest int that is not above this number; NULL where 64 bits do not hold it."""
+        return self._apply("floor")
+
+    def ceil(self) -> "Expr":
+        """The smallest int that is not below this number; NULL where 64 bits do not hold it."""
+        return self._apply("ceil")
+
+
+@method_keywords
+class TextMethods:
+    """Functions of a string. Lengths and places count characters (Unicode code points), places from 0."""
+
+    if TYPE_CHECKING:
+
+        def _apply(self, name: str, *constants: Scalar) -> Expr: ...
+
+    def lower(self) -> "Expr":
+        """This string in lower case, as Python's ``str.lower`` has it."""
+        return self._apply("lower")
+
+    def upper(self) -> "Expr":
+        """This string in upper case, as Python's ``str.upper`` has it: "ß" becomes "SS"."""
+        return self._apply("upper")
+
+    def strip(self) -> "Expr":
+        """This string without the white space around it."""
+        return self._apply("strip")
+
+    def to_timestamp(self) -> "Expr":
+        """The moment that this string says as sources read columns of timestamps: ISO 8601, RFC 3339, and what tools
+        write for them (``2013-01-01 05:00:00,123 +0100``, ``20130101T050000Z``); NULL if it says none.
+
+        ``cast(datetime)`` reads less: ISO 8601 with dashes and colons.
+        """
+        return self._apply("to_timestamp")
+
+    def length(self) -> "Expr":
+        """How many characters this string has, or items this list."""
+        return self._apply("length")
+
+    def substring(self, start: int, length: int | None = None) -> "Expr":
+        """``length`` characters from place ``start`` on, or all; fewer where the string ends before.
+
+        Places count from 0, so ``substring(0, 2)`` is the first two characters. A negative ``start`` counts from the
+        end: ``substring(-3)`` is the last three, or all if there are fewer.
+        """
+        given = Arguments("substring")
+        if isinstance(start, bool) or not isinstance(start, int) or not -(2**63) <= start < 2**63:
+            raise given.wrong("start", start, "write a whole number: 0 is the first character, -1 the last")
+        if length is not None:
+            given.whole("length", length, least=0)
+        return self._apply("substring", start, *([] if length is None else [length]))
+
+    def contains(self, text: "Scalar | datetime") -> "Expr":
+        """Whether ``text`` is anywhere in this string; or whether an item of this list equals it, then of any type.
+
+        Items that are NULL equal nothing.
+        """
+        if text is None or isinstance(text, str):
+            Arguments("contains").text("text", text, "delayed")
+        return self._apply("contains", text)
+
+    def starts_with(self, text: str) -> "Expr":
+        """Whether this string begins with ``text``."""
+        return self._apply("starts_with", Arguments("starts_with").text("text", text, "UA"))
+
+    def ends_with(self, text: str) -> "Expr":
+        """Whether this string ends with ``text``."""
+        return self._apply("ends_with", Arguments("ends_with").text("text", text, ".html"))
+
+    def matches(self, regex: str) -> "Expr":
+        r"""Whether ``regex`` matches anywhere in this string; ``^`` and ``$`` stand for its ends.
+
+        It may have characters, ``.``, classes (``[a-z]``, ``\d \w \s`` of ASCII), groups, ``|``, ``* + ? {2,5}`` and
+        ``\b``; not look-around, back-references or flags. Case counts: ``.lower().matches(...)`` ignores it.
+        """
+        Arguments("matches").text("regex", regex, "^[A-Z]{2}[0-9]+$")
+        try:
+            to_re2(regex)
+        except RegexError as error:
+            raise Arguments("matches").wrong("regex", regex, str(error)) from None
+        return self._apply("matches", regex)
+
+    def replace(self, old: str, new: str) -> "Expr":
+        """This string with ``new`` wherever ``old`` is in it, from left to right."""
+        Arguments("replace").text("old", old, "-")
+        if not isinstance(new, str) or new:
+            Arguments("replace").text("new", new, "-")
+        return self._apply("replace", old, new)
+
+    def crc32(self) -> "Expr":
+        """CRC-32 of this string in UTF-8, an int from 0 to 2^32 - 1: a hash that every executor computes alike."""
+        return self._apply("crc32")
+
+
+class TimeUnit(StrEnum):
+    """What a timestamp can be truncated to. A week begins on Monday, if nothing else is said."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+
+
+class Twice(StrEnum):
+    """Which moment a local time is that clocks show twice, or none."""
+
+    FIRST = "first"
+    SECOND = "second"
+    NULL = "null"
+
+
+class Skipped(StrEnum):
+    """Which moment a local time is that clocks never show: as much later as it is skipped by, or none."""
+
+    LATER = "later"
+    NULL = "null"
+
+
+@method_keywords
+class TimeMethods:
+    """Functions of a timestamp, as clocks and calendars show it in a ``zone`` such as "Europe/Berlin".
+
+    NULL where that is not in the years 1 to 9999.
+    """
+
+    if TYPE_CHECKING:
+
+        def _apply(self, name: str, *constants: Scalar) -> Expr: ...
+
+    def year(self, zone: str = "UTC") -> "Expr":
+        """The year."""
+        return self._apply("year", Arguments("year").zone("zone", zone))
+
+    def month(self, zone: str = "UTC") -> "Expr":
+        """The month, 1 to 12."""
+        return self._apply("month", Arguments("month").zone("zone", zone))
+
+    def day(self, zone: str = "UTC") -> "Expr":
+        """The day of the month, 1 to 31."""
+        return self._apply("day", Arguments("day").zone("zone", zone))
+
+    def weekday(self, zone: str = "UTC") -> "Expr":
+        """The day of the week, 1 (Monday) to 7 (Sunday)."""
+        return self._apply("weekday", Arguments("weekday").zone("zone", zone))
+
+    def hour(self, zone: str = "UTC") -> "Expr":
+        """The hour of the day, 0 to 23."""
+        return self._apply("hour", Arguments("hour").zone("zone", zone))
+
+    def minute(self, zone: str = "UTC") -> "Expr":
+        """The minute of the hour, 0 to 59."""
+        return self._apply("minute", Arguments("minute").zone("zone", zone))
+
+    def second(self, zone: str = "UTC") -> "Expr":
+        """The second of the minute, 0 to 59, without its fraction."""
+        return self._apply("second", Arguments("second").zone("zone", zone))
+
+    def local_to_utc(
+        self, zone: str, twice: Twice | str = Twice.FIRST, skipped: Skipped | str = Skipped.LATER
+    ) -> "Expr":
+        """The moment at which clocks in ``zone`` show this time: of a text without a zone, which is read as UTC.
+
+        When clocks are set back they show an hour ``twice``: "first", "second", or "null" of it is meant. When they are
+        set forward they skip one: 02:30 is 03:30 then ("later"), or NULL ("null"). A record whose event time is NULL is
+        a dead letter.
+        """
+        given = Arguments("local_to_utc")
+        return self._apply(
+            "local_to_utc",
+            given.zone("zone", zone),
+            given.choice("twice", twice, Twice).value,
+            given.choice("skipped", skipped, Skipped).value,
+        )
+
+    def truncate(
+        self,
+        unit: TimeUnit | str,
+        zone: str = "UTC",
+        day_begins: str = MIDNIGHT,
+        week_begins: Weekday | str = Weekday.MONDAY,
+        year_begins: int = 1,
+    ) -> "Expr":
+        """The moment when the ``unit`` began ("minute", "hour", "day", "week", "month", "quarter" or "year").
+
+        A day that clocks begin late begins when they do, and one whose midnight they show twice at the first, as
+        calendar windows do. Of an hour that clocks show twice, each is one of its own.
+
+        Days may begin at another time of clocks (``day_begins="06:00"``), also the first day of longer units, weeks on
+        another day (``week_begins="sunday"``), years in another month (``year_begins=4``), also for quarters.
+        """
+        given = Arguments("truncate")
+        unit = given.choice("unit", unit, TimeUnit)
+        zone = given.zone("zone", zone)
+        clock = day_beginning(given, day_begins)
+        if clock != MIDNIGHT and unit in (TimeUnit.MINUTE, TimeUnit.HOUR):
+            raise given.wrong("day_begins", clock, f"it is about days, and these are {unit}s")
+        of_months = unit in (TimeUnit.MONTH, TimeUnit.QUARTER, TimeUnit.YEAR)
+        weekday = week_beginning(given, week_begins, unit).value
+        month = year_beginning(given, year_begins, unit, is_of_months=of_months)
+        beginnings = (clock, weekday, month)
+        is_usual = beginnings == (MIDNIGHT, Weekday.MONDAY.value, 1)  # which is said by nothing, as ever
+        return self._apply("truncate", unit.value, zone, *(() if is_usual else beginnings))
+
+
+@method_keywords
+class Aggregations:
+    """What every expression can be asked for over the elements of a key and window."""
+
+    def count(self) -> Aggregate:
+        """How many values there are."""
+        return _aggregate(self, Combiner.COUNT)
+
+    def sum(self) -> Aggregate:
+        """The sum of the values; 0 if there are none. A sum that leaves its type (64 bits, 38 digits) is an error."""
+        return _aggregate(self, Combiner.SUM)
+
+    def min(self) -> Aggregate:
+        """The smallest value."""
+        return _aggregate(self, Combiner.MIN)
+
+    def max(self) -> Aggregate:
+        """The largest value."""
+        return _aggregate(self, Combiner.MAX)
+
+    def mean(self) -> Aggregate:
+        """The arithmetic mean, a float; of decimals a decimal, rounded half to even."""
+        return _aggregate(self, Combiner.MEAN)
+
+    def variance(self) -> Aggregate:
+        """The population variance (the mean square distance from the mean), a float."""
+        return _aggregate(self, Combiner.VARIANCE)
+
+    def first(self) -> Aggregate:
+        """The value of the earliest event time, in whatever order elements arrive; of several the smallest."""
+        return _aggregate(self, Combiner.FIRST)
+
+    def last(self) -> Aggregate:
+        """The value of the latest event time, in whatever order elements arrive; of several the largest."""
+        return _aggregate(self, Combiner.LAST)
+
+    def collect(self) -> Aggregate:
+        """Every value, as a sorted list: a bag, since the model promises no order (semantics 8.2)."""
+        return _aggregate(self, Combiner.COLLECT)
+
+    def top(self, k: int) -> Aggregate:
+        """The ``k`` largest values as a list, largest first, equal ones as often as they came."""
+        return _aggregate(self, Combiner.TOP, k=Arguments("top").whole("k", k, least=1))
+
+    def distinct(self) -> Aggregate:
+        """How many different values there are, exactly."""
+        return _aggregate(self, Combiner.DISTINCT)
+
+    def approx_distinct(self) -> Aggregate:
+        """How many different values there are, to a relative error of 5 %, in bounded state."""
+        return _aggregate(self, Combiner.APPROX_DISTINCT)
+
+    def quantile(self, q: float) -> Aggregate:
+        """A value at or below which a part ``q`` (0 to 1) of all values lies, to a rank error of 2 %.
+
+        It is one of the values (nearest rank), so integers give an integer.
+        """
+        return _aggregate(self, Combiner.QUANTILE, q=Arguments("quantile").number("q", q, most=1))
+
+    def pairs(self, other: "Expr", outer: Outer | str = "none") -> Aggregate:
+        """Every value with every value of ``other`` of the key and window, as a sorted list of pairs: a windowed join
+        (semantics 12.9).
+
+        An element has the one or the other, and NULL does not count as a value: unite two inputs, give each a
+        column of its own, and group by what they are joined on. ``outer`` ("left", "right", "both") keeps the values
+        of a side whose other side is empty, paired with NULL.
+        """
+        given = Arguments("pairs")
+        if not isinstance(other, Aggregations):
+            raise given.wrong("other", other, f"not an expression; write {as_expression(other)}")
+        return _aggregate(self, Combiner.PAIRS, other=other, outer=given.choice("outer", outer, Outer))
+
+    def combine(self, combiner: CustomCombiner) -> Aggregate:
+        """``combiner``, an object of your own class, over every value."""
+        given = Arguments("combine")
+        write = "an object of your own: subclass CustomCombiner as a frozen dataclass"
+        custom = given.instance("combiner", combiner, CustomCombiner, write)  # type: ignore[type-abstract]
+        return _aggregate(self, Combiner.CUSTOM, custom=custom)
+
+
+def _aggregate(value: Aggregations, combiner: Combiner, **options: Any) -> Aggregate:
+    return Aggregate(combiner, cast("Expr", value), **options)

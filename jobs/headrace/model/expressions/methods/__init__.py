@@ -1,1 +1,0 @@
-"""Methods of every expression, by what it is: a number, a text, a time, or what is aggregated."""

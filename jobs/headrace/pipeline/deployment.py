@@ -1,0 +1,380 @@
+"""How a pipeline runs in Airflow: options of its DAGs, what runs beside them, and schedules.
+
+What the DAGs of a pipeline are to Airflow: owner, tags, retries, limits of time, pools, notifications.
+
+Schedules that are more than a cron expression in UTC. Checked without Airflow.
+
+What is done beside the runs of a pipeline on a schedule of its own: backfills, and letting its history expire.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+from headrace.model.arguments import Arguments, Length, keywords
+from headrace.model.time import Duration, duration, render_duration
+from headrace.pipeline.schedules import check_cron, check_schedule
+
+_REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_CALLBACK = "my_package.alerts:page"
+
+
+@dataclass(frozen=True)
+class AirflowOptions:
+    """What ``hr.airflow`` gives. None, or empty: as the defaults of the deployment say, else as Headrace does.
+
+    Lengths of time are in granules. ``on_failure``, ``on_warning`` and ``on_deadline`` name functions as
+    ``module:function``.
+    """
+
+    owner: str | None = None
+    tags: tuple[str, ...] = ()
+    start_date: datetime | None = None
+    retries: int | None = None
+    retry_delay: Duration | None = None
+    execution_timeout: Duration | None = None
+    default_args: Mapping[str, Any] = field(default_factory=dict)
+    on_failure: str | None = None
+    on_warning: str | None = None
+    deadline: Duration | None = None
+    on_deadline: str | None = None
+    pool: str | None = None
+    queue: str | None = None
+    conn_id: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    announce_windows: bool | None = None
+
+    def over(self, defaults: "AirflowOptions") -> "AirflowOptions":
+        """These options, and where they say nothing ``defaults``; tags, arguments and environment are put together."""
+        given = {part.name: getattr(self, part.name) for part in fields(self)}
+        stated = {name: value for name, value in given.items() if value not in (None, (), {})}
+        both = {
+            "tags": tuple(dict.fromkeys((*defaults.tags, *self.tags))),
+            "default_args": {**defaults.default_args, **self.default_args},
+            "env": {**defaults.env, **self.env},
+        }
+        return replace(defaults, **{**stated, **both})
+
+
+@keywords
+def airflow(
+    *,
+    owner: str | None = None,
+    tags: Sequence[str] = (),
+    start_date: date | None = None,
+    retries: int | None = None,
+    retry_delay: Length | None = None,
+    execution_timeout: Length | None = None,
+    default_args: Mapping[str, Any] | None = None,
+    on_failure: str | None = None,
+    on_warning: str | None = None,
+    deadline: Length | None = None,
+    on_deadline: str | None = None,
+    pool: str | None = None,
+    queue: str | None = None,
+    conn_id: str | None = None,
+    env: Mapping[str, str] | None = None,
+    announce_windows: bool | None = None,
+) -> AirflowOptions:
+    """How the DAGs of a pipeline run: ``Pipeline(..., airflow=hr.airflow(owner="sales", retries=3))``. Nothing of it is
+    part of a fingerprint.
+
+    ``on_failure`` is called when a task has failed for good, ``on_deadline`` when a run of the process DAG has not
+    ended ``deadline`` after it was queued, ``on_warning`` when the data exceeds a limit that warns. They are names of
+    functions, ``module:function``, that Airflow imports.
+    ``pool`` is for tasks that write no state (those have a pool of their own). ``conn_id`` is the connection that says
+    where Spark is. ``env`` are environment variables of the process that computes. ``default_args`` go to every task.
+    With ``announce_windows`` the asset ``headrace://NAME/windows`` gets an event for each window that is complete, and
+    again for one that is corrected, whose partition is when the window begins.
+    Raises PipelineError.
+
+    >>> hr.airflow(owner="sales", retries=3, execution_timeout="2h").owner
+    'sales'
+    """
+    given = Arguments("airflow")
+
+    def length(name: str, value: Length | None) -> Duration | None:
+        return None if value is None else given.duration(name, value, least=1)
+
+    def text(name: str, value: str | None, example: str) -> str | None:
+        return None if value is None else given.text(name, value, example)
+
+    if (deadline is None) != (on_deadline is None):
+        raise given.wrong("deadline", deadline, f"give deadline= and on_deadline= together, such as {_CALLBACK!r}")
+    return AirflowOptions(
+        owner=text("owner", owner, "sales"),
+        tags=tuple(given.several("tags", tags, str, '"sales"')),
+        start_date=None if start_date is None else _start(given, start_date),
+        retries=None if retries is None else given.whole("retries", retries, least=0),
+        retry_delay=length("retry_delay", retry_delay),
+        execution_timeout=length("execution_timeout", execution_timeout),
+        default_args=_mapping(given, "default_args", default_args, object, '{"priority_weight": 2}'),
+        on_failure=_function(given, "on_failure", on_failure),
+        on_warning=_function(given, "on_warning", on_warning),
+        deadline=length("deadline", deadline),
+        on_deadline=_function(given, "on_deadline", on_deadline),
+        pool=text("pool", pool, "audits"),
+        queue=text("queue", queue, "large"),
+        conn_id=text("conn_id", conn_id, "spark_default"),
+        env=_mapping(given, "env", env, str, '{"TZ": "UTC"}'),
+        announce_windows=None if announce_windows is None else given.flag("announce_windows", announce_windows),
+    )
+
+
+def _start(given: Arguments, start: object) -> datetime:
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise given.wrong("start_date", start, "give its time zone, such as tzinfo=UTC")
+        return start
+    day: date = given.instance("start_date", start, date, "date(2026, 1, 1)")
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def _function(given: Arguments, name: str, value: object) -> str | None:
+    if value is None:
+        return None
+    reference = given.text(name, value, _CALLBACK)
+    if not _REFERENCE.fullmatch(reference):
+        raise given.wrong(name, value, f"write module:function, such as {_CALLBACK!r}")
+    return reference
+
+
+def _mapping(given: Arguments, name: str, value: object, of: type[Any], example: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    mapping: Mapping[str, Any] = given.instance(name, value, Mapping, example)  # type: ignore[type-abstract]
+    if not all(isinstance(key, str) and isinstance(item, of) for key, item in mapping.items()):
+        raise given.wrong(name, value, f"give {'text' if of is str else 'values'} by name, such as {example}")
+    return dict(mapping)
+
+
+POLL_INTERVAL: Final = "30s"
+"""How long a watcher waits from one look at the inputs of a pipeline to the next, unless the pipeline says so."""
+
+_LEAST = timedelta(seconds=1)
+_TIMES = "give times, such as '0 * * * *'"
+
+
+@dataclass(frozen=True)
+class CronSchedule:
+    """Runs whenever a cron expression of five fields matches the clock of a time zone, such as Europe/Berlin."""
+
+    expression: str
+    zone: str
+
+    def __str__(self) -> str:
+        return f"{self.expression} in {self.zone}"
+
+
+@dataclass(frozen=True)
+class AssetSchedule:
+    """Runs when all of some assets have had an event; and if there is a time, also then, so that timers fire where
+    nothing arrives.
+    """
+
+    uris: tuple[str, ...]
+    or_at: "Times | None"
+
+    def __str__(self) -> str:
+        return f"{' and '.join(self.uris)}{'' if self.or_at is None else f', or {self.or_at}'}"
+
+
+@dataclass(frozen=True)
+class FileSchedule:
+    """Runs when files have landed that no run has read, or when a timer of the pipeline is due; and if there is a time,
+    also then. A watcher looks every ``poll_interval``.
+    """
+
+    poll_interval: Duration
+    or_at: "Times | None"
+
+    def __str__(self) -> str:
+        looks = f"when files land (a look every {render_duration(self.poll_interval)})"
+        return f"{looks}{'' if self.or_at is None else f', or {self.or_at}'}"
+
+
+Times = str | CronSchedule | timedelta
+"""A cron expression in UTC or a preset, a cron expression in a zone, an interval."""
+
+Schedule = Times | AssetSchedule | FileSchedule
+"""Times, events of assets, files that land."""
+
+
+@keywords
+def cron(expression: str, *, zone: str) -> CronSchedule:
+    """A schedule by the clock of a time zone, which follows its summer time. Raises PipelineError.
+
+    >>> str(hr.cron("0 6 * * *", zone="Europe/Berlin"))
+    '0 6 * * * in Europe/Berlin'
+    """
+    given = Arguments("cron")
+    text = given.text("expression", expression, "0 6 * * *")
+    try:
+        check_cron(text)
+    except ValueError as error:
+        raise given.wrong("expression", expression, str(error)) from None
+    return CronSchedule(text, given.zone("zone", zone))
+
+
+@keywords
+def on_assets(uris: Sequence[str], *, or_at: Times | None = None) -> AssetSchedule:
+    """A schedule by events of Airflow's assets, all of ``uris``; also at ``or_at``, if that is given. What readers of a
+    pipeline see is the asset ``headrace://NAME/published``, of one of its outputs ``headrace://NAME/OUTPUT/published``.
+    Raises PipelineError.
+
+    >>> str(hr.on_assets(["headrace://orders/published"], or_at="@hourly"))
+    'headrace://orders/published, or @hourly'
+    """
+    given = Arguments("on_assets")
+    if isinstance(uris, str) or not isinstance(uris, Sequence) or not uris:
+        raise given.wrong("uris", uris, 'write a list, such as ["headrace://orders/published"]')
+    texts = tuple(given.text("uris", uri, "headrace://orders/published") for uri in uris)
+    for text in texts:
+        if "://" not in text:
+            raise given.wrong("uris", text, "write a URI, such as headrace://orders/published")
+    return AssetSchedule(texts, _or_at(given, or_at))
+
+
+@keywords
+def on_files(poll_interval: Length = POLL_INTERVAL, *, or_at: Times | None = None) -> FileSchedule:
+    """A schedule by files that land, and by records that come to topics of Kafka: a watcher in Airflow's triggerer
+    looks every ``poll_interval`` for what no run has read, and for timers that are due, and starts a run; also at
+    ``or_at``, if that is given. Where to look from is what the newest snapshot of main has read, so nothing is missed
+    or announced to a run that goes on. Raises PipelineError.
+
+    >>> str(hr.on_files("1m", or_at="@daily"))
+    'when files land (a look every 1m), or @daily'
+    """
+    given = Arguments("on_files")
+    interval = given.duration("poll_interval", poll_interval)
+    if interval < duration(_LEAST):
+        raise given.wrong("poll_interval", poll_interval, "give an interval of a second or more")
+    return FileSchedule(interval, _or_at(given, or_at))
+
+
+def _or_at(given: Arguments, or_at: object) -> Times | None:
+    """The argument ``or_at``, which is a schedule by times that come again. Raises PipelineError."""
+    at = None if or_at is None else at_times(given, or_at, name="or_at")
+    if at in {"@once", "@continuous"}:
+        raise given.wrong("or_at", or_at, _TIMES)
+    return at
+
+
+def at_times(given: Arguments, schedule: object, *, name: str = "schedule") -> Times:
+    """The argument ``name`` of ``given``, which is a schedule by times alone. Raises PipelineError."""
+    times = scheduled(given, schedule, name=name)
+    if times is None or isinstance(times, AssetSchedule | FileSchedule):
+        raise given.wrong(name, schedule, _TIMES)
+    return times
+
+
+def scheduled(given: Arguments, schedule: object, *, name: str = "schedule") -> Schedule | None:
+    """The argument ``name`` of ``given``, checked. Raises PipelineError."""
+    if isinstance(schedule, CronSchedule | AssetSchedule | FileSchedule):
+        return schedule
+    if isinstance(schedule, timedelta):
+        if schedule < _LEAST:
+            raise given.wrong(name, schedule, "give an interval of a second or more")
+        return schedule
+    try:
+        return check_schedule(schedule)
+    except ValueError as error:
+        raise given.wrong(name, schedule, str(error)) from None
+
+
+AT_ONCE: Final = "at once"
+WHEN_APPROVED: Final = "when approved"
+NEVER: Final = "never"
+PROMOTIONS: Final = (AT_ONCE, WHEN_APPROVED, NEVER)
+"""When the branch of a backfill becomes what readers see, once its audit has succeeded."""
+
+
+@keywords
+@dataclass(frozen=True, init=False)
+class Backfill:
+    """Backfills on a ``schedule``, beside the live runs. Each computes the windows of the time ``last`` before it was
+    due again, from the files that have landed, and its results replace what readers see. ``Backfill("0 3 * * *",
+    last="7d")``. The schedule is a cron expression in UTC, a preset, ``cron(...)`` in a time zone, or a timedelta.
+
+    ``promote`` is "at once", "when approved" by a person who has seen what would change, or "never". With ``patch``
+    only rows of windows that have expired are replaced, and main goes on as it is: where outputs have names, those of
+    one ``output``. Raises PipelineError.
+
+    >>> hr.Backfill("0 3 * * *", last="7d").schedule
+    '0 3 * * *'
+    """
+
+    schedule: Times
+    last: Duration
+    promote: str
+    patch: bool
+    output: str | None
+
+    def __init__(
+        self,
+        schedule: Times,
+        last: Length,
+        *,
+        promote: str = AT_ONCE,
+        patch: bool = False,
+        output: str | None = None,
+    ) -> None:
+        given = Arguments("Backfill")
+        object.__setattr__(self, "schedule", at_times(given, schedule))
+        object.__setattr__(self, "last", given.duration("last", last, least=1))
+        if promote not in PROMOTIONS:
+            raise given.wrong("promote", promote, f"write {', '.join(map(repr, PROMOTIONS))}")
+        object.__setattr__(self, "promote", promote)
+        if given.flag("patch", patch) and promote == NEVER:
+            raise given.wrong("promote", promote, "a patch is a way to promote: leave one of them out")
+        if output is not None and not patch:
+            raise given.wrong(
+                "output",
+                output,
+                "an output that main adopts is computed again from the beginning: write patch=True, or leave it out",
+            )
+        object.__setattr__(self, "patch", patch)
+        object.__setattr__(self, "output", output)
+
+    def check_output(self, given: Arguments, outputs: Collection[str]) -> None:
+        """Raise PipelineError unless a patch names one of the ``outputs`` of the pipeline, if they have names."""
+        if self.patch and outputs and self.output is None:
+            raise given.wrong("backfill", self, f"a patch is of one output: write output={next(iter(outputs))!r}")
+        if self.output is not None and self.output not in outputs:
+            there = f"the outputs {', '.join(outputs)}" if outputs else "one output, which has no name: leave it out"
+            raise given.wrong("backfill", self, f"there is no output {self.output!r}; the pipeline has {there}")
+
+
+@keywords
+@dataclass(frozen=True, init=False)
+class Retention:
+    """What is kept of a pipeline's history, and when the rest expires: ``Retention(keep_last=100, keep_for="30d")``.
+
+    It keeps the ``keep_last`` newest published snapshots, those younger than ``keep_for``, and tagged ones unless
+    ``keep_tags`` is False. A run on the ``schedule``, written as that of a backfill, deletes what the run before it has
+    marked; None: only runs by hand do. Raises PipelineError.
+
+    >>> hr.Retention(keep_last=100, keep_for="30d").schedule
+    '@daily'
+    """
+
+    keep_last: int
+    keep_for: Duration | None
+    keep_tags: bool
+    schedule: Times | None
+
+    def __init__(
+        self,
+        *,
+        keep_last: int = 100,
+        keep_for: Length | None = None,
+        keep_tags: bool = True,
+        schedule: Times | None = "@daily",
+    ) -> None:
+        given, set_ = Arguments("Retention"), object.__setattr__
+        set_(self, "keep_last", given.whole("keep_last", keep_last, least=1))
+        set_(self, "keep_for", None if keep_for is None else given.duration("keep_for", keep_for))
+        set_(self, "keep_tags", given.flag("keep_tags", keep_tags))
+        set_(self, "schedule", None if schedule is None else at_times(given, schedule))

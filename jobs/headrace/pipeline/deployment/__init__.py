@@ -1,1 +1,0 @@
-"""How pipelines run in Airflow: nothing here changes what they compute, nor a fingerprint."""

@@ -1,1 +1,0 @@
-"""Loops: values of the vertices of a graph whose edges are records (semantics 13)."""

@@ -1,0 +1,403 @@
+"""Limits of what a run may show, and what was usual.
+
+What a run may show before it warns, or before its results are held back: shares of records, ages of data.
+
+What a new version may be beside what was usual: its volume, its shares of NULL, the distributions of its columns.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final, Generic, TypedDict, TypeVar
+
+from headrace.errors import PipelineError
+from headrace.model.arguments import Arguments, Length, Suggesting, did_you_mean, keywords
+from headrace.model.expressions.data_types import NUMERIC, DataType, ValueType
+from headrace.model.time import Duration, render_duration
+from headrace.pipeline.expectations import ExpectationView
+
+_PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?) ?%")
+_WHOLE: Final = Decimal(100)
+_HOW_MANY: Final = 'write a share such as "1%", or a number of records'
+
+
+class Severity(StrEnum):
+    """What becomes of a run that exceeds a limit: it warns, or it fails, and what it computed is not published."""
+
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Share:
+    """So many percent of the records that were read."""
+
+    percent: Decimal
+
+    def __str__(self) -> str:
+        return f"{self.percent}%"
+
+
+Amount = Share | int
+"""How many records may be so: a share of those that were read, or a number."""
+
+Bound = str | int | timedelta
+"""How users write a bound: a share or a length of time as text, a number of records, a timedelta."""
+
+Most = TypeVar("Most", Amount, Duration)
+
+
+@dataclass(frozen=True)
+class Limit(Generic[Most]):
+    """The most that is allowed: more than ``warn`` is a warning, more than ``fail`` a failure. None: there is no such
+    bound.
+    """
+
+    warn: Most | None = None
+    fail: Most | None = None
+
+    def bounds(self) -> Iterator[tuple[Severity, Most]]:
+        """What is bounded, the gravest first."""
+        if self.fail is not None:
+            yield Severity.FAIL, self.fail
+        if self.warn is not None:
+            yield Severity.WARN, self.warn
+
+    def describe(self) -> str:
+        """For people: ``1% warns, 5% fails``."""
+        return ", ".join(f"more than {bound_text(bound)} {severity}s" for severity, bound in [*self.bounds()][::-1])
+
+
+WORDS: Final = {
+    "rejected": "dead letters",
+    "late": "late drops",
+    "watermark_age": "age of the watermark",
+    "newest_file": "age of the newest file",
+}
+"""What each limit is about, for people."""
+
+
+@keywords
+def limit(*, warn: Bound | None = None, fail: Bound | None = None) -> Limit[Any]:
+    """A limit that says itself what becomes of a run that exceeds it: ``hr.limit(warn="1%", fail="5%")``. Either may be
+    left out. Raises PipelineError.
+
+    >>> hr.Limits(rejected=hr.limit(warn="1%", fail="5%")).rejected.describe()
+    'more than 1% warns, more than 5% fails'
+    """
+    given = Arguments("limit")
+    if warn is None and fail is None:
+        raise given.wrong("warn", warn, "give warn=, fail= or both")
+    for name, bound in (("warn", warn), ("fail", fail)):
+        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, str | int | timedelta)):
+            raise given.wrong(name, bound, f"{_HOW_MANY}, or a length of time")
+    return Limit(warn, fail)
+
+
+@keywords
+@dataclass(frozen=True, init=False)
+class Limits(Suggesting):
+    """What a pipeline's runs may show. None: anything.
+
+    ``rejected`` and ``late`` are how many dead letters and late drops there may be, a share of the records read ("1%")
+    or a number of them; they count over all epochs that readers have not seen. More than that fails: the epochs are
+    held back, as by an expectation that fails. ``watermark_age`` is how far the watermark may be behind the clock, and
+    ``newest_file`` how long ago the newest file of each input may have landed. An older one is a warning, since holding
+    results back would make what readers see older still. ``limit(warn=..., fail=...)`` says otherwise. Ages are looked
+    at in runs on main, those that found nothing to do too. Raises PipelineError.
+
+    >>> hr.Limits(rejected="1%", newest_file=hr.limit(fail="6h")).newest_file.describe()
+    'more than 6h fails'
+    """
+
+    rejected: Limit[Amount] | None
+    late: Limit[Amount] | None
+    watermark_age: Limit[Duration] | None
+    newest_file: Limit[Duration] | None
+
+    def __init__(
+        self,
+        *,
+        rejected: str | int | Limit[Any] | None = None,
+        late: str | int | Limit[Any] | None = None,
+        watermark_age: Length | Limit[Any] | None = None,
+        newest_file: Length | Limit[Any] | None = None,
+    ) -> None:
+        given, set_ = Arguments("Limits"), object.__setattr__
+        set_(self, "rejected", _of_records(given, "rejected", rejected))
+        set_(self, "late", _of_records(given, "late", late))
+        set_(self, "watermark_age", _of_age(given, "watermark_age", watermark_age))
+        set_(self, "newest_file", _of_age(given, "newest_file", newest_file))
+        if not [*self.given()]:
+            raise given.wrong("rejected", None, 'it limits nothing; give a limit, such as rejected="1%"')
+
+    def over(self, others: "Limits | None") -> "Limits":
+        """These limits, and of ``others`` what these do not limit."""
+        limits = copy(self)
+        for name, limit in () if others is None else others.given():
+            if getattr(self, name) is None:
+                object.__setattr__(limits, name, limit)
+        return limits
+
+    @property
+    def are_ages(self) -> bool:
+        """Whether one of them is about an age, which is of a pipeline's input and not of one output."""
+        return self.watermark_age is not None or self.newest_file is not None
+
+    def given(self) -> Iterator[tuple[str, Limit[Any]]]:
+        """The limits that there are, by name."""
+        for limit_field in fields(self):
+            if (limit := getattr(self, limit_field.name)) is not None:
+                yield limit_field.name, limit
+
+    def lines(self) -> Iterator[str]:
+        """For people: a line for each."""
+        for name, limit in self.given():
+            yield f"{WORDS[name]}: {limit.describe()}"
+
+
+def bound_text(bound: Amount | Duration) -> str:
+    """A bound as users write it."""
+    if isinstance(bound, Duration):
+        return render_duration(bound)
+    return str(bound) if isinstance(bound, Share) else f"{bound:,} records"
+
+
+def is_more(count: int, records: int, bound: Amount) -> bool:
+    """Whether ``count`` of so many ``records`` are more than ``bound``."""
+    return count * _WHOLE > bound.percent * records if isinstance(bound, Share) else count > bound
+
+
+def _of_records(given: Arguments, name: str, value: object) -> Limit[Amount] | None:
+    if value is None:
+        return None
+    warn, fail = (value.warn, value.fail) if isinstance(value, Limit) else (None, value)
+    limit: Limit[Amount] = Limit(_amount(given, name, warn), _amount(given, name, fail))
+    if type(limit.warn) is type(limit.fail):
+        _check_order(given, name, value, _size(limit.warn), _size(limit.fail))
+    return limit
+
+
+def _of_age(given: Arguments, name: str, value: object) -> Limit[Duration] | None:
+    if value is None:
+        return None
+    warn, fail = (value.warn, value.fail) if isinstance(value, Limit) else (value, None)
+    limit = Limit(_age(given, name, warn), _age(given, name, fail))
+    _check_order(given, name, value, limit.warn, limit.fail)
+    return limit
+
+
+def _amount(given: Arguments, name: str, value: object) -> Amount | None:
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, Duration):
+        return given.whole(name, value, least=0)
+    percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    if percent is None:
+        raise given.wrong(name, value, _HOW_MANY)
+    if Decimal(percent[1]) >= _WHOLE:
+        raise given.wrong(name, value, "there are never more than all records; write a share below 100%")
+    return Share(Decimal(percent[1]))
+
+
+def _age(given: Arguments, name: str, value: object) -> Duration | None:
+    return None if value is None else given.duration(name, value, least=1)
+
+
+def _size(bound: Amount | None) -> Decimal | int | None:
+    return bound.percent if isinstance(bound, Share) else bound
+
+
+def _check_order(given: Arguments, name: str, value: object, warn: Any, fail: Any) -> None:
+    if warn is not None and fail is not None and warn >= fail:
+        raise given.wrong(name, value, "it would never warn: give warn= less than fail=")
+
+
+MOST_VERSIONS: Final = 100
+"""The most versions that a check may look back on: every audit carries their figures on."""
+
+_LARGEST: Final = 1_000_000
+
+
+class UsualKind(StrEnum):
+    """What of a version is held against what was usual."""
+
+    VOLUME = "volume"
+    NULLS = "nulls"
+    DISTRIBUTION = "distribution"
+
+
+@dataclass(frozen=True)
+class UsualCheck:
+    """One figure of a version, and how far (``bound``) it may be from the median of earlier versions; made by
+    ``usual_volume``, ``usual_nulls`` and ``usual_distribution``.
+
+    ``column`` and ``view`` say which rows are measured; a volume has neither. ``severity`` is what becomes of a version
+    that is further away. The check looks back on as many as ``versions``, and judges if at least ``min_versions`` are
+    known and the version has at least ``min_rows`` rows.
+    """
+
+    kind: UsualKind
+    bound: float
+    column: str | None
+    view: ExpectationView | None
+    severity: Severity
+    versions: int
+    min_versions: int
+    min_rows: int
+
+    def describe(self) -> str:
+        """For people: what is held against history, on one line, as users write it."""
+        match self.kind:
+            case UsualKind.VOLUME:
+                return f"usual_volume(within={self.bound:g})"
+            case UsualKind.NULLS:
+                return f"usual_nulls({self.column!r}, points={self.bound:g}) on {self.view}"
+            case UsualKind.DISTRIBUTION:
+                return f"usual_distribution({self.column!r}, distance={self.bound:g}) on {self.view}"
+
+    def line(self) -> str:
+        """For people: what is held against history, and what becomes of a version that is not as usual."""
+        match self.kind:
+            case UsualKind.VOLUME:
+                far = f"the records for each hour of event time differ from the usual by a factor above {self.bound:g}"
+            case UsualKind.NULLS:
+                far = f"the share of NULL in {self.column} ({self.view}) is more than {self.bound:g} points above usual"
+            case UsualKind.DISTRIBUTION:
+                far = f"the distribution of {self.column} ({self.view}) is further than {self.bound:g} from the usual"
+        rows = "" if self.kind is UsualKind.VOLUME else f" and {self.min_rows:,} rows"
+        usual = f"the median of {self.versions} versions, from {self.min_versions} versions{rows} on"
+        return f"{self.severity}s if {far}; usual is {usual}"
+
+    def check_column(self, types: Mapping[str, ValueType]) -> None:
+        """Raise PipelineError unless its column is one of ``types``, and has what is compared."""
+        if self.column is None:
+            return
+        if self.column not in types:
+            raise PipelineError(
+                f"{self.describe()}: there is no key and no aggregate {self.column!r}; "
+                f"{did_you_mean(self.column, types)}there are {', '.join(types)}"
+            )
+        kind = types[self.column]
+        if self.kind is UsualKind.DISTRIBUTION and kind not in (DataType.STRING, DataType.BOOL, *NUMERIC):
+            raise PipelineError(
+                f"{self.describe()}: the column is {_said(kind)}, and distributions are compared of text, booleans and "
+                "numbers"
+            )
+        if self.kind is UsualKind.DISTRIBUTION and kind not in NUMERIC and self.bound >= 1:
+            raise PipelineError(
+                f"{self.describe()}: two distributions of text are never more than 1 apart; write a distance below 1"
+            )
+
+
+@keywords
+def usual_volume(
+    *, within: float, severity: Severity | str = Severity.FAIL, versions: int = 20, min_versions: int = 5
+) -> UsualCheck:
+    """A version must have as many records for each hour of event time as was usual, by a factor ``within``: 2 allows
+    half of that and twice that.
+
+    Usual is the median of the last ``versions`` versions that readers have seen. With fewer than ``min_versions`` the
+    check measures and passes. A version that is not as usual is not published (``severity`` "fail"), or it is a warning
+    ("warn"). Raises PipelineError.
+
+    >>> print(hr.usual_volume(within=2).describe())
+    usual_volume(within=2)
+    """
+    given = Arguments("usual_volume")
+    factor = given.number("within", within, above=1, most=_LARGEST)
+    return UsualCheck(UsualKind.VOLUME, factor, None, None, **_judging(given, severity, versions, min_versions, 1))
+
+
+@keywords
+def usual_nulls(
+    column: str,
+    *,
+    points: float,
+    view: ExpectationView | str = ExpectationView.CURRENT,
+    severity: Severity | str = Severity.FAIL,
+    versions: int = 20,
+    min_versions: int = 5,
+    min_rows: int = 30,
+) -> UsualCheck:
+    """The share of rows of a version whose ``column`` is NULL may be so many percentage ``points`` above what was
+    usual. A float that is not finite counts as NULL.
+
+    Rows are those that the version changes in ``current``, or its panes (``view``); fewer than ``min_rows`` are not
+    judged, and such a version is not usual either. The rest is as for ``usual_volume``. Raises PipelineError.
+
+    >>> print(hr.usual_nulls("amount", points=5).describe())
+    usual_nulls('amount', points=5) on current
+    """
+    given = Arguments("usual_nulls")
+    most = given.number("points", points, most=100)
+    return UsualCheck(
+        UsualKind.NULLS,
+        most,
+        given.text("column", column, "amount"),
+        given.choice("view", view, ExpectationView),
+        **_judging(given, severity, versions, min_versions, min_rows),
+    )
+
+
+@keywords
+def usual_distribution(
+    column: str,
+    *,
+    distance: float,
+    view: ExpectationView | str = ExpectationView.CURRENT,
+    severity: Severity | str = Severity.FAIL,
+    versions: int = 20,
+    min_versions: int = 5,
+    min_rows: int = 30,
+) -> UsualCheck:
+    """The values of ``column`` may be distributed as far as ``distance`` from what was usual.
+
+    Between texts (or booleans) the distance is the share of rows that have another value: half the sum of what each
+    value's share differs by, 0 to 1. Between numbers it is how far the values have moved, as a part of the usual
+    distance of the quartiles: 1 where all are larger by as much as that. NULLs do not count. The rest is as for
+    ``usual_nulls``. Raises PipelineError.
+
+    >>> print(hr.usual_distribution("shop", distance=0.2).describe())
+    usual_distribution('shop', distance=0.2) on current
+    """
+    given = Arguments("usual_distribution")
+    most = given.number("distance", distance, above=0, most=_LARGEST)
+    return UsualCheck(
+        UsualKind.DISTRIBUTION,
+        most,
+        given.text("column", column, "shop"),
+        given.choice("view", view, ExpectationView),
+        **_judging(given, severity, versions, min_versions, min_rows),
+    )
+
+
+class _Judging(TypedDict):
+    severity: Severity
+    versions: int
+    min_versions: int
+    min_rows: int
+
+
+def _judging(given: Arguments, severity: Severity | str, versions: int, min_versions: int, min_rows: int) -> _Judging:
+    """When a check judges, and what becomes of a version that is not as usual."""
+    looked_at = given.whole("versions", versions, least=1)
+    if looked_at > MOST_VERSIONS:
+        raise given.wrong("versions", versions, f"write at most {MOST_VERSIONS}")
+    least = given.whole("min_versions", min_versions, least=1)
+    if least > looked_at:
+        raise given.wrong("min_versions", min_versions, f"it would never judge: it looks back on {looked_at} versions")
+    return {
+        "severity": given.choice("severity", severity, Severity),
+        "versions": looked_at,
+        "min_versions": least,
+        "min_rows": given.whole("min_rows", min_rows, least=1),
+    }
+
+
+def _said(kind: ValueType) -> str:
+    return str(kind) if isinstance(kind, DataType) else "a list"

@@ -1,1 +1,0 @@
-"""Output patches: the rows that replace those of main."""

@@ -1,0 +1,67 @@
+"""Values as people are shown them: in JSON, and as tables of a notebook.
+
+Values of rows, keys and aggregates in JSON: for the command line and for pages.
+
+Tables as notebooks show them: small, and text whatever the data holds.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from html import escape
+from typing import Any
+
+from headrace.terminal import LONGEST_CELL, cut, in_one_line
+
+
+def as_json(value: object) -> str:
+    """``value``, for which JSON has no form, as text: times as ISO 8601 in UTC, bytes as base64. Raises TypeError."""
+    if isinstance(value, datetime):
+        return in_utc(value).isoformat().replace("+00:00", "Z")
+    if isinstance(value, bytes | date | Decimal):
+        return constant_text(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def json_value(value: Any) -> Any:
+    """``value`` with what JSON has no form for as ``as_json`` spells it, also inside of it. Raises TypeError."""
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: json_value(item) for name, item in value.items()}
+    return value if value is None or isinstance(value, str | int | float) else as_json(value)
+
+
+def in_utc(value: datetime) -> datetime:
+    """``value`` in UTC, which it is taken for if it names no zone."""
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def constant_text(value: bytes | date | Decimal) -> str:
+    """A constant as text, spelled as expressions and snapshots spell it."""
+    from headrace.model.expressions.trees import constant_to_json
+
+    return str(constant_to_json(value))
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], caption: str) -> str:
+    """A table of ``rows`` below ``caption``, in HTML."""
+    head = "".join(f"<th>{_escaped(name)}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{_cell(row[name])}</td>' for name in columns)}</tr>" for row in rows)
+    return f"<table><caption>{_escaped(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def html_note(text: str) -> str:
+    """A paragraph."""
+    return f"<p>{_escaped(text)}</p>"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    text = f"{value:%Y-%m-%d %H:%M:%S}Z" if isinstance(value, datetime) else str(value)
+    return _escaped(cut(text, LONGEST_CELL))
+
+
+def _escaped(text: str) -> str:
+    return escape(in_one_line(text))

@@ -1,0 +1,195 @@
+"""The names of files that were read up to a snapshot, and of copies that were landed again.
+
+The names of all files that were read up to a snapshot, as its log of inputs has them.
+
+Names files have those of the first files of a long log; the log itself has the others. Names files repeat what the log
+says: if one is lost, the log is read.
+
+Files of late records and dead letters that were landed again where the pipeline reads: which runs read them as
+input.
+
+The original files hold these records as well. So a copy is input only for a run that continues from the snapshot that
+dropped its records. A backfill, batch or rollback reads the original files and ignores the copies, and so does any
+other pipeline that reads there: each record counts once.
+
+The log of the view says which snapshots dropped what. An expiry removes that log up to the oldest kept snapshot, whose
+own log still has it. Once that snapshot has expired too, nobody can say whether such a file is input.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Self
+
+from headrace.ext.sources import SourceSplit
+from headrace.read.views.columns import LOG_OF_VIEW, View
+from headrace.sources.known_names import KnownNames
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.datafiles import verify
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.filelog import FileLog, LoggedNames
+from headrace_snapshots.format.files import DataFile, InputFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.table_names import INPUTS
+from headrace_snapshots.layout import AGAIN, relanded
+
+_READERS = 8
+_logger = logging.getLogger(__name__)
+NO_NAMES = LoggedNames(0, ())
+
+
+@dataclass
+class NamesSeen:
+    """What a run saw of known names: files that are ``confirmed`` to have the content that they had, under another
+    ETag, as they are now, by input and name; and paths of names files that are ``lost``.
+    """
+
+    confirmed: dict[str, dict[str, SourceSplit]] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class ReadNames:
+    """The names in ``log``, of inputs. Reads nothing before it is asked."""
+
+    catalog: Catalog
+    log: FileLog
+    seen: NamesSeen = field(default_factory=NamesSeen)
+
+    @classmethod
+    def of(cls, catalog: Catalog, manifest: Manifest, seen: NamesSeen | None = None) -> "ReadNames":
+        """Has those of the files that were read up to ``manifest``."""
+        return cls(catalog, manifest.logs[INPUTS], NamesSeen() if seen is None else seen)
+
+    def of_input(self, name: str) -> KnownNames:
+        """The names of input ``name``. Raises BrokenObjectError if the log is damaged."""
+        recent = {file.path: file for file in self._recent.get(name, ())}
+        return KnownNames(recent, self._stored.get(name, ()), self.seen.confirmed.setdefault(name, {}))
+
+    def paths(self, name: str) -> set[str]:
+        """All of them of input ``name``, as the log has them: for sources whose splits are few."""
+        return {file.path for file in logged(self.catalog, self.log, 0).get(name, ())}
+
+    @cached_property
+    def names(self) -> LoggedNames:
+        """What names files have, where they are whole."""
+        return self._read[0]
+
+    @cached_property
+    def _stored(self) -> Mapping[str, list[bytes]]:
+        return self._read[1]
+
+    @cached_property
+    def _recent(self) -> Mapping[str, list[SourceSplit]]:
+        return logged(self.catalog, self.log, self.names.of)
+
+    @cached_property
+    def _read(self) -> tuple[LoggedNames, Mapping[str, list[bytes]]]:
+        names = self.log.names or NO_NAMES
+        if not names.files:
+            return names, {}
+        try:
+            with ThreadPoolExecutor(_READERS) as pool:
+                contents = pool.map(lambda one: verify(self.catalog.store, one.file), names.files)
+                by_input: dict[str, list[bytes]] = {}
+                for one, data in zip(names.files, contents, strict=True):
+                    by_input.setdefault(one.input, []).append(data)
+        except BrokenObjectError as error:
+            _logger.warning("%s. Or do nothing: the log of inputs says the same, and is stored so again", error)
+            self.seen.lost.update(one.file.path for one in names.files)
+            return NO_NAMES, {}
+        return names, by_input
+
+
+def logged(catalog: Catalog, log: FileLog, beyond: int) -> dict[str, list[SourceSplit]]:
+    """The files of ``log`` after its first so many, by input, oldest first."""
+    files: dict[str, list[SourceSplit]] = {}
+    for file in _inputs(catalog, log, beyond):
+        files.setdefault(file.input, []).append(SourceSplit(file.path, file.size, file.etag, file.digest))
+    return files
+
+
+def _inputs(catalog: Catalog, log: FileLog, beyond: int) -> Iterator[InputFile]:
+    for record in catalog.files_beyond(log, beyond):
+        yield from (file for file in record.files if isinstance(file, InputFile))
+
+
+def landed_from(path: str, view: View) -> str | None:
+    """The epoch and the snapshot whose ``view`` records a file holds, by its name; None if it was not landed again."""
+    file = relanded(path)
+    return file.dropped if file is not None and file.view == view else None
+
+
+def dropped(catalog: Catalog, manifest: Manifest | None, view: View) -> dict[str, list[DataFile]]:
+    """The files of the ``view`` by epoch and snapshot (as data files are named), oldest first."""
+    files: dict[str, list[DataFile]] = {}
+    log = None if manifest is None else manifest.logs.get(LOG_OF_VIEW[view])  # late records are each output's own
+    for record in () if log is None else catalog.files(log):
+        for file in record.files:
+            if isinstance(file, DataFile):
+                files.setdefault(PurePosixPath(file.path).parent.name, []).append(file)
+    return files
+
+
+@dataclass(frozen=True)
+class DroppedBefore:
+    """The epochs and snapshots that dropped records, up to some snapshot. Of epochs below ``first`` nobody knows any
+    more.
+    """
+
+    named: Set[str]
+    first: int = 0
+
+    @classmethod
+    def of(cls, catalog: Catalog, manifest: Manifest, view: View) -> Self:
+        """Files with records of the ``view`` up to ``manifest``. Files that its log has let go count, too, as far as
+        the oldest kept snapshot of its line names them.
+        """
+        names, horizon = set(dropped(catalog, manifest, view)), catalog.head().horizon
+        if horizon is None or not horizon.floor:
+            return cls(names)
+        oldest = catalog.ancestor_at(manifest.snapshot_id, horizon.floor)
+        if oldest is not None:
+            with suppress(BrokenObjectError, MissingSnapshotError):  # then nobody can tell
+                names |= set(dropped(catalog, catalog.manifest(oldest), view))
+        return cls(names, min([horizon.floor, *map(_epoch, names)]))
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Landed copies that are no input for a run that continues from a snapshot: it reads their records in the original
+    files (``copies``), or nobody can say whether it does (``unknown``).
+    """
+
+    copies: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+
+    def __contains__(self, path: object) -> bool:
+        return path in self.copies or path in self.unknown
+
+
+def left_out(catalog: Catalog, manifest: Manifest | None, paths: Iterable[str]) -> LeftOut:
+    """The input files among ``paths`` that a run from ``manifest`` leaves out (None: from the beginning)."""
+    copies: set[str] = set()
+    unknown: set[str] = set()
+    named_again = [path for path in paths if PurePosixPath(path).name.startswith(AGAIN)]
+    for view in (View.LATE, View.REJECTED):
+        named = {path: of for path in named_again if (of := landed_from(path, view)) is not None}
+        known = dropped(catalog, manifest, view) if named else {}
+        out = {path: of for path, of in named.items() if of not in known}
+        if manifest is not None and any(_epoch(of) <= manifest.epoch for of in out.values()):
+            before = DroppedBefore.of(catalog, manifest, view)
+            out = {path: of for path, of in out.items() if of not in before.named}
+            unknown |= {path for path, of in out.items() if _epoch(of) < before.first}
+        copies |= out.keys()
+    return LeftOut(frozenset(copies - unknown), frozenset(unknown))
+
+
+def _epoch(name: str) -> int:
+    """The number of an epoch in the name of its folder of data files."""
+    return int(name[:8])

@@ -1,0 +1,377 @@
+"""Outputs that are parked or left out, and how they catch up.
+
+The outputs that a run goes on without, as somebody has told it to (``--without``).
+
+Catching up: outputs that are parked go on where they stood.
+
+An output whose tasks fail is parked (``distribute/tasks/engine``): epochs go on without it. The log of inputs is the
+upstream backup of what it has missed: an epoch is a function of its files, processing time, signals, clocks, remembered
+ids, and state. So each run first computes the epochs that a parked output has missed again, for it alone, as they were
+recorded: it restores the clocks and ids of the snapshot where the output stands, and its own state, which has stayed.
+Ids are those that main remembered before each epoch, never those of today, for which all of it would be duplicates.
+
+What comes of it is committed with the run's next epoch, so a run that ends before has done nothing. Panes keep the
+epochs in which they would have come. One attempt a run; if it fails again, the output stays where it stands.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from pathlib import PurePosixPath
+
+from headrace.distribute.epoch import Again, ComputedEpoch, DivergedError
+from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RetryError
+from headrace.ext.executors import Engine, Execution
+from headrace.model.time import render
+from headrace.pipeline.identity import Formerly
+from headrace.pipeline.output import with_upstream
+from headrace.read.definition_plan import Action, plan
+from headrace.read.snapshots.epoch_history import RecordedEpoch, epochs_since
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.read.snapshots.read_names import landed_from
+from headrace.read.views.columns import View
+from headrace.runs.commits import attempts_of
+from headrace.runs.epochs import RunContext
+from headrace.runs.following.moves import UpstreamMovedError, check_counted
+from headrace.runs.options import RunOptionsError
+from headrace.runs.reporting.listener import number_of
+from headrace.runs.restore import ChangedPipelineError, changed_outputs, definition_change
+from headrace.sources.chain_clocks import ChainClocks, Parked
+from headrace.sources.progress import PipelineProgress
+from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import as_called_in, called_since, outputs_of, seen_by
+from headrace_snapshots.format.table_names import IDS, INPUTS, REJECTED, OutputTables
+
+
+def left_out(run: RunContext) -> frozenset[str]:
+    """The outputs that ``run`` is told to go on without, and all that read them: these stand with what they read."""
+    without, outputs = {*run.options.without}, run.pipeline.outputs
+    if not without:
+        return frozenset()
+    return frozenset(without) | {name for name in outputs if not with_upstream(outputs, {name}).isdisjoint(without)}
+
+
+def check_left_out(run: RunContext) -> None:
+    """Raise RunOptionsError for a name of no output, or if no output is left."""
+    without, outputs = {*run.options.without}, [*run.pipeline.outputs]
+    names = f"pipeline {run.pipeline.name} has the outputs {', '.join(outputs) or 'of no name'}"
+    if without - {*outputs} or (without and without >= {*outputs}):
+        raise RunOptionsError(f"{names}: --without names some of them, not all")
+    if without and left_out(run) >= {*outputs}:
+        raise RunOptionsError(
+            f"{names}, and all others read what would be left out ({', '.join(sorted(without))}), so none would go on"
+        )
+
+
+HOLD = 64
+"""So many epochs go on without an output that is parked; then the run ends, and says who holds it."""
+
+
+AT_ONCE = 1_000
+"""So many epochs a run computes again for an output before it goes on with the others."""
+
+
+LEFT_OUT = ("left_out", "a run was told to go on without it (--without)")
+"""Why an output stands that a run leaves out."""
+
+
+class LongHistoryError(FixConfigError, code="config.long_history"):
+    """An output has missed more epochs than a run computes again."""
+
+
+class OutputHeldError(FixDataError, code="data.output_held"):
+    """An output has been parked for so long that no epoch goes on without it."""
+
+
+@dataclass(frozen=True)
+class CaughtUp:
+    """Where outputs stand at the head of a branch once those that could have caught up: their ``clocks``, and the
+    layers of their ``tables``. ``since``: the epochs in which those stood that have caught up. ``epochs``: what these
+    missed, to be committed with the next epoch.
+    """
+
+    clocks: Mapping[str, ChainClocks] = field(default_factory=dict)
+    tables: Mapping[str, tuple[Layer, ...]] = field(default_factory=dict)
+    since: Mapping[str, int] = field(default_factory=dict)
+    epochs: tuple[ComputedEpoch, ...] = ()
+
+
+NOTHING = CaughtUp()
+
+
+def waiting_outputs(run: RunContext, head: Manifest) -> tuple[str, ...]:
+    """The outputs that are parked or new at ``head``, and that ``run`` is not told to go on without."""
+    new = {*run.pipeline.outputs} - {*outputs_of(head)}
+    return tuple(sorted({*StoredProgress.of(head).parked, *new} - left_out(run)))
+
+
+def catch_up(run: RunContext, side: Execution, head: Manifest) -> CaughtUp:
+    """Compute again what outputs that are parked at ``head`` have missed, each from where it stands. Those that fail
+    again stay there, and a warning says why.
+
+    Raises RetryError and GiveUpError: they are not of the output.
+    """
+    standing: dict[tuple[int, str | None], list[str]] = defaultdict(list)
+    changed, standing_still = _changed(run, head), left_out(run)
+    for output, where in {**run.progress(head).parked, **_new(run, head)}.items():
+        if output not in run.pipeline.outputs or output in standing_still:
+            continue
+        if changed.keys().isdisjoint(with_upstream(run.pipeline.outputs, {output})):
+            standing[where.epoch, where.snapshot].append(output)
+    caught_up = NOTHING
+    for (epoch, snapshot), outputs in sorted(standing.items(), key=lambda at: at[0][0]):
+        missed = _Missed(run, head, snapshot, frozenset(outputs))
+        names, count = ", ".join(outputs), number_of(head.epoch - epoch, "epoch")
+        run.listener.noted(f"output {names} stands at epoch {epoch}: computing {count} again for it")
+        caught_up = _together(caught_up, _attempt(missed, side))
+    return caught_up
+
+
+def _attempt(missed: "_Missed", side: Execution) -> CaughtUp:
+    """What outputs come to that have ``missed`` the same epochs, or that they still stand, and why."""
+    try:
+        return missed.computed(side)
+    except (RetryError, GiveUpError):
+        raise
+    except HeadraceError as error:
+        if isinstance(error, UpstreamMovedError) and len(missed.outputs) > 1:  # it may be about one of them alone
+            alone = (_attempt(replace(missed, outputs=frozenset([name])), side) for name in sorted(missed.outputs))
+            return reduce(_together, alone)
+        return CaughtUp({name: missed.still(name, error) for name in missed.outputs})
+
+
+def _changed(run: RunContext, head: Manifest) -> dict[str, str]:
+    """The outputs that mean something else than at ``head``, and what to do."""
+    return changed_outputs(run.pipeline, head, allow_new_aggregates=run.options.allow_new_aggregates)
+
+
+def _new(run: RunContext, head: Manifest) -> dict[str, Parked]:
+    """Outputs that ``head`` has not: each stands at the beginning."""
+    had, why = outputs_of(head), "it is new, and has not been computed of what was read before"
+    names = [name for name in run.pipeline.outputs if name not in had]
+    return {name: Parked(-1, None, "config.new_output", why, head.epoch + 1) for name in names}
+
+
+def _together(one: CaughtUp, other: CaughtUp) -> CaughtUp:
+    epochs = sorted((*one.epochs, *other.epochs), key=lambda computed: computed.epoch)
+    tables = {**one.tables, **other.tables}
+    return CaughtUp({**one.clocks, **other.clocks}, tables, {**one.since, **other.since}, tuple(epochs))
+
+
+@dataclass(frozen=True)
+class _Missed:
+    """What ``outputs`` that stand at the same ``snapshot`` (None: at the beginning) have missed up to ``head``."""
+
+    run: RunContext
+    head: Manifest
+    snapshot: str | None
+    outputs: frozenset[str]
+
+    @cached_property
+    def base(self) -> Manifest | None:
+        """The snapshot where they stand, with outputs by the names that they have now."""
+        return None if self.snapshot is None else as_called_in(self.run.catalog.manifest(self.snapshot), self.head)
+
+    def computed(self, side: Execution) -> CaughtUp:
+        """What they come to. Raises the error of an output that is the last to fail."""
+        above = self._above(side)
+        engine = side.engine(attempts_of(self.run.catalog))
+        try:
+            self._restore(engine, above)
+            with self.run.listener.following(engine.find_level):
+                epochs = tuple(self._again(engine, *past) for past in self._past())
+            clocks, tables = engine.progress.chains, engine.tables
+        finally:
+            engine.close()
+        failed = {name: parked for name in self.outputs if (parked := clocks[name].parked) is not None}
+        if not failed:
+            since = dict.fromkeys(self.outputs, -1 if self.base is None else self.base.epoch)
+            return CaughtUp({name: clocks[name] for name in self.outputs}, self._own(tables), since, epochs)
+        # files of one epoch are of all its outputs: those that failed later have their part in them
+        others = self.outputs - {*failed}
+        rest = replace(self, outputs=others).computed(side) if others else NOTHING
+        still = {name: self._parked(name, parked.code, parked.message) for name, parked in failed.items()}
+        return _together(rest, CaughtUp(still))
+
+    def _past(self) -> Iterable[tuple[RecordedEpoch, Manifest, Again]]:
+        """The missed epochs with their manifests, and what was recorded of each."""
+        epochs = epochs_since(self.run.catalog, self.head.snapshot_id, self.snapshot)
+        if len(epochs) > AT_ONCE:
+            raise LongHistoryError(
+                f"{len(epochs):,} epochs are too many to compute while other outputs wait. Run `headrace backfill "
+                f"{self.run.pipeline.name}.{min(self.outputs)} --promote`, which computes it in a branch of its own"
+            )
+        before = self.base
+        letters = {log.epoch: log.files for log in self.run.catalog.files(self.head.logs[REJECTED])}
+        for manifest, epoch in epochs:
+            ids = () if before is None else tuple(before.tables.get(IDS, ()))
+            of_epoch = tuple(file for file in letters.get(manifest.epoch, ()) if isinstance(file, DataFile))
+            ids_after, asked = tuple(manifest.tables.get(IDS, ())), self._asked(manifest, of_epoch)
+            yield epoch, manifest, Again(self.outputs, ids, ids_after, of_epoch, asked)
+            before = manifest
+
+    def _asked(self, manifest: Manifest, letters: Sequence[DataFile]) -> frozenset[str]:
+        """The outputs that there were in an epoch, under whatever name: it was looked what they take. All, if some of
+        its dead ``letters`` have landed again: a new output has these records twice.
+        """
+        if any(PurePosixPath(file.path).parent.name in self._landed_again for file in letters):
+            return self.outputs
+        then = {*called_since(manifest, self.head).values()}
+        return self.outputs & then
+
+    @cached_property
+    def _landed_again(self) -> frozenset[str]:
+        """The epochs and snapshots whose dead letters are among the files that main has read, or reads next."""
+        read = (file.path for record in self.run.catalog.files(self.head.logs[INPUTS]) for file in record.files)
+        unread = self.run.new_files(self.head, full_sweep=True).values()
+        paths = (*read, *(file.path for files in unread for file in files))
+        return frozenset(name for path in paths if (name := landed_from(path, View.REJECTED)) is not None)
+
+    def _above(self, side: Execution) -> CaughtUp:
+        """What the outputs that these read come to up to where these stand, as far as they stood still earlier there:
+        that is computed again for these alone. Raises OutputHeldError if one fails.
+        """
+        base = self.base
+        if base is None:
+            return NOTHING
+        behind: dict[tuple[int, str | None], set[str]] = defaultdict(set)
+        parked = self.run.progress(base).parked
+        for name in with_upstream(self.run.pipeline.outputs, self.outputs) - self.outputs:
+            if (where := parked.get(name)) is not None:
+                behind[where.epoch, where.snapshot].add(name)
+        above = NOTHING
+        for (_, snapshot), names in sorted(behind.items(), key=lambda at: at[0][0]):
+            above = _together(above, _Missed(self.run, base, snapshot, frozenset(names)).computed(side))
+        for name, clocks in above.clocks.items():
+            if clocks.parked is not None:
+                raise OutputHeldError(f"output {name}, which it reads, is parked: {clocks.parked.message}")
+        return above
+
+    def _restore(self, engine: Engine, caught_up_above: CaughtUp) -> None:
+        progress = self.run.progress(self.base)
+        chains = {**progress.chains, **{name: replace(self._clocks(name), parked=None) for name in self.outputs}}
+        chains |= caught_up_above.clocks
+        by_output = self.run.pipeline.by_output
+        renamed: dict[str, tuple[Formerly, ...]] = {
+            name: tuple(plan(by_output[name], seen_by(self.head, name)).columns)
+            for name in self.outputs
+            if name in outputs_of(self.head)
+        }
+        epoch = -1 if self.base is None else self.base.epoch
+        tables = self._own(self.head.tables)
+        if self.base is not None:  # what they read goes on from there, too, for them alone
+            above = with_upstream(self.run.pipeline.outputs, self.outputs) - self.outputs
+            plans = {name: plan(by_output[name], seen_by(self.base, name)) for name in above}
+            for name, difference in plans.items():
+                if difference.action is Action.REPLAY:  # its state there is of no use
+                    raise ChangedPipelineError(
+                        f"{definition_change(difference, name)}, and {', '.join(sorted(self.outputs))} reads it: run "
+                        f"`headrace backfill {self.run.pipeline.name}.{name} --promote`, which computes both again"
+                    )
+            renamed |= {name: tuple(difference.columns) for name, difference in plans.items()}
+            tables |= {**replace(self, outputs=above)._own(self.base.tables), **caught_up_above.tables}
+        engine.restore(epoch, replace(progress, chains=chains), tables, renamed, snapshot=self.snapshot)
+
+    def _again(self, engine: Engine, epoch: RecordedEpoch, manifest: Manifest, again: Again) -> ComputedEpoch:
+        computed = engine.compute(
+            epoch.files,
+            epoch.processing_time,
+            is_last=epoch.is_last,
+            signals=epoch.signals,
+            wait_for_merges=manifest.epoch == self.head.epoch,
+            hold=epoch.held_to,
+            recorded=True,
+            isolates=True,
+            again=again,
+        )
+        recorded = StoredProgress.of(manifest).watermark
+        if (computed.epoch, computed.progress.watermark) != (manifest.epoch, recorded):
+            raise DivergedError(
+                f"epoch {manifest.epoch} left the watermark at {render(recorded)}; computed again, at "
+                f"{render(computed.progress.watermark)}: what other outputs take of the records has changed since. "
+                f"Run `headrace backfill {self.run.pipeline.name}`, which computes all of them again"
+            )
+        check_counted(self.run, computed)
+        return computed
+
+    def _own(self, tables: Mapping[str, tuple[Layer, ...]]) -> dict[str, tuple[Layer, ...]]:
+        """The tables of the outputs."""
+        names = [OutputTables(output) for output in self.outputs]
+        return {table: layers for table, layers in tables.items() if any(own.plain(table) is not None for own in names)}
+
+    def still(self, output: str, error: HeadraceError) -> ChainClocks:
+        """Where an output stands that failed with ``error``."""
+        return self._parked(output, error.code, str(error))
+
+    def _clocks(self, output: str) -> ChainClocks:
+        """What is stored of an output at the head."""
+        new = _new(self.run, self.head)
+        return ChainClocks(parked=new[output]) if output in new else self.run.progress(self.head).chains[output]
+
+    def _parked(self, output: str, code: str, message: str) -> ChainClocks:
+        own = self._clocks(output)
+        assert own.parked is not None
+        return replace(own, parked=replace(own.parked, code=code, message=message))
+
+
+def check_held(run: RunContext, progress: PipelineProgress, epoch: int) -> None:
+    """Raise OutputHeldError if some output has missed too many epochs up to ``epoch``, unless the run is told to go on
+    without it.
+    """
+    held = {
+        output: where
+        for output, where in progress.parked.items()
+        if epoch + 1 - where.since >= HOLD and output not in left_out(run)
+    }
+    if not held:
+        return
+    name = run.pipeline.name
+    reasons = "; ".join(f"{output} since epoch {where.since}: {where.message}" for output, where in held.items())
+    flags = " ".join(f"--without {output}" for output in held)
+    raise OutputHeldError(
+        f"pipeline {name} has gone on for {HOLD} epochs without an output that is parked ({reasons}). Mend what it "
+        "says, and run again: the run computes first what the output has missed. Or take the output out of the "
+        f"pipeline. Or `headrace run {name} {flags}` goes on, which keeps all history since then from expiring"
+    )
+
+
+def standing_at(run: RunContext, head: Manifest | None, caught_up: CaughtUp) -> PipelineProgress:
+    """How far ``head`` has come (None: nowhere), with what has caught up; outputs that the run goes on without stand
+    there.
+
+    Raises RunOptionsError for a name of no output, or if none is left.
+    """
+    check_left_out(run)
+    progress, outputs = run.progress(head), [*run.pipeline.outputs]
+    chains = {name: clocks for name, clocks in progress.chains.items() if name in outputs or not outputs}
+    reasons = dict.fromkeys(run.options.without, LEFT_OUT)
+    epoch, snapshot = -1, None
+    if head is not None:
+        epoch, snapshot = head.epoch, head.snapshot_id
+        chains |= {name: ChainClocks(parked=parked) for name, parked in _new(run, head).items()}
+        reasons |= {name: (ChangedPipelineError.code, message) for name, message in _changed(run, head).items()}
+    chains |= caught_up.clocks
+    for name, (code, message) in reasons.items():
+        chains.setdefault(name, ChainClocks())
+        stands = chains[name].parked
+        if stands is None:
+            stands = Parked(epoch, snapshot, code, message, epoch + 1)
+        elif code != LEFT_OUT[0]:
+            stands = replace(stands, code=code, message=message)
+        chains[name] = replace(chains[name], parked=stands)
+    return replace(progress, chains=chains)
+
+
+def check_none_parked(run: RunContext, progress: PipelineProgress) -> None:
+    """Raise OutputHeldError if an output is parked that the run is not told to leave out: who computes again what was
+    read needs all others.
+    """
+    for output, where in progress.parked.items():
+        if output in left_out(run):
+            continue
+        raise OutputHeldError(
+            f"output {output} of pipeline {run.pipeline.name} stands at epoch {where.epoch}: {where.message}. Mend "
+            "that, or take the output out of the pipeline, and run again"
+        )

@@ -1,1 +1,0 @@
-"""Records of sources with a changelog as changes, each with its sign."""
