@@ -488,14 +488,14 @@ MUTATIONS = (
     ),
     Mutation(
         "what was consumed of a line that is gone is not taken back",
-        "read/upstream/elements.py",
+        "connectors/published/elements.py",
         'for one, other, sign in (("before", "after", "true"), ("after", "before", "false"))',
         'for one, other, sign in (("after", "before", "false"),)',
         Test("tests.process.test_published", "test_one_of_several_outputs_is_read"),
     ),
     Mutation(
         "of an upstream that discards, panes of a line that is gone are counted once more",
-        "read/upstream/elements.py",
+        "connectors/published/elements.py",
         "back = [] if begin is None else [_inverse(self._panes(begin, since))]",
         "back = [] if begin is None else [self._panes(begin, since)]",
         Test(

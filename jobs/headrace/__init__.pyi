@@ -3,6 +3,16 @@
 from headrace import errors as errors
 from headrace import testing as testing
 from headrace import types as types
+from headrace.connectors.delta.definition import delta as delta
+from headrace.connectors.final_rows import final_rows as final_rows
+from headrace.connectors.iceberg.definition import iceberg as iceberg
+from headrace.connectors.kafka.definition import avro as avro
+from headrace.connectors.kafka.definition import kafka as kafka
+from headrace.connectors.kafka.definition import kafka_sink as kafka_sink
+from headrace.connectors.postgres.definition import postgres as postgres
+from headrace.connectors.published.definition import published as published
+from headrace.connectors.spark.definition import spark_sink as spark_sink
+from headrace.connectors.spark.definition import spark_source as spark_source
 from headrace.describe.check import check as check
 from headrace.model.accumulation import How as How
 from headrace.model.accumulation import accumulating as accumulating
@@ -72,7 +82,6 @@ from headrace.pipeline.deployment import on_files as on_files
 from headrace.pipeline.event_time import Deduplicate as Deduplicate
 from headrace.pipeline.expectations import Expectation as Expectation
 from headrace.pipeline.expectations import expect as expect
-from headrace.pipeline.following.published import published as published
 from headrace.pipeline.loop import Loop as Loop
 from headrace.pipeline.output import Output as Output
 from headrace.pipeline.pipeline import Pipeline as Pipeline
@@ -89,15 +98,6 @@ from headrace.pipeline.sources import FileSource as FileSource
 from headrace.pipeline.sources import csv as csv
 from headrace.pipeline.sources import json as json
 from headrace.pipeline.sources import parquet as parquet
-from headrace.pipeline.systems.avro import avro as avro
-from headrace.pipeline.systems.delta import delta as delta
-from headrace.pipeline.systems.final_rows import final_rows as final_rows
-from headrace.pipeline.systems.iceberg import iceberg as iceberg
-from headrace.pipeline.systems.kafka import kafka as kafka
-from headrace.pipeline.systems.kafka_sink import kafka_sink as kafka_sink
-from headrace.pipeline.systems.postgres import postgres as postgres
-from headrace.pipeline.systems.spark import spark_source as spark_source
-from headrace.pipeline.systems.spark_sink import spark_sink as spark_sink
 from headrace.runs.client.deployment import open as open
 
 __all__: list[str]

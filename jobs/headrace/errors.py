@@ -139,7 +139,7 @@ TREE: Final = """
     - config.import_limit              ImportLimitError             headrace.pipeline.loading.registry
     - config.input_ended               InputEndedError              headrace.runs.publishing.promotion
     - config.jvm                       JvmRefusedError              headrace.distribute.spark.errors
-    - config.kafka_refused             KafkaRefusedError            headrace.sources.kafka.errors
+    - config.kafka_refused             KafkaRefusedError            headrace.connectors.kafka.errors
     - config.keep                      KeepError                    headrace_snapshots.gc.gc_roots
     - config.landing_again             LandingAgainError            headrace.runs.reprocessing.copies
     - config.large_epoch               LargeEpochError              headrace.distribute.process_limits
@@ -172,9 +172,9 @@ TREE: Final = """
     - config.pool                      PoolError                    headrace_airflow.preconditions
     - config.pyspark_client            PysparkClientError           headrace.extras
     - config.query                     QueryError                   headrace.read.views.conditions
-    - config.range_columns             RangeColumnsError            headrace.distribute.spark.ranges.errors
-    - config.range_function            RangeFunctionError           headrace.distribute.spark.ranges.errors
-    - config.range_refused             RangeRefusedError            headrace.distribute.spark.ranges.errors
+    - config.range_columns             RangeColumnsError            headrace.connectors.spark.errors
+    - config.range_function            RangeFunctionError           headrace.connectors.spark.errors
+    - config.range_refused             RangeRefusedError            headrace.connectors.spark.errors
     - config.read_resources            ReadResourcesError           headrace.read.views.database
     - config.reader_roots              ReaderRootsError             headrace.read.lineage.readers
     - config.recover_options           RecoverOptionsError          headrace.runs.recover
@@ -184,7 +184,7 @@ TREE: Final = """
     - config.roots                     RootsFileError               headrace_airflow.roots.served
     - config.run_options               RunOptionsError              headrace.runs.options
     - config.s3_keys                   S3KeysError                  headrace.ext.stores
-    - config.schema_registry           RegistryRefusedError         headrace.sources.kafka.errors
+    - config.schema_registry           RegistryRefusedError         headrace.connectors.kafka.errors
     - config.simulation                SimulationOptionError        headrace_lab.commands.simulate
     - config.sink_failed               SinkFailedError              headrace.sinks.failures
     - config.sink_refused              SinkRefusedError             headrace.ext.sinks
@@ -208,7 +208,7 @@ TREE: Final = """
     - config.unpatchable               UnpatchableError             headrace.runs.patching.plan
     - config.unserved_root             UnservedRootError            headrace_airflow.pages.lineage
     - config.unwatched_source          UnwatchedSourceError         headrace.read.pending_work
-    - config.upstream_panes            UpstreamPanesError           headrace.read.upstream.read_pipeline
+    - config.upstream_panes            UpstreamPanesError           headrace.read.upstream
     - config.whole_pipeline            WholePipelineError           headrace.cli.catalog_names
   - data                               FixDataError                 headrace.errors
     - data.arithmetic                  ArithmeticDataError          headrace.distribute.spark.errors
@@ -219,7 +219,7 @@ TREE: Final = """
     - data.dead_letter_budget          DeadLetterBudgetError        headrace.sources.landing
     - data.divided_file                DividedFileError             headrace.formats.errors
     - data.input_gone                  InputGoneError               headrace.runs.restore
-    - data.kafka_batch                 UnreadableBatchError         headrace.sources.kafka.batches
+    - data.kafka_batch                 UnreadableBatchError         headrace.connectors.kafka.batches
     - data.landed_damaged              LandedDamagedError           headrace.sources.landed.ranges
     - data.large_file                  LargeFileError               headrace.formats.errors
     - data.nothing_to_publish          NothingToPublishError        headrace.runs.publishing.planned_publish
@@ -228,15 +228,15 @@ TREE: Final = """
       - data.date_overflow             DateOverflowError            headrace.errors
       - data.decimal_overflow          DecimalOverflowError         headrace.errors
       - data.integer_overflow          IntegerOverflowError         headrace.errors
-    - data.records_lost                RecordsLostError             headrace.sources.kafka.errors
+    - data.records_lost                RecordsLostError             headrace.connectors.kafka.errors
     - data.split_gone                  SplitGoneError               headrace.ext.sources
     - data.stale                       StaleDataError               headrace.audit.store
-    - data.topic_replaced              TopicReplacedError           headrace.sources.kafka.errors
+    - data.topic_replaced              TopicReplacedError           headrace.connectors.kafka.errors
     - data.undeliverable               UndeliverableError           headrace.ext.sinks
     - data.unreadable_file             UnreadableFileError          headrace.formats.errors
       - data.file_columns              FileColumnsError             headrace.formats.errors
         - data.csv_dialect             DialectError                 headrace.formats.errors
-        - data.landed_columns          LandedColumnsError           headrace.distribute.spark.ranges.errors
+        - data.landed_columns          LandedColumnsError           headrace.connectors.spark.errors
         - data.missing_column          MissingColumnError           headrace.formats.errors
     - data.upstream_unpublished        UpstreamUnpublishedError     headrace.runs.publishing.planned_publish
     - data.vanished_file               VanishedFileError            headrace.sources.file_planning
@@ -247,16 +247,16 @@ TREE: Final = """
     - retry.changing_file              ChangingFileError            headrace.sources.file_planning
     - retry.disk_full                  DiskFullError                headrace.distribute.spark.errors
     - retry.incomplete_epoch           IncompleteEpochError         headrace.runs.commits
-    - retry.kafka_unreachable          KafkaUnreachableError        headrace.sources.kafka.errors
+    - retry.kafka_unreachable          KafkaUnreachableError        headrace.connectors.kafka.errors
     - retry.no_answer                  NoAnswerError                headrace_airflow.pages.forking.client
     - retry.nondeterministic_task      DisagreementError            headrace.distribute.tasks.task_results
     - retry.object_changed             ObjectChangedError           headrace.ext.stores
     - retry.open_windows               OpenWindowsError             headrace.runs.patching.plan
     - retry.orphaned                   OrphanedError                headrace_airflow.processes
     - retry.publish_conflict           PublishConflictError         headrace_snapshots.errors
-    - retry.range_failed               RangeFailedError             headrace.distribute.spark.ranges.errors
+    - retry.range_failed               RangeFailedError             headrace.connectors.spark.errors
     - retry.root_silent                RootSilentError              headrace_airflow.pages.opened_roots
-    - retry.schema_registry            RegistryUnreachableError     headrace.sources.kafka.errors
+    - retry.schema_registry            RegistryUnreachableError     headrace.connectors.kafka.errors
     - retry.shuffle_incomplete         TornExchangeError            headrace.distribute.tasks.exchange
     - retry.sink_moved                 SinkMovedError               headrace.ext.sinks
     - retry.sink_unreachable           SinkUnreachableError         headrace.ext.sinks
@@ -280,7 +280,7 @@ TREE: Final = """
     - restore.readers_cannot_follow    ReadersCannotFollowError     headrace.runs.following.recovery_cut
     - restore.result_damaged           ResultDamagedError           headrace.runs.reporting.results
     - restore.target_broken            TargetBrokenError            headrace.runs.recovery_target
-    - restore.upstream_expired         UpstreamExpiredError         headrace.read.upstream.planning
+    - restore.upstream_expired         UpstreamExpiredError         headrace.connectors.published.source
     - restore.upstream_moved           UpstreamMovedError           headrace.runs.following.moves
   - give_up                            GiveUpError                  headrace.errors
     - give_up.engine                   EngineError                  headrace.distribute.spark.errors

@@ -52,12 +52,15 @@ _FORMER: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "headrace_snapshots.store.scheme": ("StoreScheme",),
     },
-    "headrace.pipeline.systems.delta": {"headrace.pipeline.sinks": ("DeltaSink", "delta")},
-    "headrace.pipeline.systems.final_rows": {"headrace.pipeline.sinks": ("FinalRowsSink", "final_rows")},
-    "headrace.pipeline.systems.iceberg": {"headrace.pipeline.sinks": ("IcebergSink", "iceberg")},
-    "headrace.pipeline.systems.kafka_sink": {"headrace.pipeline.sinks": ("KafkaSink", "kafka_sink")},
-    "headrace.pipeline.systems.postgres": {"headrace.pipeline.sinks": ("PostgresSink", "postgres")},
-    "headrace.pipeline.systems.spark_sink": {"headrace.pipeline.sinks": ("SparkSink", "spark_sink")},
+    "headrace.connectors.delta.definition": {"headrace.pipeline.sinks": ("DeltaSink", "delta")},
+    "headrace.connectors.final_rows": {"headrace.pipeline.sinks": ("FinalRowsSink", "final_rows")},
+    "headrace.connectors.iceberg.definition": {"headrace.pipeline.sinks": ("IcebergSink", "iceberg")},
+    "headrace.connectors.kafka.definition": {
+        "headrace.pipeline.sinks": ("KafkaSink", "kafka_sink"),
+        "headrace.pipeline.systems.kafka": ("KafkaSource",),
+    },
+    "headrace.connectors.postgres.definition": {"headrace.pipeline.sinks": ("PostgresSink", "postgres")},
+    "headrace.connectors.spark.definition": {"headrace.pipeline.sinks": ("SparkSink", "spark_sink")},
 }
 """The names of modules by where they were."""
 

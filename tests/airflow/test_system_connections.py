@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from headrace.connections import connection, variable
+from headrace.connectors.delta.sink import location
+from headrace.connectors.iceberg.sink import catalog_properties
 from headrace.ext.sinks import SINKS
-from headrace.sinks.delta.kind import location
-from headrace.sinks.iceberg.kind import catalog_properties
 
 ODD = "a/b+c=d e@f:g%h"
 OF_AIRFLOW: Mapping[str, dict[str, Any]] = {

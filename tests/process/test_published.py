@@ -11,15 +11,13 @@ import pytest
 
 import headrace as hr
 from headrace import col
+from headrace.connectors.published.source import UpstreamExpiredError
 from headrace.errors import PipelineError
 from headrace.model.time import MAX_INSTANT
 from headrace.pipeline.checks.graph_checks import UpstreamCycleError
 from headrace.read.lineage.cut import RootStores
 from headrace.read.lineage.lineage import lineage, neighbours_of
-from headrace.read.upstream.planning import UpstreamExpiredError
-from headrace.read.upstream.position import UpstreamPosition, upstreams_of
-from headrace.read.upstream.read_pipeline import UpstreamPanesError
-from headrace.read.upstream.step import StepKind, UpstreamStep
+from headrace.read.upstream import StepKind, UpstreamPanesError, UpstreamPosition, UpstreamStep, upstreams_of
 from headrace.runs import maintenance
 from headrace.runs.following.moves import UpstreamMovedError
 from headrace.runs.following.reading import UnknownReaderError

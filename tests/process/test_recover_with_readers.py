@@ -12,7 +12,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.read.upstream.position import upstreams_of
+from headrace.read.upstream import upstreams_of
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.following.recovery_cut import ReadersCannotFollowError
 from headrace.runs.options import RunOptions

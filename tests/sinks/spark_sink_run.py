@@ -100,7 +100,7 @@ def follows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def overtaken_by_another(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """A delivery that another one overtakes changes nothing."""
-    from headrace.sinks.spark_target import _OpenTarget
+    from headrace.connectors.spark.sink import _OpenTarget
 
     shop.handle.run()
     apply = _OpenTarget.apply

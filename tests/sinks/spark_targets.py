@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from pyspark.sql.functions import expr
 
-from headrace.distribute.spark.connected.session import ConnectedSession
+from headrace.connectors.spark.session import ConnectedSession
 from headrace.distribute.spark.types import DataFrame
 from headrace.ext.sinks import SinkMovedError
 from tests.sinks.worlds import state_of

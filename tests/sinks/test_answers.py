@@ -13,9 +13,9 @@ from psycopg import errors as pg
 
 import headrace as hr
 from headrace.connections import connection
+from headrace.connectors.kafka.sink import translated
 from headrace.errors import HeadraceError
 from headrace.ext.sinks import SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError
-from headrace.sinks.kafka.kind import translated
 from headrace.sql_states import SqlAnswer, answer_of
 from headrace.testing.connectors.pipelines import SinkDeployment, order
 from tests.sinks.delivered import Delivered, delivered

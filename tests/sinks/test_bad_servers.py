@@ -65,7 +65,7 @@ def iceberg(iceberg_rest: IcebergRest, tmp_path: Path, monkeypatch: pytest.Monke
     with wired(iceberg_rest.uri) as wire:
         monkeypatch.setenv("HEADRACE_CONN_LAKE", wire.instead_of(iceberg_rest.uri))
         begun_with = begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
-        monkeypatch.setattr("headrace.sinks.iceberg.patient_rest.SECONDS", (1.0, 2.0))
+        monkeypatch.setattr("headrace.connectors.iceberg.patient_rest.SECONDS", (1.0, 2.0))
         yield begun_with
 
 
@@ -77,7 +77,7 @@ def iceberg_sql(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.Monkey
     with wired(warehouse.uri) as wire:
         monkeypatch.setenv("HEADRACE_CONN_LAKE", f"{wire.instead_of(warehouse.uri)}{files}")
         begun_with = begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
-        monkeypatch.setattr("headrace.sinks.iceberg.kind._CONNECT_SECONDS", 2)
+        monkeypatch.setattr("headrace.connectors.iceberg.sink._CONNECT_SECONDS", 2)
         yield begun_with
 
 
@@ -98,10 +98,10 @@ def kafka(topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{wire.address}")
         begun_with = begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
         for patience in ("_PATIENCE", "_PATIENCE_AT_FIRST"):
-            monkeypatch.setattr(f"headrace.sources.kafka.client.{patience}", 0.2)
-        monkeypatch.setattr("headrace.sources.kafka.client.REQUEST_MS", 1000)
-        monkeypatch.setattr("headrace.sinks.kafka.transaction.PATIENCE", 2.0)
-        monkeypatch.setattr("headrace.sinks.kafka.transaction._END_SECONDS", 0.2)
+            monkeypatch.setattr(f"headrace.connectors.kafka.client.{patience}", 0.2)
+        monkeypatch.setattr("headrace.connectors.kafka.client.REQUEST_MS", 1000)
+        monkeypatch.setattr("headrace.connectors.kafka.target.PATIENCE", 2.0)
+        monkeypatch.setattr("headrace.connectors.kafka.target._END_SECONDS", 0.2)
         yield begun_with
 
 

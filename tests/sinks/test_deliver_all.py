@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.connectors.delta.table import DeltaTarget
 from headrace.errors import HeadraceError
 from headrace.runs.delivering.delivery_notes import notes
-from headrace.sinks.delta.table import DeltaTarget
 from headrace.sinks.failures import SinkFailedError
 from headrace.testing.connectors.pipelines import SinkDeployment, order
 from headrace_snapshots.store import open_store

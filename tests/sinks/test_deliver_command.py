@@ -9,9 +9,9 @@ from click.testing import CliRunner, Result
 import headrace as hr
 from headrace.cli.main import app
 from headrace.connections import MissingConnectionError
+from headrace.connectors.delta.table import DeltaTarget
 from headrace.ext.sinks import SinkState
 from headrace.pipeline.sink import Sink
-from headrace.sinks.delta.table import DeltaTarget
 from headrace.testing.connectors.pipelines import SinkDeployment, order
 from tests.sinks.worlds import DeltaWorld
 

@@ -10,8 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 
 import headrace as hr
 from headrace import DataType
+from headrace.connectors.delta.table import DeltaTarget, _id_of, _version_of
 from headrace.ext.sinks import ChangeSource, SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError
-from headrace.sinks.delta.table import DeltaTarget, _id_of, _version_of
 from headrace.testing.connectors.pipelines import SinkDeployment, order
 from tests.sinks.worlds import DeltaWorld
 

@@ -16,8 +16,8 @@ from pyiceberg.table import Table
 
 import headrace as hr
 from headrace.connections import connection
+from headrace.connectors.iceberg.sink import catalog_properties
 from headrace.ext.sinks import ChangeSource, SinkMovedError, SinkRefusedError, SinkUnreachableError
-from headrace.sinks.iceberg.kind import catalog_properties
 from headrace.testing.connectors.pipelines import SinkDeployment, order
 from scripts.iceberg_rest import IcebergRest
 from tests.sinks.signed_catalog import Key, signed_by
@@ -133,7 +133,7 @@ def test_a_commit_that_comes_between_is_not_gone_over(
     deployment: SinkDeployment, world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """pyiceberg would try again from there; what was looked at would be another table."""
-    from headrace.sinks.iceberg.table import IcebergTarget
+    from headrace.connectors.iceberg.table import IcebergTarget
 
     sales = delivered(deployment, 70)
     apply = IcebergTarget.apply
@@ -427,12 +427,12 @@ def test_requests_to_catalogs_of_aws_are_signed(user: str, monkeypatch: pytest.M
     """What pyiceberg signs with is the user and the password, and nobody asks for a token."""
     uri = f"https://{user}glue.eu-west-1.amazonaws.com/iceberg?rest.sigv4-enabled=true&rest.signing-name=glue"
     reached = connection("lake", {"HEADRACE_CONN_LAKE": uri})
-    monkeypatch.setattr("headrace.sinks.iceberg.kind.find_spec", lambda _: None)
+    monkeypatch.setattr("headrace.connectors.iceberg.sink.find_spec", lambda _: None)
     with pytest.raises(SinkRefusedError, match=r"connection lake .*needs boto3: pip install") as failed:
         catalog_properties(reached)
     assert "cret" not in str(failed.value)
     monkeypatch.undo()
-    monkeypatch.setattr("headrace.sinks.iceberg.kind.find_spec", lambda _: object())
+    monkeypatch.setattr("headrace.connectors.iceberg.sink.find_spec", lambda _: object())
     properties = catalog_properties(reached)
     key = {"client.access-key-id": "AKID", "client.secret-access-key": "se/cret"} if user else {}
     assert {name: value for name, value in properties.items() if name.startswith("client.")} == key

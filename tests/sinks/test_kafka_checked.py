@@ -98,17 +98,17 @@ def test_a_topic_whose_retention_has_removed_what_its_rows_need_is_not_compared(
 def test_a_topic_of_many_records_is_read_in_parts(
     topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.sinks.kafka import stored_changes
+    from headrace.connectors.kafka import target
 
     read: list[int] = []
-    typed = stored_changes._read
+    typed = target._read
 
     def counted(connection: Any, fetched: Any, query: str) -> Any:
         read.append(fetched.num_rows)
         return typed(connection, fetched, query)
 
-    monkeypatch.setattr(stored_changes, "_read", counted)
-    monkeypatch.setattr(stored_changes, "_MOST", 500)
+    monkeypatch.setattr(target, "_read", counted)
+    monkeypatch.setattr(target, "_MOST", 500)
     topic = f"sales.{secrets.token_hex(4)}"
     topics.make(topic, 1)
     deployment = SinkDeployment(KafkaWorld(topics.address, topic), tmp_path)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from headrace.connectors.kafka.target import DELIVERIES
 from headrace.ext.sinks import ChangeSource, FillReason
-from headrace.sinks.kafka.topic import DELIVERIES
 from headrace.testing.connectors.pipelines import SinkDeployment, order
 from tests.sinks.delivered import Delivered, delivered
 from tests.sinks.worlds import KafkaWorld

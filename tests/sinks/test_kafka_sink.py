@@ -17,12 +17,12 @@ from aiokafka import errors as kafka_errors
 
 import headrace as hr
 from headrace.connections import connection
+from headrace.connectors.kafka.target import DELIVERIES
 from headrace.errors import HeadraceError, PipelineError
 from headrace.ext.sinks import SinkRefusedError, SinkUnreachableError
 from headrace.formats.fields import as_json
 from headrace.runs.client.handle import PipelineHandle
 from headrace.sinks.failures import SinkTakenError
-from headrace.sinks.kafka.topic import DELIVERIES
 from headrace.testing.connectors import ChangeLogConformance
 from scripts.airflow_env import free_port
 from tests.sinks.worlds import KafkaWorld
@@ -216,7 +216,7 @@ def test_what_stands_against_it_is_told(
     assert messages(small) == []
     monkeypatch.setenv("HEADRACE_CONN_EVENTS", "postgresql://ada:opensesame@127.0.0.1:1/x")
     refused(handle_of(tmp_path, topic), "config.sink_refused")
-    monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE_AT_FIRST", 0.1)
+    monkeypatch.setattr("headrace.connectors.kafka.client._PATIENCE_AT_FIRST", 0.1)
     monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://ada:opensesame@127.0.0.1:{free_port()}")
     with pytest.raises(SinkUnreachableError):
         handle_of(tmp_path, topic).deliver()

@@ -7,9 +7,9 @@ import pytest
 import headrace as hr
 from headrace import DataType
 from headrace.connections import MissingConnectionError
+from headrace.connectors.postgres.tables import PostgresTable
 from headrace.ext.sinks import ChangeSource, SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.runs.delivering.deliver import UnknownSinkError
-from headrace.sinks.postgres.table import PostgresTable
 from headrace.testing.connectors.pipelines import SinkDeployment, order
 from tests.sinks.warehouse import Warehouse
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.connectors.spark.sink import _text
 from headrace.ext.sinks import SinkState
-from headrace.sinks.spark_target import _text
 from scripts.postgres_server import Postgres
 from tests.with_jdbc import run_with_jdbc
 

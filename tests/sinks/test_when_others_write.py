@@ -88,8 +88,8 @@ def test_what_others_do_to_rows_of_postgresql_is_not_called_what_readers_see(
 def test_a_table_that_is_emptied_while_it_is_delivered_to(
     warehouse: Warehouse, of_postgres: Delivered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from headrace.connectors.postgres.tables import PostgresTable
     from headrace.ext.sinks import SinkMovedError
-    from headrace.sinks.postgres.table import PostgresTable
 
     of_postgres.more()
     apply = PostgresTable.apply

@@ -25,10 +25,10 @@ from pyiceberg.io.pyarrow import PyArrowFile
 
 import headrace as hr
 from headrace.connections import connection
+from headrace.connectors.iceberg.sink import catalog_properties
+from headrace.connectors.postgres.target import PostgresTarget
 from headrace.pipeline.sink import Sink
 from headrace.read.views.arrow_types import zoneless_rows
-from headrace.sinks.iceberg.kind import catalog_properties
-from headrace.sinks.postgres.target import PostgresTarget
 from headrace.testing.connectors import ChangeLogWorld, SinkWorld
 from tests.s3_proxy import Proxy
 from tests.sources.kafka_topics import Topics

@@ -11,9 +11,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.structs import TopicPartition
 
 from headrace.connections import Connection
-from headrace.sources.kafka.client import KafkaClient
-from headrace.sources.kafka.fetching import records
-from headrace.sources.kafka.offsets import OffsetRange
+from headrace.connectors.kafka.client import KafkaClient, records
+from headrace.connectors.kafka.offsets import OffsetRange
 
 Result = TypeVar("Result")
 Message = tuple[bytes | None, bytes | None]

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace.connectors.kafka.definition import KafkaSource
 from headrace.errors import PipelineError
 from headrace.formats.avro_datums import Data
 from headrace.formats.avro_messages import NO_SCHEMA, AvroSchemaError, read_avro, record_of, schema_ids
 from headrace.formats.file_format import RequiredColumns, ScannedRecords
 from headrace.model.expressions.columns import fields_of
-from headrace.pipeline.systems.kafka import KafkaSource
 
 
 def record(**fields: Any) -> dict[str, Any]:

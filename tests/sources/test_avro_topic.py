@@ -16,11 +16,11 @@ import fastavro
 import pytest
 
 import headrace as hr
+from headrace.connectors.kafka import messages as reading
+from headrace.connectors.kafka.errors import RegistryRefusedError, RegistryUnreachableError
 from headrace.errors import HeadraceError
 from headrace.pipeline.source import Source
 from headrace.runs.client.handle import PipelineHandle
-from headrace.sources.kafka import registry as reading
-from headrace.sources.kafka.errors import RegistryRefusedError, RegistryUnreachableError
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from scripts.airflow_env import free_port
 from scripts.schema_registry import SchemaRegistry

@@ -13,8 +13,8 @@ import pytest
 import tenacity
 
 import headrace as hr
+from headrace.connectors.kafka.errors import KafkaRefusedError, KafkaUnreachableError
 from headrace.runs.client.handle import PipelineHandle
-from headrace.sources.kafka.errors import KafkaRefusedError, KafkaUnreachableError
 from scripts.kafka import Kafka
 from tests.sources.kafka_topics import Topics
 from tests.sources.test_kafka import as_json, source
@@ -54,8 +54,8 @@ def bad(
     topic = f"topic.{secrets.token_hex(4)}"
     topics.make(topic, 2)
     for patience in ("_PATIENCE", "_PATIENCE_AT_FIRST"):
-        monkeypatch.setattr(f"headrace.sources.kafka.client.{patience}", 0.2)
-    monkeypatch.setattr("headrace.sources.kafka.client.REQUEST_MS", 1000)
+        monkeypatch.setattr(f"headrace.connectors.kafka.client.{patience}", 0.2)
+    monkeypatch.setattr("headrace.connectors.kafka.client.REQUEST_MS", 1000)
     pipeline = hr.Pipeline(
         "counted",
         source(topic, land=request.param).event_time("at", bound="1h"),
@@ -91,7 +91,7 @@ def test_a_broker_that_breaks_off_at_any_answer_loses_and_doubles_nothing(bad: B
 
 
 def test_a_run_waits_for_a_broker_that_starts_again(bad: BadBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE_AT_FIRST", 30)
+    monkeypatch.setattr("headrace.connectors.kafka.client._PATIENCE_AT_FIRST", 30)
     bad.send()
     bad.wire.breaks(after=0)
     with ThreadPoolExecutor(1) as pool:

@@ -23,23 +23,23 @@ from click.testing import CliRunner
 
 import headrace as hr
 from headrace.cli.main import app
-from headrace.errors import PipelineError
-from headrace.ext.sources import SourcePosition, SourceSplit
-from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, ScannedRecords
-from headrace.pipeline.source import Source
-from headrace.pipeline.systems.kafka import KafkaSource
-from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.reporting.listener import Silent
-from headrace.sources.kafka.client import MOST_BYTES
-from headrace.sources.kafka.errors import (
+from headrace.connectors.kafka.client import MOST_BYTES
+from headrace.connectors.kafka.definition import KafkaSource
+from headrace.connectors.kafka.errors import (
     KafkaRefusedError,
     KafkaUnreachableError,
     RecordsLostError,
     TopicReplacedError,
 )
-from headrace.sources.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns
-from headrace.sources.kafka.topic import KAFKA
-from headrace.sources.kafka.topic import MOST_BYTES as SPLIT_BYTES
+from headrace.connectors.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns
+from headrace.connectors.kafka.source import KAFKA
+from headrace.connectors.kafka.source import MOST_BYTES as SPLIT_BYTES
+from headrace.errors import PipelineError
+from headrace.ext.sources import SourcePosition, SourceSplit
+from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, ScannedRecords
+from headrace.pipeline.source import Source
+from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.reporting.listener import Silent
 from headrace.sources.landed.ranges import LandedDamagedError
 from headrace.sources.landing import Landing
 from headrace.testing.connectors import SourceConformance, SourceWorld
@@ -665,7 +665,7 @@ def test_what_cannot_be_reached_or_is_not_there_is_said(
 ) -> None:
     with pytest.raises(KafkaRefusedError, match=f"there is no topic {name}"):
         numbers(source(name))
-    monkeypatch.setattr("headrace.sources.kafka.client._PATIENCE_AT_FIRST", 0.1)
+    monkeypatch.setattr("headrace.connectors.kafka.client._PATIENCE_AT_FIRST", 0.1)
     monkeypatch.setenv("HEADRACE_CONN_EVENTS", "kafka://127.0.0.1:1")
     with pytest.raises(KafkaUnreachableError, match=r"connection events \(kafka://127\.0\.0\.1:1/\)"):
         numbers(source(name))
@@ -714,7 +714,7 @@ def test_a_run_lands_as_much_at_once_as_an_epoch_takes(
     topics: Topics, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, land: str
 ) -> None:
     """The topic has 12 splits beside the one that says which partitions there are; an epoch takes three."""
-    monkeypatch.setattr("headrace.sources.kafka.topic.MOST_OFFSETS", 10)
+    monkeypatch.setattr("headrace.connectors.kafka.source.MOST_OFFSETS", 10)
     topics.make(name, 2)
     for partition in range(2):
         topics.send(name, as_json(*range(60)), partition)
@@ -790,7 +790,7 @@ def test_many_messages_become_columns_part_by_part(
     topics.send(name, [*written(*range(7)), (b"k", None), (b"k", b"\xff"), *written(*range(7, 12))])
     given = source(name, values=values, columns={"n": int, "kafka_key": str})
     (whole,) = read(given)
-    monkeypatch.setattr("headrace.sources.kafka.messages._AT_ONCE", 64)
+    monkeypatch.setattr("headrace.connectors.kafka.messages._AT_ONCE", 64)
     (parts,) = read(given)
     assert parts.columns == whole.columns
     assert parts.unparsed == whole.unparsed

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import headrace as hr
+from headrace.connectors.kafka.offsets import NewPartitions, OffsetRange
 from headrace.ext.sources import SourceSplit
 from headrace.model.changelog import SIGN
 from headrace.model.time import instant
 from headrace.read.snapshots.epoch_history import recorded_epochs
 from headrace.runs.client.handle import PipelineHandle
-from headrace.sources.kafka.offsets import NewPartitions, OffsetRange
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.testing import rows, run
 from headrace_lab.reference import Epoch, run_outputs

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.connectors.kafka import source as planning
+from headrace.connectors.kafka.source import CLIENTS
 from headrace.errors import FixDataError
-from headrace.sources.kafka import topic as planning
-from headrace.sources.kafka.kept_clients import CLIENTS
 from tests.sources.kafka_topics import Message, Topics
 
 PARTITIONS, SPLITS = 2, 20

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
+from headrace.connectors.kafka.source import KAFKA
 from headrace.ext.sources import SourcePosition
-from headrace.sources.kafka.topic import KAFKA
 from headrace.sources.landed.ranges import LandedDamagedError
 from headrace_snapshots.format.codec import encode
 from headrace_snapshots.store.memory import MemoryStore

@@ -31,7 +31,7 @@ IS_ON_S3 = os.environ.get("HEADRACE_KILLS_STORE") == "s3"
 SECONDS = 120
 PARTITIONS = 3
 USERS = 5
-_IMPORTED = [__name__, "headrace.runs.executors.on_local", "headrace.sources.kafka.client", "pyarrow.parquet"]
+_IMPORTED = [__name__, "headrace.runs.executors.on_local", "headrace.connectors.kafka.client", "pyarrow.parquet"]
 
 
 def pipeline(topic: str) -> Pipeline:

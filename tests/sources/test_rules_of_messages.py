@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 
 import headrace as hr
+from headrace.connectors.kafka.batches import SCHEMA
+from headrace.connectors.kafka.source import RULES, TopicReader
 from headrace.formats.file_format import RequiredColumns
 from headrace.formats.json_lines import JSON
-from headrace.sources.kafka.batches import SCHEMA
-from headrace.sources.kafka.topic import RULES, TopicReader
 
 COLUMNS = {"at": datetime}
 MESSAGES = [b'{"at": "20130101T050000Z"}', b'{"at": "2013-01-01T05:00:00Z"}']

@@ -13,13 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
+from headrace.connectors.spark.errors import LandedColumnsError, RangeColumnsError, RangeFailedError, RangeFunctionError
 from headrace.distribute.spark.errors import ArithmeticDataError
-from headrace.distribute.spark.ranges.errors import (
-    LandedColumnsError,
-    RangeColumnsError,
-    RangeFailedError,
-    RangeFunctionError,
-)
 from headrace.distribute.spark.types import SparkSession
 from headrace.errors import HeadraceError, PipelineError, RetryError
 from headrace.ext.sources import SplitGoneError

@@ -93,7 +93,7 @@ class Watched:
         return asyncio.run(asyncio.wait_for(look(), SECONDS))
 
 
-CLASS = "headrace.pipeline.systems.kafka:KafkaSource"
+CLASS = "headrace.connectors.kafka.definition:KafkaSource"
 KEPT = {"connection": "events", "on_lost": "fail"}
 
 

@@ -1,12 +1,58 @@
-"""What is wrong beside what the code of a sink says: a target of others, code that fails, a column that is missing."""
+"""What targets answer, in words for a person: stores, PostgreSQL, and whatever a client raises.
 
+What a store of files says for good: clients of Delta and Iceberg tell it in texts alone.
+
+What errors of PostgreSQL mean for a sink, also where it is a catalog of Iceberg.
+
+What is wrong beside what the code of a sink says: a target of others, code that fails, a column that is missing.
+"""
+
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
-from headrace.connections import Connection, failure, hide_secrets
+from headrace.connections import Connection, failure, hide_secrets, variable
 from headrace.errors import FixConfigError, HeadraceError
-from headrace.ext.sinks import SinkRefusedError
+from headrace.ext.sinks import SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.pipeline.sink import Sink
+from headrace.sql_states import SqlAnswer, answer_of
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+_FOR_GOOD: Final = re.compile(
+    r"\b401 Unauthorized|\b403 Forbidden|Forbidden\b|Unauthorized\b|Access ?Denied|ACCESS_DENIED|InvalidAccessKeyId"
+    r"|SignatureDoesNotMatch|AuthorizationHeaderMalformed|PermanentRedirect|NoSuchBucket|NO_SUCH_BUCKET"
+    r"|InvalidBucketName|MethodNotAllowed|Invalid Zone suffix|Permission denied|Read-only file system"
+    r"|\(os error (1|13|20|21|30|36)\)|\[errno (1|13|20|21|30|36)\]|HTTP status (301|401|403|405)\b"
+)
+"""Rights, keys and signatures; buckets that there are not, or in another region; in a folder: not permitted, no access,
+no folder or one where a file is due, read-only, a name that is too long. A full disk may have room soon.
+"""
+
+
+def refuses_for_good(text: str) -> bool:
+    """Whether the store would say the same again."""
+    return _FOR_GOOD.search(text) is not None
+
+
+def refusal(text: str, error: "psycopg.Error", connection: Connection) -> HeadraceError:
+    """The error of a sink that an ``error`` of PostgreSQL is, in a ``text`` without secrets."""
+    import psycopg  # not for who lacks the extra, and is told so
+
+    state = error.sqlstate or ""
+    if not state and not isinstance(error, psycopg.OperationalError):  # an option that makes no sense
+        return SinkRefusedError(f"{text}. Nothing was delivered. Is {variable(connection.name)} right?")
+    match answer_of(state, text):
+        case SqlAnswer.LOGIN:
+            return SinkRefusedError(f"{text}. Is {variable(connection.name)} right?")
+        case SqlAnswer.DATA:
+            return UndeliverableError(f"{text}. Nothing was delivered")
+        case SqlAnswer.PASSING:
+            return SinkUnreachableError(f"{text}. Nothing was delivered; the next delivery tries again")
+    return SinkRefusedError(f"{text}. Nothing was delivered")
 
 
 class SinkTakenError(FixConfigError, code="config.sink_taken"):

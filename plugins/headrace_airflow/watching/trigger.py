@@ -30,7 +30,7 @@ STATE_KEY: Final = "headrace_watcher"
 """Under which Airflow's state store of the asset says how the watcher is."""
 
 _UNDER_WAY: Final = ["queued", "running"]
-_KAFKA: Final = "headrace.pipeline.systems.kafka:KafkaSource"
+_KAFKA: Final = "headrace.connectors.kafka.definition:KafkaSource"
 
 
 def landed_name(root: Root, pipeline: str) -> str:

@@ -20,11 +20,11 @@ from headrace.model.triggers.custom import CustomTrigger
 from headrace.model.triggers.data_driven import AfterPattern
 from headrace.model.windows import FixedWindows, GlobalWindows
 from headrace.pipeline.checks.trigger_checks import check_finishing, looks_at_values, nodes
-from headrace.pipeline.following.upstream_source import UpstreamSource
 from headrace.pipeline.loop import OF_PANES, element_schema
 from headrace.pipeline.loop_step import LoopError
 from headrace.pipeline.source import Input
 from headrace.pipeline.sources import FileSource
+from headrace.pipeline.upstream_source import UpstreamSource
 
 if TYPE_CHECKING:
     from headrace.pipeline.pipeline import Pipeline
@@ -224,6 +224,6 @@ def read_beside(pipeline: "Pipeline") -> list[str]:
     """The pipelines that ``pipeline`` reads under its own root, whatever that is."""
     if not any(given.source.is_upstream for given in pipeline.inputs):
         return []
-    from headrace.pipeline.following.upstream_source import upstream_sources  # which most pipelines do without
+    from headrace.pipeline.upstream_source import upstream_sources  # which most pipelines do without
 
     return [source.pipeline for source in upstream_sources(pipeline).values() if source.root is None]

@@ -1,1 +1,5 @@
-"""Systems beside the root that records come from, each as a source: what a definition says of one."""
+"""Where the class of topics was: triggers that Airflow has stored name it so."""
+
+from headrace.moved import moved_modules
+
+moved_modules(__name__)

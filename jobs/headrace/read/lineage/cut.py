@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from headrace.pipeline.checks.graph_checks import UpstreamCycleError
-from headrace.pipeline.following.upstream_source import PUBLISHED_KIND, upstream_sources
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.upstream.position import UpstreamPosition, upstreams_of
+from headrace.pipeline.upstream_source import PUBLISHED_KIND, upstream_sources
+from headrace.read.upstream import UpstreamPosition, upstreams_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.output_catalog import seen_catalog

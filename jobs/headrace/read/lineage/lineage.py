@@ -21,7 +21,7 @@ from headrace.read.lineage.cut import PlacedPipeline, RootStores, consistent_cut
 from headrace.read.lineage.readers import KnownReaders, UnseenReader, known_readers
 from headrace.read.shown_values import html_table
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
-from headrace.read.upstream.position import UpstreamPosition, upstreams_of
+from headrace.read.upstream import UpstreamPosition, upstreams_of
 from headrace.sources.stored_times import in_calendar
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError

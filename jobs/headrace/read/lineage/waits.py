@@ -31,7 +31,7 @@ from headrace.read.lineage.lineage import (
 from headrace.read.lineage.readers import KnownReaders, UnseenReader, known_readers
 from headrace.read.pending_work import WorkFinder, watched_inputs
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.read.upstream.position import UpstreamPosition
+from headrace.read.upstream import UpstreamPosition
 from headrace.sources.stored_times import in_calendar
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import outputs_of

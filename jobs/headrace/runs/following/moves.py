@@ -15,10 +15,9 @@ from contextlib import suppress
 from headrace.distribute.epoch import ComputedEpoch
 from headrace.errors import HeadraceError, RestoreError
 from headrace.pipeline.checks.graph_checks import check_no_circle
-from headrace.pipeline.following.upstream_source import UpstreamSource
+from headrace.pipeline.upstream_source import UpstreamSource
 from headrace.read.lineage.cut import PlacedPipeline, RootStores, positions_of
-from headrace.read.upstream.position import UpstreamPosition, upstreams_of
-from headrace.read.upstream.read_pipeline import GONE, ReadPipeline
+from headrace.read.upstream import GONE, ReadPipeline, UpstreamPosition, upstreams_of
 from headrace.runs.epochs import RunContext
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest

@@ -8,10 +8,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from headrace.errors import FixConfigError, HeadraceError
-from headrace.pipeline.following.upstream_source import upstream_sources
-from headrace.read.upstream.position import upstreams_of
-from headrace.read.upstream.read_pipeline import ReadPipeline
-from headrace.read.upstream.step import UpstreamStep
+from headrace.pipeline.upstream_source import upstream_sources
+from headrace.read.upstream import ReadPipeline, UpstreamStep, upstreams_of
 from headrace.sources.landing import ByInput
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError

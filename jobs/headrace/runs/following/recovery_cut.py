@@ -15,8 +15,7 @@ from headrace.read.lineage.cut import PlacedPipeline, RootStores
 from headrace.read.lineage.lineage import PipelineHead, heads_of
 from headrace.read.lineage.readers import KnownReaders, known_readers
 from headrace.read.roots import pipelines_under
-from headrace.read.upstream.position import UpstreamPosition, upstreams_of
-from headrace.read.upstream.read_pipeline import GONE
+from headrace.read.upstream import GONE, UpstreamPosition, upstreams_of
 from headrace.runs.options import RunOptions
 from headrace.runs.recovery_target import TargetBrokenError, check_there, with_epochs
 from headrace_snapshots.catalog import Catalog

@@ -22,8 +22,8 @@ import numpy as np
 from headrace.kernel.windows.assignment import count_windows
 from headrace.model.time import instant
 from headrace.model.windows import CustomWindows
-from headrace.pipeline.following.upstream_source import UpstreamSource
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.upstream_source import UpstreamSource
 from headrace.read.definition_plan import changed_since
 from headrace.read.snapshots.read_names import landed_from
 from headrace.read.snapshots.snapshot_refs import At

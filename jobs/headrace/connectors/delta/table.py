@@ -1,0 +1,338 @@
+"""What the log of a Delta table says of commits since our last one.
+
+A Delta table that holds ``current``. One commit takes a change, and says with it which snapshot the table holds.
+
+The snapshot is the version of an application transaction, which stays in the table's state whatever is compacted,
+vacuumed or forgotten of its log. Whose rows these are, and their columns, is said in the schema, by the metadata of a
+column: it changes only where all rows are replaced, in the same commit. A commit is tried once: if the table has got
+another one since it was opened, it is refused.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from headrace.ext.sinks import (
+    AppliedCounts,
+    Changes,
+    ChangeSource,
+    Intervention,
+    OpenSink,
+    SinkMovedError,
+    SinkRefusedError,
+    SinkState,
+    UndeliverableError,
+)
+from headrace.model.expressions.data_types import ValueType
+from headrace.model.time import whole_seconds
+from headrace.read.views.arrow_types import named_as, schema_of
+from headrace.read.views.database import identifier
+
+if TYPE_CHECKING:
+    from deltalake import Field
+
+
+_LEAVES_ROWS: Final = (
+    *("OPTIMIZE", "REORG", "CLUSTER BY", "VACUUM START", "VACUUM END", "FSCK", "COMPUTE STATS"),
+    *("UPGRADE PROTOCOL", "ADD FEATURE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES"),
+    *("ADD CONSTRAINT", "DROP CONSTRAINT", "UPDATE TABLE METADATA", "UPDATE FIELD METADATA"),
+    *("ADD COLUMN", "ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS", "RENAME COLUMN"),
+)
+"""Operations after which the rows of a table are what they were."""
+
+_RESTORE: Final = "RESTORE"
+
+
+@dataclass(frozen=True)
+class TableLog:
+    """Commits at ``version`` of a table: those of others since our last one, newest first, as far as the log goes; and
+    ours, None if it is gone.
+    """
+
+    version: int
+    theirs: Sequence[Mapping[str, Any]]
+    ours: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, table: DeltaTable, mark: str) -> Self:
+        """The log of ``table``; commits of ours have a ``mark``."""
+        theirs: list[dict[str, Any]] = []
+        for limit in (10, None):  # ours is the newest, as a rule
+            theirs = []
+            for commit in table.history(limit):
+                if commit.get(mark) is not None:
+                    return cls(table.version(), theirs, commit)
+                theirs.append(commit)
+        return cls(table.version(), theirs, None)
+
+    @property
+    def was_restored(self) -> bool:
+        """Whether somebody has taken the table back: it holds an older snapshot than the transaction says."""
+        return any(commit.get("operation") == _RESTORE for commit in self.theirs)
+
+    @property
+    def at(self) -> str | None:
+        """When our last commit was."""
+        return None if self.ours is None else _time(self.ours)
+
+    @property
+    def theirs_in_words(self) -> str | None:
+        """What others have done to the rows; None if nothing."""
+        changing = [commit for commit in self.theirs if commit.get("operation") not in _LEAVES_ROWS]
+        if not changing:
+            return None
+        number = "a commit of others" if len(changing) == 1 else f"{len(changing)} commits of others, the last one"
+        return f"got {number} ({changing[0].get('operation', 'without a name')} at {_time(changing[0]) or 'some time'})"
+
+
+def _time(commit: Mapping[str, Any]) -> str | None:
+    milliseconds = commit.get("timestamp")
+    if milliseconds is None:
+        return None
+    return whole_seconds(datetime.fromtimestamp(milliseconds / 1000, UTC))
+
+
+_SNAPSHOT: Final = "headrace.snapshot"
+_HELD: Final = "headrace.held"
+_GONE: Final = "_headrace_gone"
+_NO_SNAPSHOT: Final = 0
+_UNSAFE: Final = frozenset(" ,;{}()\n\t=")
+"""What no reader of Delta takes in the name of a column, unless the table maps names."""
+
+
+class DeltaTarget(OpenSink):
+    """A table at ``location``. It is looked at once, when it is asked what it holds."""
+
+    def __init__(self, location: str, options: dict[str, str], place: str) -> None:
+        self._location, self._options, self._place = location, options, place
+        self._table: DeltaTable | None = None
+        self._log: TableLog | None = None
+
+    def held(self) -> SinkState | None:
+        try:
+            self._table = DeltaTable(self._location, storage_options=self._options)
+        except TableNotFoundError:
+            self._table = None
+            return None
+        return self._held(self._table)
+
+    def intervention(self, held: SinkState) -> Intervention | None:
+        """Commits of others that its log still has, but for those that leave all rows as they are."""
+        table = self._table
+        assert table is not None
+        words = self._log_of(table).theirs_in_words
+        if words is None:
+            return None
+        return Intervention(words, is_mended={field.name for field in table.schema().fields} == {*held.columns})
+
+    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
+        if (None if self._table is None else self._held(self._table)) != before:
+            raise SinkMovedError(f"table {self._place} does not hold what this delivery goes out from; deliver again")
+        _check_names(changes.columns)
+        if changes.source is ChangeSource.ALL_ROWS:
+            return self._fill(changes, before, after)
+        return self._change(changes, after)
+
+    def _held(self, table: DeltaTable) -> SinkState | None:
+        noted = next(filter(None, (field.metadata.get(_HELD) for field in table.schema().fields)), None)
+        version = table.transaction_version(_SNAPSHOT)
+        if noted is None or version is None:
+            return None
+        log = self._log_of(table)
+        snapshot = None if version == _NO_SNAPSHOT or log.was_restored else _id_of(version)
+        return SinkState(**json.loads(noted), snapshot=snapshot, at=log.at)
+
+    def _log_of(self, table: DeltaTable) -> TableLog:
+        if self._log is None or self._log.version != table.version():
+            self._log = TableLog.of(table, _SNAPSHOT)
+        return self._log
+
+    def _fill(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
+        if self._table is not None and before is None:
+            raise SinkRefusedError(
+                f"table {self._place} is there already, and no delivery made it: name another path, or remove this "
+                "table. Headrace writes only tables that it made"
+            )
+        about = {name: value for name, value in asdict(after).items() if name not in ("snapshot", "at", "identity")}
+        schema = self._noted(self._schema(changes, before, after), json.dumps(about))
+        rows = _Stream(schema, _filled(changes.rows(), schema, changes.columns))
+        removed = 0 if self._table is None else self._table.count()
+        properties = _committing(after)
+        with rows.errors():
+            if self._table is None:
+                self._create(rows.reader, properties)
+            else:
+                write_deltalake(
+                    self._table, rows.reader, mode="overwrite", schema_mode="overwrite", commit_properties=properties
+                )
+        return AppliedCounts(removed, rows.number)
+
+    def _create(self, rows: pa.RecordBatchReader, properties: CommitProperties) -> None:
+        try:
+            write_deltalake(
+                self._location, rows, mode="error", storage_options=self._options, commit_properties=properties
+            )
+        except DeltaError as error:
+            if not DeltaTable.is_deltatable(self._location, self._options):
+                raise
+            raise SinkMovedError(
+                f"table {self._place} was not there when this delivery began, and is now: another one came between. "
+                "The next delivery continues from there"
+            ) from error
+
+    def _schema(self, changes: Changes, before: SinkState | None, after: SinkState) -> pa.Schema:
+        """The columns of ``changes``, and those that somebody else added; where nothing is published, as they are."""
+        if self._table is None:
+            return schema_of(changes.columns)
+        there = pa.schema(self._table.schema().to_arrow())
+        if not changes.columns:
+            return there
+        ours = {*(() if before is None else before.columns), *after.columns}
+        return pa.schema([*schema_of(changes.columns), *(field for field in there if field.name not in ours)])
+
+    def _noted(self, schema: pa.Schema, about: str) -> pa.Schema:
+        first, *others = schema
+        return pa.schema([first.with_metadata({_HELD: about}), *(field.remove_metadata() for field in others)])
+
+    def _change(self, changes: Changes, after: SinkState) -> AppliedCounts:
+        table = self._table
+        assert table is not None  # it holds the rows that change
+        schema = schema_of(changes.columns)
+        self._check_columns(table.schema().fields, schema)
+        rows = _Stream(schema.append(pa.field(_GONE, pa.bool_())), _signed(changes, schema))
+        others = [name for name in changes.columns if name not in changes.identity]
+        version = table.version()
+        with rows.errors():
+            merger = table.merge(
+                rows.reader,
+                " and ".join(f"(t.{name} is not distinct from s.{name})" for name in map(identifier, changes.identity)),
+                source_alias="s",
+                target_alias="t",
+                commit_properties=_committing(after),
+            )
+            merger = merger.when_matched_delete(f"s.{_GONE}")
+            if others:
+                merger = merger.when_matched_update(_from_source(others), predicate=f"not s.{_GONE}")
+            merger = merger.when_not_matched_insert(_from_source(changes.columns), predicate=f"not s.{_GONE}")
+            counts = merger.execute()
+        if table.version() == version:  # a merge that finds nothing to do makes no commit
+            with rows.errors():
+                nothing = pa.RecordBatchReader.from_batches(pa.schema(table.schema().to_arrow()), iter(()))
+                write_deltalake(table, nothing, mode="append", commit_properties=_committing(after))
+        return AppliedCounts(counts["num_target_rows_deleted"], rows.number)
+
+    def _check_columns(self, there: "Sequence[Field]", wanted: pa.Schema) -> None:
+        from deltalake import Schema
+
+        types = {field.name: field.type for field in there}
+        for field in Schema.from_arrow(wanted).fields:
+            if types.get(field.name) != field.type:
+                is_now = f"is {types[field.name]} now" if field.name in types else "is there no more"
+                raise SinkRefusedError(
+                    f"column {field.name} of table {self._place} {is_now}: somebody else changed it. Put it back as it "
+                    f"was ({field.type}), or remove the table, and the next delivery makes it again"
+                )
+
+
+def _check_names(columns: Iterable[str]) -> None:
+    for name in columns:
+        if _UNSAFE & {*name} or name.startswith("__delta"):
+            raise UndeliverableError(
+                f"column {name!r} has a name that Delta does not take (none of blank , ; {{ }} ( ) = tab newline): "
+                "rename it in the output that has this sink. Nothing was delivered"
+            )
+
+
+def _from_source(names: Iterable[str]) -> dict[str, str]:
+    return {identifier(name): f"s.{identifier(name)}" for name in names}
+
+
+# --- the snapshot as a number -----------------------------------------------------------------------------------------
+
+
+def _committing(after: SinkState) -> CommitProperties:
+    """What the commit says: our snapshot. It is tried once."""
+    version = _NO_SNAPSHOT if after.snapshot is None else _version_of(after.snapshot)
+    return CommitProperties(
+        app_transactions=[Transaction(_SNAPSHOT, version)],
+        custom_metadata={_SNAPSHOT: after.snapshot or "", "headrace.pipeline": after.pipeline},
+        max_commit_retries=0,
+    )
+
+
+def _version_of(snapshot: str) -> int:
+    """An id of 64 bits as the signed number that transactions have."""
+    return int.from_bytes(bytes.fromhex(snapshot), "big", signed=True)
+
+
+def _id_of(version: int) -> str:
+    return version.to_bytes(8, "big", signed=True).hex()
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+class _Stream:
+    """Batches on their way into Delta, which asks for them by Arrow's C interface: an error would lose its type there,
+    so it is kept. ``number``: how many rows were written, which are not those that go.
+    """
+
+    def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        self.number = 0
+        self._error: BaseException | None = None
+        self._batches = batches
+        self.reader = pa.RecordBatchReader.from_batches(schema, self._counted())
+
+    def _counted(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                gone = batch.column(_GONE).true_count if _GONE in batch.schema.names else 0
+                self.number += batch.num_rows - gone
+                yield batch
+        except BaseException as error:
+            self._error = error
+            raise
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Inside, what stops the stream is raised as it was."""
+        try:
+            yield
+        except BaseException:
+            if self._error is not None:
+                raise self._error from None
+            raise
+
+
+def _filled(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, columns: Mapping[str, ValueType]
+) -> Iterator[pa.RecordBatch]:
+    """All rows, with NULL in columns of others."""
+    own = schema_of(columns)
+    for batch in batches:
+        yield _padded(named_as(batch, own), schema)
+
+
+def _signed(changes: Changes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows that go, of which only the identity is there, and those that come."""
+    flag = pa.field(_GONE, pa.bool_())
+    identity = pa.schema([schema.field(name) for name in changes.identity])
+    for batch in changes.removed():
+        yield _padded(named_as(batch, identity), schema).append_column(flag, pa.repeat(True, batch.num_rows))
+    for batch in changes.rows():
+        yield named_as(batch, schema).append_column(flag, pa.repeat(False, batch.num_rows))
+
+
+def _padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [
+        batch.column(field.name) if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,1 @@
+"""Iceberg: tables of a catalog as a sink."""

@@ -1,0 +1,195 @@
+"""The kind of sink ``iceberg``: how a catalog is reached, and what errors mean."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import quote
+
+from headrace.connections import Connection, variable
+from headrace.connectors.iceberg.definition import IcebergSink
+from headrace.errors import HeadraceError
+from headrace.ext.sinks import OpenTarget, SinkConnector, SinkMovedError, SinkRefusedError, SinkUnreachableError
+from headrace.extras import require
+from headrace.pipeline.sink import Sink
+from headrace.sinks.failures import check_columns, refuses_for_good
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+
+
+_REST: Final = ("http", "https")
+_POSTGRES: Final = ("postgresql", "postgres")
+_CATALOG: Final = "catalog"
+"""The option that says what the catalog is called, if not as the connection."""
+_CATALOG_CLASS: Final = "py-catalog-impl"
+_SQL: Final = "pyiceberg.catalog.sql.SqlCatalog"
+_PATIENT_REST: Final = "headrace.connectors.iceberg.patient_rest.PatientRestCatalog"
+_PATIENT_SQL: Final = "headrace.connectors.iceberg.patient_sql.PatientSqlCatalog"
+_SIGNED: Final = "rest.sigv4-enabled"
+_CONNECT_SECONDS: Final = 10
+_SQLITE_PASSES: Final = re.compile(r"is locked|is busy|disk I/O error|disk is full|interrupted")
+"""What SQLite says that passes."""
+_PATIENCE: Final = {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
+"""Seconds that a store of files is waited for."""
+
+
+class Iceberg(SinkConnector):
+    """Tables of Iceberg catalogs: REST, and SQL in PostgreSQL or SQLite."""
+
+    @contextmanager
+    def open(self, sink: Sink, connection: Connection) -> Iterator[OpenTarget]:
+        require("iceberg", f"sink {sink.name}")
+        from headrace.connectors.iceberg.table import IcebergTarget
+
+        assert isinstance(sink, IcebergSink)
+        with _opened(connection, f"the catalog of sink {sink.name}") as catalog:
+            yield IcebergTarget(catalog, sink.table, f"{sink.table} of {connection}", sink.partition_by)
+
+    @contextmanager
+    def read(self, table: str, columns: Sequence[str], connection: Connection) -> "Iterator[pa.RecordBatchReader]":
+        require("iceberg", f"the comparison with {table}")
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        with _opened(connection, f"the comparison with {table}") as catalog:
+            try:
+                opened = catalog.load_table(table)
+                check_columns(table, columns, [field.name for field in opened.schema().fields])
+                yield opened.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+            except (NoSuchTableError, NoSuchNamespaceError):
+                raise SinkRefusedError(f"there is no table {table} in {connection}") from None
+
+
+ICEBERG = Iceberg()
+
+
+def catalog_properties(connection: Connection) -> dict[str, str]:
+    """What pyiceberg is told of a catalog. Raises SinkRefusedError."""
+    options = {name: value for name, value in connection.options.items() if name != _CATALOG}
+    port = "" if connection.port is None else f":{connection.port}"
+    if connection.scheme in _REST:
+        uri = f"{connection.scheme}://{connection.host}{port}/{connection.database}".rstrip("/")
+        login = _signing(connection) if _is_signed(connection) else _oauth(connection, uri)
+        return {_CATALOG_CLASS: _PATIENT_REST, "uri": uri, **login, **_PATIENCE, **options}
+    if connection.scheme in _POSTGRES:
+        user = f"{quote(connection.user, safe='')}:{quote(connection.password, safe='')}@" if connection.user else ""
+        place = f"{user}{connection.host}{port}/{connection.database}"
+        uri = f"postgresql+psycopg://{place}?connect_timeout={_CONNECT_SECONDS}&client_encoding=utf8"
+        return {_CATALOG_CLASS: _PATIENT_SQL, "uri": uri, **_PATIENCE, **options}
+    if connection.scheme == "sqlite":
+        uri = f"sqlite:////{connection.database}"
+        return {_CATALOG_CLASS: _SQL, "uri": uri, **_PATIENCE, **options}
+    raise SinkRefusedError(
+        f"{variable(connection.name)} is a URI of {connection.scheme}; Iceberg catalogs need https://..., "
+        "postgresql://... or sqlite:///..., with ?warehouse=..."
+    )
+
+
+def _is_signed(connection: Connection) -> bool:
+    """Whether requests are signed, as catalogs of AWS ask for (SigV4)."""
+    return connection.options.get(_SIGNED, "").lower() in ("true", "1", "yes", "on", "y", "t")
+
+
+def _oauth(connection: Connection, uri: str) -> dict[str, str]:
+    login = {"credential": f"{connection.user}:{connection.password}"} if connection.user else {}
+    # where pyiceberg looks by itself, which it is about to give up
+    return {"oauth2-server-uri": f"{uri}/v1/oauth/tokens", **login}
+
+
+def _signing(connection: Connection) -> dict[str, str]:
+    """User and password are a key of AWS; without them pyiceberg takes what AWS's own tools do. Raises
+    SinkRefusedError.
+    """
+    if find_spec("boto3") is None:
+        raise SinkRefusedError(f"{connection}: {_SIGNED} needs boto3: pip install 'pyiceberg[rest-sigv4]'")
+    key = {"client.access-key-id": connection.user, "client.secret-access-key": connection.password}
+    return {"rest.sigv4.max-retries": "0", **(key if connection.user else {})}  # the next delivery tries again
+
+
+@contextmanager
+def _opened(connection: Connection, what: str) -> "Iterator[Catalog]":
+    """The catalog, for as long as it answers; ``what`` needs it."""
+    properties = catalog_properties(connection)
+    watch: AbstractContextManager[None] = nullcontext()
+    if connection.scheme in _POSTGRES:
+        require("postgres", what)
+        from headrace.connectors.iceberg.patient_sql import watched_catalog
+
+        watch = watched_catalog(properties["uri"], str(connection))
+    # pyiceberg's load_catalog would add settings that the environment has of a catalog of that name
+    module, _, name = properties[_CATALOG_CLASS].rpartition(".")
+    with translated(connection), watch:
+        catalog = getattr(import_module(module), name)(connection.options.get(_CATALOG, connection.name), **properties)
+        try:
+            yield catalog
+        finally:
+            catalog.close()
+
+
+@contextmanager
+def translated(connection: Connection) -> Iterator[None]:
+    """Errors of Iceberg become those of sinks, by what the caller should do, without secrets."""
+    from pydantic import ValidationError
+    from pyiceberg import exceptions as iceberg
+    from requests import exceptions as requests
+    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+    denied = (iceberg.UnauthorizedError, iceberg.ForbiddenError, iceberg.OAuthError, PermissionError)
+    passing = (
+        iceberg.ServiceUnavailableError,
+        iceberg.ServerError,
+        iceberg.TooManyRequestsError,
+        iceberg.CommitStateUnknownException,
+        iceberg.AuthorizationExpiredError,
+        requests.RequestException,
+        OSError,
+    )
+    miswritten = (
+        requests.InvalidURL,
+        requests.MissingSchema,
+        requests.InvalidSchema,
+        requests.InvalidHeader,
+        requests.TooManyRedirects,
+    )
+    try:
+        yield
+    except (iceberg.CommitFailedException, iceberg.TableAlreadyExistsError, iceberg.ValidationException) as error:
+        raise SinkMovedError(
+            f"{_text(connection, error)}: another commit came between. Nothing was changed; the next delivery continues"
+            " from there"
+        ) from None
+    except denied as error:
+        raise SinkRefusedError(f"{_text(connection, error)}. Is {variable(connection.name)} right?") from None
+    except passing as error:
+        uncertified = isinstance(error, requests.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)
+        if isinstance(error, miswritten) or uncertified or refuses_for_good(str(error)):
+            raise SinkRefusedError(f"{_text(connection, error)}. Is {variable(connection.name)} right?") from None
+        raise SinkUnreachableError(f"{_text(connection, error)}. The next delivery tries again") from None
+    except ValidationError as error:
+        raise SinkRefusedError(
+            f"{_text(connection, error)}: no catalog of Iceberg answers that. Is {variable(connection.name)} right?"
+        ) from None
+    except DBAPIError as error:
+        raise _of_database(_text(connection, error), error.orig, connection) from None
+    except (iceberg.RESTError, SQLAlchemyError, iceberg.NoSuchNamespaceError) as error:
+        raise SinkRefusedError(f"{_text(connection, error)}. Nothing was delivered") from None
+
+
+def _of_database(text: str, error: BaseException | None, connection: Connection) -> HeadraceError:
+    """The error of a sink that an ``error`` of an SQL catalog's database is: PostgreSQL's, or SQLite's, which locks."""
+    if getattr(error, "sqlstate", ...) is not ...:
+        from headrace.sinks.failures import refusal
+
+        return refusal(text, cast("psycopg.Error", error), connection)
+    if _SQLITE_PASSES.search(text):
+        return SinkUnreachableError(f"{text}. The next delivery tries again")
+    return SinkRefusedError(f"{text}. Nothing was delivered. Is {variable(connection.name)} right?")
+
+
+def _text(connection: Connection, error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{connection}: {connection.without_secrets(lines[0] if lines else type(error).__name__)}"

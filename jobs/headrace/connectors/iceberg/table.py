@@ -1,0 +1,396 @@
+"""Columns as Iceberg has them.
+
+Data files of an Iceberg table: their rows, and new ones that a commit names, or that go if it does not.
+
+An Iceberg table that holds ``current``. One commit takes a change, and makes one snapshot, which says which of ours
+it is.
+
+Files with rows that change are written again without them, and rows come in files beside these. Files of other days are
+not looked at. What the table holds is what the newest of our snapshots in the line of its main branch says: so a table
+that somebody has taken back is found where it is, and one that was compacted is not changed by that. A commit is tried
+once, and only goes through if the main branch is where it was when the table was opened.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from itertools import takewhile
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+import pyarrow as pa
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, IsNull, LessThan, Or
+from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files, schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.table.update.snapshot import ManageSnapshots
+from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, Transform, YearTransform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IcebergType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+from sqlalchemy.exc import IntegrityError
+
+from headrace.ext.sinks import (
+    AppliedCounts,
+    Changes,
+    ChangeSource,
+    Intervention,
+    OpenSink,
+    SinkMovedError,
+    SinkRefusedError,
+    SinkState,
+)
+from headrace.model.accumulation import WINDOW_START
+from headrace.model.expressions import data_types
+from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ValueType
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import FileScanTask, Table, Transaction
+    from pyiceberg.table.snapshots import Snapshot
+
+
+_TYPES: Final[Mapping[DataType, IcebergType]] = {
+    DataType.STRING: StringType(),
+    DataType.INT: LongType(),
+    DataType.FLOAT: DoubleType(),
+    DataType.BOOL: BooleanType(),
+    DataType.TIMESTAMP: TimestamptzType(),
+    DataType.DATE: DateType(),
+    DataType.BYTES: BinaryType(),
+    DataType.DECIMAL: DecimalType(PRECISION, SCALE),
+}
+_TRANSFORMS: Final[Mapping[str, Transform[int, int]]] = {
+    "year": YearTransform(),
+    "month": MonthTransform(),
+    "day": DayTransform(),
+    "hour": HourTransform(),
+}
+_FIRST_PARTITION_FIELD: Final = 1000
+_NUMBERS: Final = 10
+"""How many numbers are set aside for a column and its parts."""
+
+
+def iceberg_type(kind: data_types.ValueType, number: int = 1) -> IcebergType:
+    """The type of a column, whose parts have numbers from ``number`` on: a catalog gives them others."""
+    match kind:
+        case data_types.ListType(item):
+            return ListType(number, _TYPES[item], element_required=False)
+        case data_types.PairsType(left, right):
+            parts = zip(("left", "right"), (left, right), strict=True)
+            pair = StructType(*(NestedField(number + n, name, _TYPES[part]) for n, (name, part) in enumerate(parts, 1)))
+            return ListType(number, pair, element_required=False)
+    return _TYPES[kind]
+
+
+def iceberg_schema(columns: Mapping[str, data_types.ValueType]) -> Schema:
+    """A schema of ``columns``, for a new table."""
+    return Schema(
+        *(
+            NestedField(number, name, iceberg_type(kind, number + 1))
+            for number, (name, kind) in zip(range(1, 2**31, _NUMBERS), columns.items(), strict=False)
+        )
+    )
+
+
+def partitions(schema: Schema, by: str | None) -> PartitionSpec:
+    """How a new table is partitioned."""
+    if by is None:
+        return PartitionSpec()
+    source = schema.find_field(WINDOW_START).field_id
+    return PartitionSpec(PartitionField(source, _FIRST_PARTITION_FIELD, _TRANSFORMS[by], f"{WINDOW_START}_{by}"))
+
+
+def is_same(left: IcebergType, right: IcebergType) -> bool:
+    """Whether two columns are of one type, whatever numbers their parts have."""
+    match left, right:
+        case ListType(), ListType():
+            return is_same(left.element_type, right.element_type)
+        case StructType(), StructType():
+            pairs = list(zip(left.fields, right.fields, strict=False))
+            return len(left.fields) == len(right.fields) and all(
+                mine.name == other.name and is_same(mine.field_type, other.field_type) for mine, other in pairs
+            )
+    return bool(left == right)
+
+
+_CHUNK_ROWS: Final = 500_000
+"""How many rows are in memory at a time; each day of these is a file."""
+
+_REFUSED: Final = (CommitFailedException, TableAlreadyExistsError, ValidationException)
+"""What a catalog raises that has not taken a commit. Of others nobody knows."""
+
+
+def rows_of(table: "Table", task: "FileScanTask", columns: Sequence[str] = ("*",)) -> pa.Table:
+    """The rows of one file, without those that other engines have marked as deleted."""
+    schema = table.schema() if tuple(columns) == ("*",) else table.schema().select(*columns)
+    return ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task])
+
+
+class WrittenFiles:
+    """Files of new rows. They are removed if it is certain that no commit names them: ``is_committing`` says that one
+    may.
+    """
+
+    def __init__(self, transaction: "Transaction") -> None:
+        self.files: list[DataFile] = []
+        self.is_committing = False
+        self._metadata = transaction.table_metadata
+        self._io = transaction._table.io
+        self._schema = schema_to_pyarrow(self._metadata.schema(), include_field_ids=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
+        if error is not None and (not self.is_committing or isinstance(error, _REFUSED)):
+            for file in self.files:
+                self._io.delete(file.file_path)
+
+    def add(self, batches: Iterable[pa.RecordBatch]) -> int:
+        """Write rows, with NULL in columns that they do not have. How many these are."""
+        number, chunk, size = 0, [], 0
+        for batch in batches:
+            chunk.append(batch)
+            size += batch.num_rows
+            number += batch.num_rows
+            if size >= _CHUNK_ROWS:
+                self._write(chunk)
+                chunk, size = [], 0
+        if size:
+            self._write(chunk)
+        return number
+
+    def _write(self, chunk: Sequence[pa.RecordBatch]) -> None:
+        rows = pa.Table.from_batches(chunk)
+        arrays = [
+            rows.column(field.name).cast(field.type)
+            if field.name in rows.column_names
+            else pa.nulls(rows.num_rows, field.type)
+            for field in self._schema
+        ]
+        whole = pa.Table.from_arrays(arrays, schema=self._schema)
+        self.files.extend(_dataframe_to_data_files(self._metadata, whole, self._io))
+
+
+_HELD: Final = "headrace.held"
+_SNAPSHOT: Final = "headrace.snapshot"
+_TAG: Final = "headrace-"
+_TAG_MILLISECONDS: Final = 30 * 24 * 3600 * 1000
+_DAY: Final = 24 * 3600 * 1_000_000
+_ROWS: Final = ("added-records", "deleted-records", "added-delete-files", "removed-delete-files")
+"""Of the summary of a snapshot: what tells of rows."""
+_RANGES: Final = 50
+"""How many ranges of days are asked for one by one: more are one range."""
+
+
+class IcebergTarget(OpenSink):
+    """A table of a ``catalog``. It is looked at once, when it is asked what it holds."""
+
+    def __init__(self, catalog: "Catalog", identifier: str, place: str, partition_by: str | None) -> None:
+        self._catalog, self._identifier, self._place = catalog, tuple(identifier.split(".")), place
+        self._partition_by = partition_by
+        self._table: Table | None = None
+
+    def held(self) -> SinkState | None:
+        try:
+            self._table = self._catalog.load_table(self._identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            self._table = None
+            return None
+        return _held(self._table)
+
+    def intervention(self, held: SinkState) -> Intervention | None:
+        """Snapshots of others in the line of its main branch, but for those that leave all rows as they are."""
+        table = self._table
+        assert table is not None
+        theirs = [snapshot for snapshot in _since_ours(table) if _changes_rows(snapshot)]
+        if held.identity not in (None, str(table.metadata.table_uuid)):
+            return Intervention("was made again")
+        if not theirs or held.snapshot is None:
+            return None
+        newest = theirs[0]
+        operation = "commit" if newest.summary is None else newest.summary.operation.value
+        at = datetime.fromtimestamp(newest.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+        number = "a snapshot of others" if len(theirs) == 1 else f"{len(theirs)} snapshots of others, the last one"
+        words = f"got {number} ({operation} at {at.replace('+00:00', 'Z')})"
+        return Intervention(words, is_mended={field.name for field in table.schema().fields} == {*held.columns})
+
+    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
+        if (None if self._table is None else _held(self._table)) != before:
+            raise SinkMovedError(f"table {self._place} does not hold what this delivery goes out from; deliver again")
+        if self._table is None:
+            return self._create(changes, after)
+        if before is None:
+            raise SinkRefusedError(
+                f"table {self._place} is there already, and no delivery made it: name another table, or drop this one. "
+                "Headrace writes only tables that it made"
+            )
+        # a commit that is tried again would go out from what it has not looked at
+        self._table.metadata.properties["commit.retry.num-retries"] = "0"
+        if changes.source is ChangeSource.ALL_ROWS:
+            return self._fill(self._table, changes, before, after)
+        return self._change(self._table, changes, after)
+
+    def _create(self, changes: Changes, after: SinkState) -> AppliedCounts:
+        with suppress(IntegrityError):  # an SQL catalog looks, then inserts: somebody has made the namespace between
+            self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
+        schema = iceberg_schema(changes.columns)
+        transaction = self._catalog.create_table_transaction(
+            self._identifier,
+            schema,
+            partition_spec=partitions(schema, self._partition_by),
+            properties={_HELD: json.dumps(asdict(after))},
+        )
+        with WrittenFiles(transaction) as written:
+            number = written.add(changes.rows(ordered_by=[WINDOW_START]))
+            _commit(transaction, after, (), written)
+        return AppliedCounts(0, number)
+
+    def _fill(self, table: "Table", changes: Changes, before: SinkState, after: SinkState) -> AppliedCounts:
+        """All rows again, in a table that has the columns. Those that somebody else added stay."""
+        tasks = list(table.scan().plan_files())
+        removed = table.scan().count()
+        transaction = table.transaction()
+        if changes.columns:
+            _alter(transaction, table, before.columns, changes.columns)
+        transaction.set_properties({_HELD: json.dumps(asdict(after))})
+        with WrittenFiles(transaction) as written:
+            number = written.add(changes.rows(ordered_by=[WINDOW_START]))
+            _commit(transaction, after, [task.file for task in tasks], written)
+        return AppliedCounts(removed, number)
+
+    def _change(self, table: "Table", changes: Changes, after: SinkState) -> AppliedCounts:
+        self._check_columns(table, changes.columns)
+        transaction = table.transaction()
+        replaced: list[DataFile] = []
+        removed = 0
+        days = changes.days()
+        with WrittenFiles(transaction) as written:
+            for task in table.scan(_on(days)).plan_files() if days else ():
+                met, gone = changes.met_by(rows_of(table, task, changes.identity))
+                if not met:
+                    continue
+                replaced.append(task.file)
+                removed += gone
+                if task.delete_files or met < task.file.record_count:
+                    written.add([*changes.untouched(rows_of(table, task)).to_batches()])
+            number = written.add(changes.rows(ordered_by=[WINDOW_START]))
+            _commit(transaction, after, replaced, written)
+        return AppliedCounts(removed, number)
+
+    def _check_columns(self, table: "Table", wanted: Mapping[str, ValueType]) -> None:
+        there = {field.name: field.field_type for field in table.schema().fields}
+        for name, kind in wanted.items():
+            expected = iceberg_type(kind)
+            if name not in there or not is_same(there[name], expected):
+                is_now = f"is {there[name]} now" if name in there else "is there no more"
+                raise SinkRefusedError(
+                    f"column {name} of table {self._place} {is_now}: somebody else changed it. Put it back as it was "
+                    f"({expected}), or drop the table, and the next delivery makes it again"
+                )
+
+
+def _held(table: "Table") -> SinkState | None:
+    if (current := table.current_snapshot()) is not None:
+        for snapshot in ancestors_of(current, table.metadata):
+            if (noted := _noted(snapshot)) is not None:
+                return SinkState(**json.loads(noted))
+    # our snapshots have expired, or are none of this line: whose table it is says the table
+    noted = table.properties.get(_HELD)
+    return None if noted is None else SinkState(**{**json.loads(noted), "snapshot": None})
+
+
+def _noted(snapshot: "Snapshot") -> str | None:
+    """What one of our snapshots says that the table holds; None of others."""
+    return None if snapshot.summary is None else snapshot.summary.additional_properties.get(_HELD)
+
+
+def _since_ours(table: "Table") -> Iterator["Snapshot"]:
+    """Snapshots of others since our newest one, newest first."""
+    if (current := table.current_snapshot()) is not None:
+        yield from takewhile(lambda snapshot: _noted(snapshot) is None, ancestors_of(current, table.metadata))
+
+
+def _changes_rows(snapshot: "Snapshot") -> bool:
+    """Whether rows are others after it: a compaction replaces files, and no rows."""
+    if snapshot.summary is None:
+        return True
+    numbers = [snapshot.summary.additional_properties.get(name, "0") for name in _ROWS]
+    return snapshot.summary.operation is not Operation.REPLACE and {*numbers} != {"0"}
+
+
+def _alter(transaction: "Transaction", table: "Table", held: Collection[str], columns: Mapping[str, ValueType]) -> None:
+    """The ``columns`` in place of those that are ``held``, whichever of both the table has: one that somebody has taken
+    back has newer columns than its rows, which were not taken back.
+    """
+    there = {field.name: field.field_type for field in table.schema().fields}
+    wanted = {name: iceberg_type(kind) for name, kind in columns.items()}
+    stay = {name for name, kind in wanted.items() if name in there and is_same(there[name], kind)}
+    gone = [name for name in there if name not in stay and (name in held or name in wanted)]
+    if not gone and stay == wanted.keys():
+        return
+    with transaction.update_schema(allow_incompatible_changes=True) as update:
+        for name in gone:
+            update.delete_column((name,))
+        for name, kind in wanted.items():
+            if name not in stay:
+                update.add_column((name,), kind)
+
+
+def _on(days: Sequence[int | None]) -> BooleanExpression:
+    """Rows whose windows begin on one of ``days`` (since 1970)."""
+    known = {day for day in days if day is not None}
+    starts = sorted(day for day in known if day - 1 not in known)
+    ends = sorted(day + 1 for day in known if day + 1 not in known)
+    if len(starts) > _RANGES:
+        starts, ends = starts[:1], ends[-1:]
+    terms: list[BooleanExpression] = [
+        And(GreaterThanOrEqual(WINDOW_START, start * _DAY), LessThan(WINDOW_START, end * _DAY))
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    if None in days:
+        terms.append(IsNull(WINDOW_START))
+    first, *others = terms
+    return Or(first, *others) if others else first
+
+
+def _commit(
+    transaction: "Transaction", after: SinkState, replaced: "Sequence[DataFile]", written: WrittenFiles
+) -> None:
+    """One snapshot without the files that are ``replaced`` and with those that were ``written``, and a tag for it."""
+    after = replace(after, identity=str(transaction.table_metadata.table_uuid))
+    about = {_HELD: json.dumps(asdict(after)), _SNAPSHOT: after.snapshot or ""}
+    update = transaction.update_snapshot(snapshot_properties=about)
+    with update.overwrite() if replaced else update.fast_append() as snapshot:
+        for file in replaced:
+            snapshot.delete_data_file(file)
+        for file in written.files:
+            snapshot.append_data_file(file)
+    if after.snapshot is not None:
+        with ManageSnapshots(transaction) as references:
+            references.create_tag(snapshot.snapshot_id, f"{_TAG}{after.snapshot}", _TAG_MILLISECONDS)
+    written.is_committing = True
+    transaction.commit_transaction()

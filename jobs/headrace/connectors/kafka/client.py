@@ -1,0 +1,535 @@
+"""Requests to a cluster: connections, what brokers answer, and what is fetched of a partition.
+
+What errors of Kafka mean: whether a cluster may say something else soon.
+
+The one request of Kafka's that aiokafka lacks: what a topic is, with the id that no other of its name has.
+
+A connection to a Kafka cluster: what a topic has, and its batches. No consumer group, and nothing is committed.
+
+Requests run on a loop of their own in a thread, for as many callers as there are.
+
+The records of a range of offsets, without those of transactions that were aborted.
+"""
+
+import asyncio
+import logging
+import ssl
+import struct
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+from typing import Any, ClassVar, Final, Self, TypeVar
+
+import pyarrow as pa
+import tenacity
+from aiokafka import errors as kafka_errors
+from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import create_conn
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.protocol.types import (
+    AbstractType,
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Schema,
+    TaggedFields,
+)
+
+from headrace.connections import Connection, variable
+from headrace.connectors.kafka.batches import SCHEMA, RecordBatch, as_table, batches_of
+from headrace.connectors.kafka.errors import (
+    KafkaRefusedError,
+    KafkaUnreachableError,
+    RecordsLostError,
+    TopicReplacedError,
+    UnknownTopicError,
+    lose,
+)
+from headrace.connectors.kafka.offsets import OffsetRange
+
+_PASSING: Final = (
+    kafka_errors.BrokerNotAvailableError,
+    kafka_errors.ConcurrentTransactions,
+    kafka_errors.CorruptRecordException,
+    kafka_errors.DuplicateSequenceNumber,
+    kafka_errors.InvalidMessageError,  # its checksum says so: it was changed on the way
+    kafka_errors.InvalidProducerIdMapping,  # it has forgotten the producer, and the next one gets another id
+    kafka_errors.InvalidTxnState,
+    kafka_errors.KafkaConnectionError,
+    kafka_errors.KafkaTimeoutError,
+    kafka_errors.KafkaUnavailableError,
+    kafka_errors.ListenerNotFound,
+    kafka_errors.LogDirNotFound,
+    kafka_errors.NodeNotReadyError,
+    kafka_errors.OperationNotAttempted,
+    kafka_errors.OutOfOrderSequenceNumber,
+    kafka_errors.ProducerClosed,
+    kafka_errors.ReassignmentInProgress,
+    kafka_errors.RebalanceInProgressError,
+    kafka_errors.ReplicaNotAvailableError,
+    kafka_errors.StaleControllerEpochError,
+    kafka_errors.StaleLeaderEpochCodeError,
+    kafka_errors.StaleMetadata,
+    kafka_errors.UnknownError,
+    kafka_errors.UnknownProducerId,
+)
+"""Errors that pass, beside those which the client says may be tried again. Others say the same again: rights, logins,
+settings, versions.
+"""
+
+OVERTAKEN: Final = (
+    kafka_errors.InvalidProducerEpoch,
+    kafka_errors.ProducerFenced,
+    kafka_errors.TransactionCoordinatorFenced,
+)
+"""A newer producer of the same transactional id has begun."""
+
+TOO_LARGE: Final = (
+    kafka_errors.MessageSizeTooLargeError,
+    kafka_errors.RecordListTooLargeError,
+    kafka_errors.RecordTooLargeError,
+)
+"""A record that the cluster does not take."""
+
+
+def passes(error: BaseException) -> bool:
+    """Whether another try may succeed. One without a kind of its own says nothing: a producer that has broken down
+    raises copies.
+    """
+    says_nothing = type(error) is kafka_errors.KafkaError
+    return says_nothing or bool(getattr(error, "retriable", False)) or isinstance(error, _PASSING)
+
+
+_KEY = 3
+NO_ID = bytes(16)
+
+
+class _Uuid(AbstractType[bytes]):
+    @classmethod
+    def encode(cls, value: bytes) -> bytes:
+        return value
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> bytes:
+        return data.read(16)
+
+
+_Text = CompactString("utf-8")
+
+
+class TopicResponse(Response):
+    """Version 10 of the answer."""
+
+    API_KEY = _KEY
+    API_VERSION = 10
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            CompactArray(("node_id", Int32), ("host", _Text), ("port", Int32), ("rack", _Text), ("tags", TaggedFields)),
+        ),
+        ("cluster_id", _Text),
+        ("controller_id", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("error_code", Int16),
+                ("name", _Text),
+                ("topic_id", _Uuid),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("isr", CompactArray(Int32)),
+                        ("offline", CompactArray(Int32)),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("operations", Int32),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("operations", Int32),
+        ("tags", TaggedFields),
+    )
+
+
+class TopicRequestStruct(RequestStruct):
+    """Version 10 of the request."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = _KEY
+    API_VERSION = 10
+    RESPONSE_TYPE = TopicResponse
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("topics", CompactArray(("topic_id", _Uuid), ("name", _Text), ("tags", TaggedFields))),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_authorized_operations", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class TopicRequest(Request[TopicRequestStruct]):
+    """Asks what a topic is; it is not made if there is none."""
+
+    API_KEY = _KEY
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def build(self, request_struct_class: type[TopicRequestStruct]) -> TopicRequestStruct:
+        """The request as it is sent."""
+        topics: list[Any] = [(NO_ID, self._topic, {})]
+        return request_struct_class(topics, False, False, False, {})
+
+
+logging.getLogger("aiokafka.conn").setLevel(logging.INFO)  # when it debugs it logs requests, with passwords
+
+_CONSUMER, _COMMITTED = -1, 1
+_EARLIEST, _LATEST = -2, -1
+_UNKNOWN_TOPIC, _OUT_OF_RANGE = 3, 1
+MOST_BYTES: Final = 2**24
+_WAIT_MS: Final = 500
+REQUEST_MS: Final = 20_000
+"""So long one request has."""
+
+_PATIENCE: Final = 30.0
+"""For so many seconds a leader that moves, or a broker that starts again, is waited for."""
+
+_PATIENCE_AT_FIRST: Final = 10.0
+"""For so many seconds one that cannot be reached at all, which may be a mistake."""
+
+_OPTIONS: Final = ("tls", "cafile", "certfile", "keyfile", "mechanism", "bootstrap")
+_YES, _NO = ("true", "1", "yes"), ("false", "0", "no")
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Offsets that a partition has: from ``first`` on, before ``end``, up to which all transactions are over."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic: its ``id``, which no other one ever has, also of its name; the ``leaders`` of its partitions."""
+
+    name: str
+    id: str
+    leaders: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Batches from an offset on, as they are stored; ``aborted``: transactions that count for nothing, by producer, and
+    the first offset of each.
+    """
+
+    data: bytes
+    aborted: tuple[tuple[int, int], ...]
+
+
+class OffsetGoneError(Exception):
+    """A partition does not have an offset (any more)."""
+
+
+class KafkaClient:
+    """Once entered, it is connected. Raises KafkaUnreachableError, KafkaRefusedError."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="kafka", daemon=True)
+        self._client: AIOKafkaClient | None = None
+        self._known: dict[str, Topic] = {}
+        """Topics whose leaders have moved."""
+
+    def __str__(self) -> str:
+        return str(self._connection)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._client = self._patient(self._connected, _PATIENCE_AT_FIRST)
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        client = self._client
+        assert client is not None
+        try:
+            self._run(client.close)
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def topic(self, name: str) -> Topic:
+        """What a topic is."""
+        return self._patient(lambda: self._topic(name))
+
+    def partitions(self, topic: Topic) -> dict[int, Partition]:
+        """What its partitions have, by number."""
+        first = self._patient(lambda: self._offsets(topic.name, _EARLIEST))
+        end = self._patient(lambda: self._offsets(topic.name, _LATEST))
+        return {number: Partition(first[number], max(first[number], end[number])) for number in sorted(first)}
+
+    def fetch(self, topic: Topic, partition: int, offset: int, most: int = MOST_BYTES) -> Fetched:
+        """Batches from ``offset`` on, about ``most`` bytes, perhaps none. Raises OffsetGoneError, and
+        TopicReplacedError if it is another topic by now.
+        """
+
+        async def from_leader() -> Fetched:
+            try:
+                return await self._fetch(self._known.get(topic.name, topic), partition, offset, most)
+            except kafka_errors.KafkaError:
+                self._known[topic.name] = await self._topic(topic.name)
+                raise
+
+        fetched = self._patient(from_leader)
+        if self._known.get(topic.name, topic).id != topic.id:
+            raise TopicReplacedError(
+                f"{self._connection}: topic {topic.name} was replaced by another of its name while it was read"
+            )
+        return fetched
+
+    # --- in the loop
+
+    async def _connected(self) -> AIOKafkaClient:
+        client = AIOKafkaClient(**settings_of(self._connection), request_timeout_ms=REQUEST_MS)
+        try:
+            await client.bootstrap()
+        except kafka_errors.KafkaConnectionError:
+            await client.close()
+            await self._say_why(client.hosts)
+            raise
+        return client
+
+    async def _say_why(self, hosts: Any) -> None:
+        """Raise what stands against the first of ``hosts``, which the client only logs."""
+        settings = settings_of(self._connection)
+        del settings["bootstrap_servers"]
+        host, port, _ = hosts[0]
+        connection = await create_conn(host, port, **settings, request_timeout_ms=REQUEST_MS)
+        connection.close()
+
+    async def _topic(self, name: str) -> Topic:
+        assert self._client is not None
+        response = await self._client.send(self._client.get_random_node(), TopicRequest(name))
+        code, _, topic_id, _, partitions, *_ = response.topics[0]
+        if code == _UNKNOWN_TOPIC:
+            raise UnknownTopicError(f"{self._connection}: there is no topic {name}")
+        _check(code)
+        return Topic(name, topic_id.hex(), {number: leader for _, number, leader, *_ in partitions})
+
+    async def _offsets(self, name: str, which: int) -> dict[int, int]:
+        assert self._client is not None
+        by_leader: dict[int, list[int]] = {}
+        for number, leader in (await self._topic(name)).leaders.items():
+            by_leader.setdefault(leader, []).append(number)
+        offsets: dict[int, int] = {}
+        for leader, numbers in by_leader.items():
+            request = OffsetRequest(_CONSUMER, _COMMITTED, [(name, [(number, which) for number in numbers])])
+            response = await self._client.send(leader, request)
+            for _, partitions in response.topics:
+                for number, code, _, offset in partitions:
+                    _check(code)
+                    offsets[number] = offset
+        return offsets
+
+    async def _fetch(self, topic: Topic, partition: int, offset: int, most: int) -> Fetched:
+        assert self._client is not None
+        request = FetchRequest(_WAIT_MS, 1, most, _COMMITTED, [(topic.name, [(partition, offset, most)])])
+        response = await self._client.send(topic.leaders[partition], request)
+        ((_, (answer,)),) = response.topics
+        code, aborted, data = answer[1], answer[5], answer[-1]
+        if code == _OUT_OF_RANGE:
+            raise OffsetGoneError
+        _check(code)
+        return Fetched(data or b"", tuple((producer, first) for producer, first in aborted or ()))
+
+    # --- from other threads
+
+    def _patient(self, request: Callable[[], Coroutine[Any, Any, Result]], seconds: float | None = None) -> Result:
+        """What ``request`` gives, tried again while leaders move or brokers start again."""
+        for attempt in tenacity.Retrying(
+            stop=tenacity.stop_after_delay(_PATIENCE if seconds is None else seconds),
+            wait=tenacity.wait_exponential(0.05, max=2),
+            retry=tenacity.retry_if_exception_type(KafkaUnreachableError),
+            reraise=True,
+        ):
+            with attempt:
+                return self._run(request)
+        raise AssertionError("unreachable")
+
+    def _run(self, request: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """What ``request`` gives in the loop; errors of Kafka become those of sources, without secrets."""
+        try:
+            return asyncio.run_coroutine_threadsafe(request(), self._loop).result()
+        except kafka_errors.KafkaError as error:
+            if passes(error):
+                raise KafkaUnreachableError(f"{self._told(error)}. Nothing was read; try again") from None
+            raise KafkaRefusedError(f"{self._told(error)}. Is {variable(self._connection.name)} right?") from None
+        except (ssl.SSLCertVerificationError, FileNotFoundError, PermissionError) as error:
+            raise KafkaRefusedError(f"{self._told(error)}. Is {variable(self._connection.name)} right?") from None
+        except (OSError, TimeoutError) as error:
+            raise KafkaUnreachableError(f"{self._told(error)}. Nothing was read; try again") from None
+
+    def _told(self, error: BaseException) -> str:
+        text = str(error) or type(error).__name__
+        return f"{self._connection}: {self._connection.without_secrets(text)}"
+
+
+def settings_of(connection: Connection) -> dict[str, Any]:
+    """What a client of aiokafka's is told of ``connection``. Raises KafkaRefusedError."""
+    options, tls = connection.options, _with_tls(connection)
+    servers = [f"{connection.host}:{connection.port or 9092}", *filter(None, options.get("bootstrap", "").split(","))]
+    settings: dict[str, Any] = {"bootstrap_servers": servers, "client_id": "headrace"}
+    settings["security_protocol"] = f"{'SASL_' if connection.user else ''}{'SSL' if tls else 'PLAINTEXT'}"
+    if tls:
+        context = ssl.create_default_context(cafile=options.get("cafile"))
+        if certificate := options.get("certfile"):
+            context.load_cert_chain(certificate, options.get("keyfile"))
+        settings["ssl_context"] = context
+    if connection.user:
+        settings["sasl_mechanism"] = options.get("mechanism", "PLAIN")
+        settings |= {"sasl_plain_username": connection.user, "sasl_plain_password": connection.password}
+    return settings
+
+
+def _with_tls(connection: Connection) -> bool:
+    """Whether to encrypt. An option that is misspelled would send passwords in clear text. Raises KafkaRefusedError."""
+    options = connection.options
+    for name in options:
+        if name not in _OPTIONS:
+            raise KafkaRefusedError(f"{connection}: option {name!r} is not known; it takes {', '.join(_OPTIONS)}")
+    written = options.get("tls", "false").lower()
+    if written not in (*_YES, *_NO):
+        raise KafkaRefusedError(f"{connection}: tls is {written!r}: write true or false")
+    certificates = [name for name in options if name.endswith("file")]
+    if certificates and written in _NO:
+        raise KafkaRefusedError(f"{connection}: {certificates[0]} is for tls=true, which it does not say")
+    if (mechanism := options.get("mechanism", "PLAIN")) not in _MECHANISMS:
+        raise KafkaRefusedError(f"{connection}: mechanism is {mechanism!r}: write one of {', '.join(_MECHANISMS)}")
+    return written in _YES
+
+
+def _check(code: int) -> None:
+    """Raise the error of that code, if it is one."""
+    error = kafka_errors.for_code(code)
+    if error is not kafka_errors.NoError:
+        raise error
+
+
+_AT_ONCE: Final = 2**25
+"""So many bytes of batches become columns at once."""
+
+_FIRST: Final = 2**19
+"""So many bytes are asked for at first; then what the rest of the range may have, by the length of what came."""
+
+_SAMPLE: Final = 2**18
+
+_EMPTY: Final = 120
+"""So many answers without any record mean that the broker has none, where it should."""
+
+
+def records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skips_lost: bool = False) -> pa.Table:
+    """The records of a range, in order; fewer than it has offsets, where others were compacted away.
+
+    Raises RecordsLostError if some are gone, unless ``skips_lost``; KafkaUnreachableError, UnreadableBatchError.
+    """
+    where = _where(client, topic, wanted)
+    tables: list[pa.Table] = []
+    batches: list[RecordBatch] = []
+    begin = at = wanted.begin
+    size, empty, most = 0, 0, _FIRST
+    while at < wanted.end:
+        try:
+            fetched = client.fetch(topic, wanted.partition, at, most)
+        except OffsetGoneError:
+            lost = _lost(client, topic, OffsetRange(wanted.partition, at, wanted.end), where)
+            what = f"{where}: offsets {lost.begin} to {lost.end - 1} are gone, and nobody has read them"
+            lose(what, RecordsLostError, skips_lost=skips_lost)
+            tables.append(as_table(batches, wanted.partition, begin, at, where))
+            batches, size = [], 0
+            begin = at = lost.end  # the broker gives the whole batch that has this one
+            continue
+        new = [batch for batch in batches_of(fetched.data, where) if batch.last >= at]
+        empty = 0 if new else empty + 1
+        if empty == _EMPTY:
+            raise KafkaUnreachableError(
+                f"{where}: no record comes after offset {at}, and it should have {wanted.end - 1}"
+            )
+        if new:
+            length = len(fetched.data) / (new[-1].last + 1 - at)
+            at = new[-1].last + 1
+            most = max(_FIRST, min(MOST_BYTES, int(length * (wanted.end - at))))
+            batches += _committed(new, fetched.aborted, where)
+            size += len(fetched.data)
+        if size >= _AT_ONCE:
+            tables.append(as_table(batches, wanted.partition, begin, wanted.end, where))
+            batches, size = [], 0
+    tables.append(as_table(batches, wanted.partition, begin, wanted.end, where))
+    return pa.concat_tables(tables)
+
+
+def _lost(client: KafkaClient, topic: Topic, rest: OffsetRange, where: str) -> OffsetRange:
+    """What is gone of the ``rest`` of a range, whose first record nobody has. Raises KafkaUnreachableError."""
+    there = client.partitions(topic)[rest.partition]
+    if there.first <= rest.begin < there.end:
+        raise KafkaUnreachableError(f"{where}: its leader does not have offset {rest.begin} yet")
+    return replace(rest, end=min(there.first, rest.end)) if rest.begin < there.first else rest
+
+
+def first_records(client: KafkaClient, topic: Topic, wanted: OffsetRange) -> pa.Table:
+    """Some of the first records of a range, perhaps none."""
+    where = _where(client, topic, wanted)
+    try:
+        fetched = client.fetch(topic, wanted.partition, wanted.begin, most=_SAMPLE)
+    except OffsetGoneError:
+        return SCHEMA.empty_table()
+    return as_table(batches_of(fetched.data, where), wanted.partition, wanted.begin, wanted.end, where)
+
+
+def _committed(batches: Iterable[RecordBatch], aborted: Sequence[tuple[int, int]], where: str) -> Iterable[RecordBatch]:
+    """``batches`` without those of ``aborted`` transactions (producer, first offset), and without what ends one."""
+    waiting = sorted(aborted, key=lambda one: one[1], reverse=True)
+    open_: set[int] = set()
+    for batch in batches:
+        while waiting and waiting[-1][1] <= batch.last:
+            open_.add(waiting.pop()[0])
+        if batch.is_control:
+            if _is_abort(batch, where):
+                open_.discard(batch.producer)
+        elif not (batch.is_transactional and batch.producer in open_):
+            yield batch
+
+
+def _is_abort(batch: RecordBatch, where: str) -> bool:
+    """Whether a control batch says that its producer has aborted."""
+    keys = as_table([batch], 0, batch.base, batch.last + 1, where)["key"].to_pylist()
+    return bool(keys) and struct.unpack_from(">hh", keys[0])[1] == 0
+
+
+def _where(client: KafkaClient, topic: Topic, wanted: OffsetRange) -> str:
+    return f"{client}: topic {topic.name}, partition {wanted.partition}"

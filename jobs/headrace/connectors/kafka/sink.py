@@ -1,0 +1,74 @@
+"""The kind of sink ``kafka``: how a cluster is reached, and what its errors mean."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from headrace.connections import Connection, variable
+from headrace.connectors.kafka.definition import KafkaSink
+from headrace.connectors.kafka.errors import KafkaRefusedError, KafkaUnreachableError
+from headrace.ext.sinks import (
+    OpenTarget,
+    SinkConnector,
+    SinkMovedError,
+    SinkRefusedError,
+    SinkUnreachableError,
+    UndeliverableError,
+)
+from headrace.extras import require
+from headrace.pipeline.sink import Sink
+
+
+class KafkaTopics(SinkConnector):
+    """Topics of Kafka."""
+
+    @contextmanager
+    def open(self, sink: Sink, connection: Connection) -> Iterator[OpenTarget]:
+        require("kafka", f"sink {sink.name}")
+        from headrace.connectors.kafka.client import KafkaClient
+        from headrace.connectors.kafka.target import ChangeTopic
+
+        assert isinstance(sink, KafkaSink)
+        if connection.scheme != "kafka":
+            raise SinkRefusedError(
+                f"{variable(connection.name)} is a URI of {connection.scheme}; sink {sink.name} needs kafka://host:port"
+            )
+        with translated(connection), KafkaClient(connection) as client:
+            yield ChangeTopic(client, connection, sink.topic)
+
+
+KAFKA_SINK: Final = KafkaTopics()
+
+
+@contextmanager
+def translated(connection: Connection) -> Iterator[None]:
+    """Errors of Kafka become those of sinks, by what the caller should do, without secrets."""
+    from aiokafka import errors as kafka_errors
+
+    from headrace.connectors.kafka.client import OVERTAKEN, TOO_LARGE, passes
+
+    try:
+        yield
+    except KafkaUnreachableError as error:
+        raise SinkUnreachableError(f"{error}. The next delivery tries again") from None
+    except KafkaRefusedError as error:
+        raise SinkRefusedError(str(error)) from None
+    except (kafka_errors.KafkaError, OSError, TimeoutError) as raised:
+        cause = _first_cause(raised)
+        text = f"{connection}: {connection.without_secrets(str(cause) or type(cause).__name__)}"
+        if isinstance(cause, OVERTAKEN):
+            raise SinkMovedError(f"{text}. Another delivery has begun; the next one continues from there") from None
+        if isinstance(cause, TOO_LARGE):
+            raise UndeliverableError(f"{text}. Nothing was delivered") from None
+        if isinstance(cause, OSError | TimeoutError) or passes(cause):
+            raise SinkUnreachableError(f"{text}. The next delivery tries again") from None
+        raise SinkRefusedError(f"{text}. Nothing was delivered. Is {variable(connection.name)} right?") from None
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What happened: a producer wraps it into errors of no kind, where it looks for who coordinates transactions."""
+    from aiokafka.errors import KafkaError
+
+    while type(error) is KafkaError and error.__cause__ is not None:
+        error = error.__cause__
+    return error

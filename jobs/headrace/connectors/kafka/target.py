@@ -1,0 +1,424 @@
+"""A topic that is written: changes in transactions, and what of them it holds.
+
+The changes that a topic has, as columns: a part of a partition at a time, and no Python sees a record.
+
+A transaction of Kafka that waits for no broker for ever.
+
+The producer of aiokafka tries again without end while a broker is away: for its id, for each batch, for the end of a
+transaction, and for all of them once more as it stops.
+
+A topic that gets what happened to ``current``, change by change.
+
+What a delivery sends is one transaction, and in it what the topic holds then: a record of a topic beside it,
+``headrace.deliveries.TOPIC``, whose newest record counts. The transactions of all deliveries to a topic have one id. So
+who begins one ends what another one has begun and not committed, and that one can commit nothing any more.
+
+Topics have one of their own, since nobody reads what stands behind a transaction that is open: one that was killed
+would hide for minutes what others hold.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from aiokafka import AIOKafkaProducer
+from aiokafka import errors as kafka_errors
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.partitioner import DefaultPartitioner
+
+from headrace.connections import Connection
+from headrace.connectors.kafka import client
+from headrace.connectors.kafka.client import KafkaClient, Partition, Topic, settings_of
+from headrace.connectors.kafka.client import records as fetched_records
+from headrace.connectors.kafka.errors import KafkaUnreachableError, UnknownTopicError
+from headrace.connectors.kafka.offsets import OffsetRange
+from headrace.ext.sinks import (
+    EPOCH,
+    NUMBER,
+    RECORD_AT,
+    RECORD_MISREAD,
+    RECORD_PLACE,
+    SIGN,
+    ChangeRecords,
+    Intervention,
+    OpenChangeLog,
+    SinkMovedError,
+    SinkRefusedError,
+    SinkState,
+    StoredRecords,
+)
+from headrace.formats.fields import as_json
+from headrace.model.accumulation import WINDOW_END
+from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType, in_words
+from headrace.read.diff.table_comparison import ComparedColumnsError, text_as
+from headrace.read.views.arrow_types import schema_of
+from headrace.read.views.database import identifier, literal, sql_types, without_rows
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+_AT_FIRST: Final = 100
+"""So many offsets are read at first; then by the length of what came."""
+
+_BYTES: Final = 2**24
+"""About so many bytes of records become columns at once."""
+
+_MOST: Final = 50_000
+
+
+def stored_changes(
+    client: KafkaClient, topic: Topic, partitions: Mapping[int, Partition], columns: Mapping[str, ValueType]
+) -> pa.RecordBatchReader:
+    """All records of ``partitions`` that were committed, with ``columns`` and what StoredRecords says of each; those
+    that the topic lets go meanwhile are left out. Raises ComparedColumnsError for lists of pairs.
+    """
+    about = {RECORD_PLACE: DataType.INT, RECORD_AT: DataType.INT, RECORD_MISREAD: DataType.BOOL}
+    schema = schema_of({NUMBER: DataType.INT, SIGN: DataType.INT, **columns, **about})
+    query = _query({NUMBER: DataType.INT, SIGN: DataType.INT, **columns})
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with without_rows() as connection:
+            for number, there in partitions.items():
+                for fetched in _fetched(client, topic, number, there):
+                    yield from _read(connection, fetched, query).cast(schema).to_batches()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _fetched(client: KafkaClient, topic: Topic, number: int, there: Partition) -> Iterator[pa.Table]:
+    """The records of a partition, in parts of about one size."""
+    at, many = there.first, _AT_FIRST
+    while at < there.end:
+        end = min(at + many, there.end)
+        fetched = fetched_records(client, topic, OffsetRange(number, at, end), skips_lost=True)
+        if fetched.num_rows:
+            yield fetched
+        by_offset = max(1, fetched.nbytes // (end - at))
+        many = max(1, min(_BYTES // by_offset, 4 * many, _MOST))
+        at = end
+
+
+def _read(connection: "duckdb.DuckDBPyConnection", fetched: pa.Table, query: str) -> pa.Table:
+    connection.register("fetched", fetched.select(["partition", "offset", "value"]))
+    try:
+        return connection.sql(query).to_arrow_table()
+    finally:
+        connection.unregister("fetched")
+
+
+def _query(columns: Mapping[str, ValueType]) -> str:
+    """SQL: values of ``columns`` in the objects that were ``fetched``, and whether one is none of its type."""
+    names = [*columns]
+    texts = [f"text_{number}" for number in range(len(names))]
+    members = ", ".join(f"{_in_object(name, columns[name])} as {text}" for name, text in zip(names, texts, strict=True))
+    values = {name: _value(name, columns[name], text) for name, text in zip(names, texts, strict=True)}
+    misread = " or ".join(
+        [
+            "object is null",
+            *(f"({text} is not null and {value} is null)" for text, value in zip(texts, values.values(), strict=True)),
+        ]
+    )
+    selected = ", ".join(f"{value} as {identifier(name)}" for name, value in values.items())
+    return (
+        f"select {selected}, partition as {RECORD_PLACE}, offset_ as {RECORD_AT}, {misread} as {RECORD_MISREAD} from "
+        f"(select partition, offset_, object, {members} from (select partition, offset_, "
+        "case when json_valid(text) and json_type(text) = 'OBJECT' then text end as object from "
+        '(select partition, "offset" as offset_, try(decode("value")) as text from fetched)))'
+    )
+
+
+def _in_object(name: str, kind: ValueType) -> str:
+    """SQL: what an object has under a name: text, or a list of texts."""
+    pointer = literal("/" + name.replace("~", "~0").replace("/", "~1"))
+    match kind:
+        case PairsType():
+            raise ComparedColumnsError(f"column {name!r} is a {in_words(kind)}, which is not read from a topic")
+        case ListType():
+            return f"try(cast(json_extract(object, {pointer}) as varchar[]))"
+    return f"json_extract_string(object, {pointer})"
+
+
+def _value(name: str, kind: ValueType, text: str) -> str:
+    """SQL: a text as a value of a ``kind``; NULL if it is none."""
+    if isinstance(kind, ListType):
+        item = _value(name, kind.item, "item")
+        return f"[{item} for item in {text}]"
+    assert isinstance(kind, DataType)
+    wanted = sql_types({name: kind})[name]
+    match kind:
+        case DataType.STRING:
+            return text
+        case DataType.BYTES:
+            return f"try(from_base64({text}))"
+        case DataType.INT:  # a cast rounds
+            return f"case when regexp_full_match({text}, '-?[0-9]+') then try_cast({text} as {wanted}) end"
+    return f"try_cast({text_as(text, kind)} as {wanted})"
+
+
+PATIENCE: Final = 60.0
+"""For so many seconds a cluster may acknowledge nothing at all."""
+
+_TRANSACTION_MS: Final = 900_000
+"""A transaction may take so long: what brokers allow at most, unless they are told otherwise."""
+
+_END_SECONDS: Final = 5.0
+"""So long a producer has to end."""
+
+Result = TypeVar("Result")
+
+
+class Patience:
+    """How long a cluster is waited for, which a ``connection`` names."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def of(self, step: Awaitable[Result]) -> Result:
+        """What ``step`` gives. Raises KafkaUnreachableError if that takes too long."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await step
+        except TimeoutError:
+            raise KafkaUnreachableError(
+                f"{self._connection}: it has acknowledged nothing for {PATIENCE:g} seconds. Nothing was delivered, or "
+                "all of it if the last answer was lost"
+            ) from None
+
+    async def acknowledged(self, records: Sequence[asyncio.Future[Any]]) -> None:
+        """Wait for all ``records`` that were sent. Raises KafkaUnreachableError if one comes too late after another."""
+        for record in records:
+            if not record.done():
+                await self.of(asyncio.wait([record]))
+            record.result()
+
+
+@asynccontextmanager
+async def started(connection: Connection, transactional_id: str, patience: Patience) -> AsyncIterator[AIOKafkaProducer]:
+    """A producer; from here on no other one of its id commits. Raises KafkaUnreachableError, KafkaRefusedError, and
+    errors of Kafka's.
+    """
+    producer = AIOKafkaProducer(
+        **settings_of(connection),
+        transactional_id=transactional_id,
+        transaction_timeout_ms=_TRANSACTION_MS,
+        request_timeout_ms=client.REQUEST_MS,
+    )
+    try:
+        await patience.of(producer.start())
+        yield producer
+    finally:
+        await _ended(producer)
+
+
+@asynccontextmanager
+async def transaction(producer: AIOKafkaProducer, patience: Patience) -> AsyncIterator[None]:
+    """What is sent inside is committed at its end, or aborted if something is raised. Where the cluster does not answer
+    the next producer of the id aborts it, or the cluster does.
+    """
+    open_one = producer.transaction()
+    await patience.of(open_one.__aenter__())
+    try:
+        yield
+    except KafkaUnreachableError:
+        raise
+    except BaseException as error:
+        await patience.of(open_one.__aexit__(type(error), error, error.__traceback__))
+        raise
+    await patience.of(open_one.__aexit__(None, None, None))
+
+
+async def _ended(producer: AIOKafkaProducer) -> None:
+    """Stop it, though its cluster may not answer: what it has not sent then is of a transaction that has failed."""
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            await producer.stop()
+    except TimeoutError:
+        await producer.client.close()
+
+
+DELIVERIES: Final = "headrace.deliveries."
+"""With this before its name: the topic of what a topic holds."""
+
+_AT_ONCE: Final = 10_000
+"""So many records are on their way before their answers are waited for."""
+
+_COPIES: Final = 3
+"""Copies of what topics hold, if there are so many brokers."""
+
+_LOOKED_AT: Final = 1_000
+"""So many offsets are looked at first, for a record that counts."""
+
+_OF_ALL: Final = b"{}"
+"""The key of a record that is about all keys."""
+
+_PARTITIONS: Final = "partitions"
+"""Of what a topic holds: how many it had at first."""
+
+_BY_KEY: Final = DefaultPartitioner()
+"""Where a key belongs, as Kafka's own producers say it."""
+
+_EXISTS: Final = kafka_errors.TopicAlreadyExistsError.errno
+
+
+class ChangeTopic(OpenChangeLog):
+    """A topic of changes, read by a ``reader``."""
+
+    def __init__(self, reader: KafkaClient, connection: Connection, topic: str) -> None:
+        self._reader, self._connection, self._topic = reader, connection, topic
+        self._deliveries = f"{DELIVERIES}{topic}"
+        self._noted_partitions: int | None = None
+        self._partitions = 0
+        """Keys are spread over so many: those that it had as what it holds began, so they stay if it gets more."""
+        if topic.startswith(DELIVERIES):
+            raise SinkRefusedError(f"topic {topic} says what another topic holds: name another one")
+
+    def held(self) -> SinkState | None:
+        try:
+            topic = self._reader.topic(self._deliveries)
+        except UnknownTopicError:
+            return None
+        newest = None
+        for number, there in self._reader.partitions(topic).items():
+            table = fetched_records(self._reader, topic, OffsetRange(number, there.first, there.end))
+            for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
+                newest = value if key == self._topic.encode() and value is not None else newest
+        if newest is None:
+            return None
+        noted = json.loads(newest)
+        self._noted_partitions = noted.pop(_PARTITIONS, None)
+        return SinkState(**noted)
+
+    def intervention(self, held: SinkState) -> Intervention | None:
+        """Records that others have sent to it cannot be seen."""
+        if held.identity is None:
+            return None
+        try:
+            topic = self._reader.topic(self._topic)
+        except UnknownTopicError:
+            return Intervention("was dropped")
+        return None if topic.id == held.identity else Intervention("was made again")
+
+    def unknown_records(self) -> int:
+        """Each record has taken an offset of its partition, and so have those of deliveries that were killed: a topic
+        in which nothing was committed has none.
+        """
+        try:
+            topic = self._reader.topic(self._topic)
+        except UnknownTopicError:
+            return 0
+        partitions = self._reader.partitions(topic)
+        has_some = any(self._has_records(topic, number, there) for number, there in partitions.items())
+        return sum(there.end for there in partitions.values()) if has_some else 0
+
+    def _has_records(self, topic: Topic, number: int, there: Partition) -> bool:
+        """Whether a partition has a record of a transaction that was committed; the newest are looked at first."""
+        end, many = there.end, _LOOKED_AT
+        while end > there.first:
+            begin = max(there.first, end - many)
+            if fetched_records(self._reader, topic, OffsetRange(number, begin, end)).num_rows:
+                return True
+            end, many = begin, 2 * many
+        return False
+
+    @contextmanager
+    def records(self, columns: Mapping[str, ValueType]) -> Iterator[StoredRecords]:
+        topic = self._reader.topic(self._topic)
+        partitions = self._reader.partitions(topic)
+        begins = {number: there.first for number, there in partitions.items() if there.first}
+        yield StoredRecords(stored_changes(self._reader, topic, partitions, columns), begins, is_compacted=True)
+
+    def append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
+        try:
+            topic = self._reader.topic(self._topic)
+        except UnknownTopicError as error:
+            raise SinkRefusedError(
+                f"{error}. Make it, with the partitions and the retention that it is to have (kafka-topics --create)"
+            ) from None
+        begins = records.restarts or before is None or self._noted_partitions is None
+        self._partitions = len(topic.leaders) if begins else self._noted_partitions or 0
+        asyncio.run(self._append(records, before, replace(after, identity=topic.id)))
+
+    async def _append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
+        patience = Patience(self._connection)
+        if before is None:
+            await patience.of(_make(self._deliveries, settings_of(self._connection)))
+        async with started(self._connection, f"headrace.{self._topic}", patience) as producer:
+            if (now := await asyncio.to_thread(self.held)) != before:
+                holds = "nothing" if now is None else f"snapshot {now.snapshot} of {now.pipeline}"
+                raise SinkMovedError(
+                    f"topic {self._topic} of {self._connection} holds {holds}, and did not when this delivery began: "
+                    "another one came between. Nothing was changed; the next delivery continues from there"
+                )
+            if (await asyncio.to_thread(self._reader.topic, self._topic)).id != after.identity:
+                raise SinkMovedError(
+                    f"topic {self._topic} of {self._connection} was made again while it was delivered to. Nothing was "
+                    "changed; the next delivery fills it again"
+                )
+            async with transaction(producer, patience):
+                await self._send_all(producer, records, patience)
+                held = await patience.of(producer.send(self._deliveries, self._as_text(after), self._topic.encode()))
+                await patience.of(held)
+
+    async def _send_all(self, producer: AIOKafkaProducer, records: ChangeRecords, patience: Patience) -> None:
+        for batch in records.batches():
+            sent: list[asyncio.Future[Any]] = []
+            partitions = await patience.of(producer.partitions_for(self._topic))
+            for send in self._sends(producer, batch, partitions):
+                record = await send()  # which has a time limit of its own
+                record.add_done_callback(_looked_at)
+                sent.append(record)
+                if len(sent) == _AT_ONCE:
+                    await patience.acknowledged(sent)
+                    sent = []
+            await patience.acknowledged(sent)
+
+    def _sends(
+        self, producer: AIOKafkaProducer, batch: "pa.RecordBatch", partitions: set[int]
+    ) -> Iterator[Callable[[], Awaitable[asyncio.Future[Any]]]]:
+        """A call for each record of ``batch``, in order. One that says that all before it is void goes everywhere."""
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        every = np.arange(batch.num_rows)
+        values = as_json(columns, every, for_all=True).to_pylist()
+        names = [*columns]
+        identity = names[names.index(EPOCH) + 1 : names.index(WINDOW_END) + 1] if WINDOW_END in names else []
+        keys = as_json({name: columns[name] for name in identity}, every, for_all=True).to_pylist() or [_OF_ALL]
+        places = [*range(self._partitions)]
+        for key, value, sign in zip(keys, values, columns[SIGN].to_pylist(), strict=True):
+            if sign:
+                yield partial(producer.send, self._topic, value, key, _BY_KEY(key, places, places))
+            else:
+                for place in sorted(partitions):
+                    yield partial(producer.send, self._topic, value, _OF_ALL, place)
+
+    def _as_text(self, held: SinkState) -> bytes:
+        return json.dumps({**asdict(held), _PARTITIONS: self._partitions}).encode()
+
+
+def _looked_at(record: asyncio.Future[Any]) -> None:
+    """Say that somebody knows how it ended: of many that fail, the first is told."""
+    if not record.cancelled():
+        record.exception()
+
+
+async def _make(deliveries: str, settings: Mapping[str, Any]) -> None:
+    """Make the topic of what a topic holds, if there is none."""
+    admin = AIOKafkaAdminClient(**settings, request_timeout_ms=client.REQUEST_MS)
+    try:
+        await admin.start()
+        brokers = (await admin.describe_cluster())["brokers"]
+        copies = min(_COPIES, len(brokers))
+        answer = await admin.create_topics(
+            [NewTopic(deliveries, 1, copies, topic_configs={"cleanup.policy": "compact"})]
+        )
+    finally:
+        await admin.close()
+    for _, code, *_ in answer.topic_errors:
+        if code not in (0, _EXISTS):
+            raise kafka_errors.for_code(code)(f"topic {deliveries} cannot be made")

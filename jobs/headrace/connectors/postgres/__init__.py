@@ -1,0 +1,1 @@
+"""PostgreSQL: tables as a sink, of rows and of changes."""

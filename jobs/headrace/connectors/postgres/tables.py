@@ -1,0 +1,317 @@
+"""Tables of PostgreSQL: one that holds rows, one that holds what happened, and how both are read.
+
+Rows of any table of PostgreSQL, as text: COPY gives CSV, and Arrow reads it as it comes.
+
+A table of PostgreSQL that holds ``current``: a change deletes rows and writes others over those that are there.
+
+A table of PostgreSQL that gets what happened to ``current``, and nothing else: each change is a row, which stays.
+
+Deliveries take turns, so numbers become visible in their order: who has read up to one reads on from there and misses
+nothing.
+"""
+
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from psycopg import sql
+from psycopg.errors import ProgramLimitExceeded
+from pyarrow import csv
+
+from headrace.connectors.postgres.target import (
+    INDEX_BYTES,
+    PostgresTarget,
+    column_type,
+    long_key,
+    names_of,
+    reading,
+    writing,
+)
+from headrace.ext.sinks import (
+    NUMBER,
+    SIGN,
+    AppliedCounts,
+    ChangeRecords,
+    Changes,
+    ChangeSource,
+    OpenChangeLog,
+    OpenSink,
+    SinkRefusedError,
+    SinkState,
+    StoredRecords,
+    UndeliverableError,
+)
+from headrace.model.expressions.data_types import ValueType
+from headrace.sinks.failures import check_columns
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+_BLOCK_BYTES: Final = 2**24
+"""A row is no longer than that."""
+
+
+class _Text(io.RawIOBase):
+    """What COPY gives, as a file."""
+
+    def __init__(self, copy: "psycopg.Copy") -> None:
+        self._copy, self._left = copy, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override] # what io gives is one
+        if not self._left:
+            self._left = memoryview(self._copy.read())
+        number = min(len(buffer), len(self._left))
+        buffer[:number] = self._left[:number]
+        self._left = self._left[number:]
+        return number
+
+
+@contextmanager
+def rows_as_text(server: "psycopg.Connection", table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatchReader]:
+    """``columns`` of a ``table`` as PostgreSQL writes them, times in UTC. Raises SinkRefusedError."""
+    with reading(server):
+        of = sql.Identifier(*table.split(".", 1))
+        described = server.execute(sql.SQL("select * from {} limit 0").format(of)).description or ()
+        check_columns(table, columns, [column.name for column in described])
+        texts = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(name)) for name in columns)
+        query = sql.SQL("copy (select {} from {}) to stdout (format csv)").format(texts, of)
+        names = [*columns]
+        with server.cursor() as cursor, cursor.copy(query) as copy:
+            text = io.BufferedReader(_Text(copy))
+            if not text.peek(1):  # Arrow takes no table without a row
+                yield pa.RecordBatchReader.from_batches(pa.schema([(name, pa.string()) for name in names]), iter(()))
+                return
+            yield csv.open_csv(
+                text,
+                csv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK_BYTES),
+                csv.ParseOptions(newlines_in_values=True),
+                csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+
+
+class PostgresTable(PostgresTarget, OpenSink):
+    """A table of rows."""
+
+    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
+        with self._long_keys(changes), writing(self._connection):
+            self._lock(before)
+            if changes.source is ChangeSource.ALL_ROWS:
+                applied = self._fill(changes, before, after)
+            else:
+                assert before is not None  # it holds the rows that change
+                self._check_as_seen(before)
+                self._identify_to_replicas()
+                applied = self._change(changes)
+            self._store(after)
+            return applied
+
+    @contextmanager
+    def _long_keys(self, changes: Changes) -> Iterator[None]:
+        """Inside, a key that is too long for the index is named."""
+        try:
+            yield
+        except ProgramLimitExceeded as error:
+            key = long_key(changes.rows(), {name: changes.columns[name] for name in changes.identity})
+            if key is None:
+                raise
+            raise UndeliverableError(
+                f"table {self._name} of {self._place}: {key.describe()}, and PostgreSQL has no place for more than "
+                f"{INDEX_BYTES:,} in an entry of an index, once it has compressed each column "
+                f"({error.diag.message_primary}). {key.rows:,} rows that are to be delivered have keys as long, before "
+                "that. Nothing was delivered to this sink, and nothing will be, until one of these is done: deliver to "
+                "a table of changes, which has no such index (changes=True, and another name); leave such records out "
+                "by a filter, or make the key shorter, and backfill"
+            ) from None
+
+    def _fill(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
+        """All rows again, in a table that has the columns."""
+        if before is None or self._identity() is None:
+            self._create(changes)
+            written = self._copy(self._table, changes.rows, changes.columns)
+            self._index_by(changes.identity)  # sorted once; in a table that others read, it would lock them out
+            return AppliedCounts(0, written)
+        self._check_own(before)
+        self._identify_to_replicas()
+        stay = {name: kind for name, kind in changes.columns.items() if before.columns.get(name) == after.columns[name]}
+        staged = self._stage(stay)
+        self._check_columns(staged)
+        self._execute("drop table {staged}", staged=staged)
+        removed = self._execute("delete from {table}").rowcount
+        if before.columns != after.columns or (changes.identity and self._indexed() != {*changes.identity}):
+            self._alter(before.columns, after.columns, changes)
+        written = self._copy(self._table, changes.rows, changes.columns) if changes.columns else 0
+        return AppliedCounts(removed, written)
+
+    def _check_own(self, before: SinkState) -> None:
+        """Raise SinkRefusedError if another table has the name than the one that ``before`` was delivered to: one that
+        a dump of ours was restored into has our index.
+        """
+        now = self._identity()
+        is_another = None not in (now, before.identity) and str(now).split("/")[0] != str(before.identity).split("/")[0]
+        if is_another and not self._indexed():
+            raise SinkRefusedError(
+                f"table {self._name} of {self._place} is another one than was delivered to, and no delivery made it: "
+                "drop it, and the next delivery makes it again; or name another table. Headrace writes only tables "
+                "that it made"
+            )
+
+    def _create(self, changes: Changes) -> None:
+        self._check_absent()
+        # a row that is written over has room beside it, and its index stays as it is: half the time of an upsert
+        self._execute(
+            "create table {table} ({columns}) with (fillfactor = 80)",
+            columns=sql.SQL(", ").join(self._declared(name, kind) for name, kind in changes.columns.items()),
+        )
+        self._execute("alter table {table} replica identity full")
+
+    def _identify_to_replicas(self) -> None:
+        """Let rows be changed that a publication sends on (``for all tables``): there is no primary key, since windows
+        may be NULL. Tables that an older version made do not say so, and what others have said stays.
+        """
+        query = (
+            "select from pg_class where oid = to_regclass(%s) and relreplident = 'd' and exists (select from "
+            "pg_publication) and not exists (select from pg_index where indrelid = pg_class.oid and indisprimary)"
+        )
+        if self._execute(query, (self._table.as_string(self._connection),)).fetchone() is not None:
+            self._execute("alter table {table} replica identity full")
+
+    def _alter(self, held: Mapping[str, str], wanted: Mapping[str, str], changes: Changes) -> None:
+        """The columns of ``changes`` in place of those that are ``held``, in a table without rows. Those that somebody
+        else added stay.
+        """
+        self._execute("drop index if exists {index}", index=sql.Identifier(*self._schema, self._index_name))
+        for name in held:
+            if wanted.get(name) != held[name]:
+                self._execute("alter table {table} drop column {column}", column=sql.Identifier(name))
+        for name, kind in changes.columns.items():
+            if held.get(name) != wanted[name]:
+                self._execute("alter table {table} add column {column}", column=self._declared(name, kind))
+        self._index_by(changes.identity)
+
+    def _change(self, changes: Changes) -> AppliedCounts:
+        staged = self._stage(changes.columns)
+        self._check_columns(staged)
+        self._copy(staged, changes.removed, {name: changes.columns[name] for name in changes.identity})
+        removed = self._delete(staged, changes.identity)
+        self._execute("truncate {staged}", staged=staged)
+        written = self._copy(staged, changes.rows, changes.columns)
+        others = [name for name in changes.columns if name not in changes.identity]
+        # which unnamed rows meet is for the unique index to say, in which NULL is a value
+        sets = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others)
+        self._execute(
+            "insert into {table} ({names}) select {names} from {staged} on conflict ({identity}) do {update}",
+            names=names_of(changes.columns),
+            staged=staged,
+            identity=names_of(changes.identity),
+            update=sql.SQL("update set {}").format(sets) if others else sql.SQL("nothing"),
+        )
+        self._execute("drop table {staged}", staged=staged)
+        return AppliedCounts(removed, written)
+
+    def _stage(self, columns: Mapping[str, ValueType]) -> sql.Identifier:
+        """A table of this session, which has ``columns``."""
+        name = sql.Identifier("headrace_staged")
+        self._execute(
+            "create temporary table {staged} ({columns})",
+            staged=name,
+            columns=sql.SQL(", ").join(self._declared(column, kind) for column, kind in columns.items()),
+        )
+        return name
+
+    def _delete(self, staged: sql.Identifier, identity: Sequence[str]) -> int:
+        """Remove the staged rows. Where a column is NULL is said in the condition, so that the index serves each."""
+        removed = 0
+        for nulls in self._nulls(staged, identity):
+            same = sql.SQL(" and ").join(
+                sql.SQL("t.{0} is null and s.{0} is null" if name in nulls else "t.{0} = s.{0}").format(
+                    sql.Identifier(name)
+                )
+                for name in identity
+            )
+            removed += self._execute(
+                "delete from {table} t using {staged} s where {same}", staged=staged, same=same
+            ).rowcount
+        return removed
+
+    def _nulls(self, staged: sql.Identifier, identity: Sequence[str]) -> Iterable[frozenset[str]]:
+        """Which columns are NULL together in some staged row."""
+        flags = sql.SQL(", ").join(sql.SQL("{} is null").format(sql.Identifier(name)) for name in identity)
+        rows = self._execute("select distinct {flags} from {staged}", flags=flags, staged=staged).fetchall()
+        return [frozenset(name for name, is_null in zip(identity, row, strict=True) if is_null) for row in rows]
+
+    def _index_by(self, identity: Sequence[str]) -> None:
+        self._execute(
+            "create unique index {index} on {table} ({identity}) nulls not distinct",
+            index=sql.Identifier(self._index_name),
+            identity=names_of(identity),
+        )
+
+    def _indexed(self) -> set[str]:
+        """The columns of the unique index."""
+        rows = self._execute(
+            "select attname from pg_index join pg_attribute on attrelid = indrelid and attnum = any (indkey) "
+            "where indexrelid = to_regclass(%s)",
+            (sql.Identifier(*self._schema, self._index_name).as_string(self._connection),),
+        ).fetchall()
+        return {name for (name,) in rows}
+
+
+class PostgresChanges(PostgresTarget, OpenChangeLog):
+    """A table of changes."""
+
+    def append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
+        with writing(self._connection):
+            self._lock(before)
+            if before is None or self._identity() is None:
+                self._create(records)
+            else:
+                if not records.restarts:
+                    self._check_as_seen(before)
+                self._widen(before, after, records)
+            self._copy(self._table, records.batches, records.columns)
+            self._store(after)
+
+    @contextmanager
+    def records(self, columns: Mapping[str, ValueType]) -> Iterator[StoredRecords]:
+        with rows_as_text(self._connection, self._name, [NUMBER, SIGN, *columns]) as rows:
+            yield StoredRecords(rows)
+
+    def _create(self, records: ChangeRecords) -> None:
+        self._check_absent()
+        self._execute(
+            "create table {table} ({columns}, primary key ({number}))",
+            columns=sql.SQL(", ").join(self._declared(name, kind) for name, kind in records.columns.items()),
+            number=sql.Identifier(NUMBER),
+        )
+
+    def _widen(self, before: SinkState, after: SinkState, records: ChangeRecords) -> None:
+        """Add the columns that are new. Those of older changes stay."""
+        if before.columns == after.columns:
+            return
+        there = dict(
+            self._execute(
+                "select attname, format_type(atttypid, atttypmod) from pg_attribute where attrelid = %s::regclass "
+                "and attnum > 0 and not attisdropped",
+                (self._table.as_string(self._connection),),
+            ).fetchall()
+        )
+        for name, kind in records.columns.items():
+            if name not in there:
+                self._execute("alter table {table} add column {column}", column=self._declared(name, kind))
+            elif there[name].replace(" ", "") != column_type(name, kind).replace(" ", ""):
+                raise SinkRefusedError(
+                    f"column {name!r} of table {self._name} of {self._place} has type {there[name]}, and changes "
+                    f"from now on have {column_type(name, kind)}: those that are there stay as they are: name another "
+                    "table, or give the column another name"
+                )

@@ -1,0 +1,1 @@
+"""Other pipelines of Headrace as a source: what readers see of them."""

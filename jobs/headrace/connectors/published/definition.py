@@ -1,0 +1,117 @@
+"""What readers see of another pipeline, as an input: what a definition says of it.
+
+The source that is what readers see of another pipeline: its name, its columns, and the sign of its panes.
+
+What readers see of another pipeline as an input, which follows it wherever it goes, also back.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from headrace.errors import PipelineError
+from headrace.model.arguments import Arguments, keywords
+from headrace.model.changelog import SignedBy
+from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source, types_of
+from headrace.model.expressions.data_types import in_words
+from headrace.model.expressions.expr import col
+from headrace.model.expressions.functions import if_else
+from headrace.model.watermarks import FromSource
+from headrace.pipeline.event_time import EventTime
+from headrace.pipeline.names import NAME
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.source import PLACE, Input
+from headrace.pipeline.upstream_source import IS_RETRACTION, OF_PANES, PANE_TIME, PUBLISHED_KIND, UpstreamSource
+
+
+@dataclass(frozen=True, init=False)
+class PublishedSource(UpstreamSource):
+    """What readers see of ``upstream``, a pipeline or one of its outputs, below ``root``; None: below that of the
+    reader. Written as ``published(...)``.
+    """
+
+    kind: ClassVar[str] = PUBLISHED_KIND
+
+    upstream: str
+    schema: SourceColumns
+    max_files: int
+    max_bytes: int
+    root: str | None = field(metadata=PLACE)
+
+    def __init__(
+        self, upstream: str, schema: WrittenColumns, *, root: str | None, max_files: int, max_bytes: int
+    ) -> None:
+        given = Arguments("published")
+        name = given.text("upstream", upstream, "delays.hourly")
+        parts = name.split(".")
+        if len(parts) > 2 or not all(NAME.fullmatch(part) for part in parts):
+            raise given.wrong(
+                "upstream",
+                upstream,
+                'write the name of a pipeline, "delays", or of one of its outputs, "delays.hourly"',
+            )
+        columns = columns_of_source(given, "schema", schema)
+        types = types_of(columns)
+        for column, kind in OF_PANES.items():
+            if types.get(column, kind) is not kind:
+                raise given.wrong("schema", schema, f"{column!r} of a pane is a {in_words(kind)}; leave it out")
+        set_ = object.__setattr__
+        set_(self, "upstream", name)
+        set_(self, "schema", {**columns, **OF_PANES})
+        set_(self, "root", None if root is None else given.text("root", root, "s3://bucket/analytics"))
+        set_(self, "max_files", given.whole("max_files", max_files, least=1))
+        set_(self, "max_bytes", given.whole("max_bytes", max_bytes, least=1))
+        set_(self, "changelog", SignedBy(if_else(col(IS_RETRACTION), -1, 1)))
+        self.__post_init__()
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline that is read."""
+        return self.upstream.partition(".")[0]
+
+    @property
+    def output(self) -> str:
+        """Its output that is read; "" for the only one, which has no name."""
+        return self.upstream.partition(".")[2]
+
+    @property
+    def place(self) -> str:
+        """The name, below the root if it is another one."""
+        return self.upstream if self.root is None else f"{self.root.rstrip('/')}/{self.upstream}"
+
+    def __str__(self) -> str:
+        return f"what readers see of {self.upstream}" + ("" if self.root is None else f" under {self.root}")
+
+
+@keywords
+def published(
+    upstream: str,
+    schema: WrittenColumns | Pipeline,
+    *,
+    root: str | None = None,
+    max_files: int = 100,
+    max_bytes: int = 512 * 1024 * 1024,
+) -> Input:
+    """Read what readers see of another pipeline, ``"delays"``, or of an output of one, ``"delays.hourly"``.
+
+    Its panes are the elements, with their retractions and the times of panes; its output watermark is that of this
+    input. What it takes back, by a rollback, a promotion or a patch, is taken back here by the next run. ``schema``
+    names the columns of its key and values to read; or it is that pipeline itself, if the file can import it: then all
+    of them. Beside them are ``window_start``, ``window_end``, ``pane_time`` and ``is_retraction``. ``root`` is the URI
+    of the root that it lies under, if that is another one. An epoch reads at most ``max_files`` snapshots of it, and
+    about ``max_bytes`` of panes; more, if one has more.
+
+    >>> hr.published("delays.hourly", {"airport": str, "flights": int}).source.place
+    'delays.hourly'
+    """
+    columns = _columns(upstream, schema) if isinstance(schema, Pipeline) else schema
+    source = PublishedSource(upstream, columns, root=root, max_files=max_files, max_bytes=max_bytes)
+    return Input(source, EventTime(col(PANE_TIME), FromSource(), max_ahead=None))
+
+
+def _columns(upstream: str, pipeline: Pipeline) -> WrittenColumns:
+    name, _, output = upstream.partition(".")
+    if name != pipeline.name or output not in pipeline.by_output:
+        has = ", ".join(f"{pipeline.name}.{own}" if own else pipeline.name for own in pipeline.by_output)
+        raise PipelineError(f"published({upstream!r}): the pipeline that is given as its schema has {has}")
+    schema = pipeline.by_output[output].stages[-1].pane_schema
+    return {column: kind for column, kind in schema.items() if column not in OF_PANES}

@@ -1,0 +1,145 @@
+"""What Spark reads or writes by a user's code: what a definition says of it, as a source and as a sink.
+
+Whatever Spark can read as a source of records: what a definition says of a user's class that reads ranges.
+
+A target that Spark reaches, as a sink: what a definition says of it.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, TypedDict, Unpack
+
+from headrace.model.arguments import Arguments, keywords
+from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
+from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source
+from headrace.pipeline.loading.modules import current
+from headrace.pipeline.sink import FunctionSink, connection_name, function_name, sink_name
+from headrace.pipeline.source import OnMissing, Source, SparkFunction
+
+
+class RangeReading(TypedDict, total=False):
+    """How ranges are read: the arguments of ``spark_source`` beside function, schema, connection and name."""
+
+    max_files: int
+    max_bytes: int
+    max_rejected: int | None
+    missing: OnMissing | str
+    transform: SparkFunction | None
+    changelog: WrittenChangelog | None
+
+
+@dataclass(frozen=True)
+class SparkSource(Source):
+    """What the ``function`` (``module:function``) reads by ranges, called ``name``. Written as ``spark_source(...)``.
+
+    ``package`` says which folder the module lies in, if it lies beside the pipeline's file.
+    """
+
+    kind: ClassVar[str] = "spark"
+
+    function: str
+    schema: SourceColumns
+    name: str
+    connection: str = ""
+    max_files: int = 100
+    max_bytes: int = 512 * 1024 * 1024
+    max_rejected: int | None = None
+    missing: OnMissing = OnMissing.FAIL
+    transform: SparkFunction | None = None
+    changelog: Changelog | None = None
+    package: str | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def place(self) -> str:
+        """The connection and the name."""
+        return f"{self.connection}/{self.name}" if self.connection else self.name
+
+    @property
+    def is_durable(self) -> bool:
+        """Never: nobody knows what is there tomorrow."""
+        return False
+
+    @property
+    def connections(self) -> tuple[str, ...]:
+        """The connection, if it names one."""
+        return (self.connection,) if self.connection else ()
+
+    def __str__(self) -> str:
+        return f"{self.function} through Spark"
+
+
+@keywords
+def spark_source(
+    function: str,
+    schema: WrittenColumns,
+    *,
+    connection: str | None = None,
+    name: str | None = None,
+    **reading: Unpack[RangeReading],
+) -> SparkSource:
+    """Records that Spark reads and Headrace does not know (a JDBC database, BigQuery, MongoDB, Avro), by a class.
+
+    ``function`` is ``module:function``, as a rule a class; the module lies beside the pipeline's file, or is installed.
+    It is called with a session, which has ``spark`` (started when it is first used) and ``connection``, and gives an
+    object with two methods. ``ends(begin)`` gives texts of yours, in order: each is where a range of new records ends,
+    and the next one begins; ``begin`` is the last one that was landed, None at first. ``read(begin, end)`` gives a
+    DataFrame of the records behind ``begin`` and up to ``end``, which has the columns of ``schema``. Each run lands
+    what is new as files in the folder of its pipeline first, and reads it from there: replays and backfills ask for no
+    range again. ``connection`` is the name of one. ``name`` is what the source is called, by default as the function;
+    where records have been landed, it stays.
+
+    >>> hr.spark_source("orders:Orders", {"shop": str, "at": datetime}, connection="orders_db").place
+    'orders_db/orders:Orders'
+    """
+    given = Arguments("spark_source")
+    function_name(given, function, "orders:Orders")
+    reached = "" if connection is None else connection_name(given, connection)
+    called = function if name is None else given.text("name", name, "orders")
+    columns = columns_of_source(given, "schema", schema)
+    limit = reading.get("max_rejected")
+    transform = reading.get("transform")
+    changelog = changelog_of(given, reading.get("changelog"))
+    if changelog is not None:
+        changelog.check(given, columns)
+    defaults = SparkSource
+    return SparkSource(
+        function,
+        columns,
+        called,
+        reached,
+        given.whole("max_files", reading.get("max_files", defaults.max_files), least=1),
+        given.whole("max_bytes", reading.get("max_bytes", defaults.max_bytes), least=1),
+        None if limit is None else given.whole("max_rejected", limit, least=0),
+        given.choice("missing", reading.get("missing", defaults.missing), OnMissing),
+        None
+        if transform is None
+        else given.instance("transform", transform, SparkFunction, 'SparkFunction("module:function", ...)'),
+        changelog,
+        package=current(),
+    )
+
+
+@dataclass(frozen=True)
+class SparkSink(FunctionSink):
+    """A function that gives a target of Spark's."""
+
+    kind: ClassVar[str] = "spark"
+
+
+@keywords
+def spark_sink(function: str, *, connection: str | None = None, name: str | None = None) -> SparkSink:
+    """A target that Spark reaches and Headrace does not know (Snowflake, BigQuery, a JDBC database), as a class.
+
+    ``function`` is ``module:function``, as a rule a class; the module lies beside the pipeline's file, or is installed.
+    It is called with a session, which has ``spark`` (started when it is first used) and ``connection``, and gives an
+    object with two methods. ``held()`` reads the text from the target that says which snapshot it holds, or gives None.
+    ``apply(changes, before, after, replaces=...)`` writes a DataFrame of changes, and stores the text ``after`` in the
+    same transaction, unless the target does not hold the text ``before``. ``connection`` is the name of one. ``name``
+    is what the sink is called, by default as the function.
+
+    >>> hr.spark_sink("targets:Reports", connection="oracle").name
+    'Reports'
+    """
+    given = Arguments("spark_sink")
+    called = function_name(given, function, "targets:Reports")
+    reached = "" if connection is None else connection_name(given, connection)
+    return SparkSink(sink_name(given, name, called), reached, function, package=current())

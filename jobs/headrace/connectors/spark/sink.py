@@ -1,0 +1,165 @@
+"""The kind of sink ``spark``: a class of the user's that writes a DataFrame of changes to whatever Spark reaches."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from headrace.connections import Connection
+from headrace.connectors.spark.definition import SparkSink
+from headrace.connectors.spark.session import ConnectedSession
+from headrace.errors import HeadraceError
+from headrace.ext.sinks import (
+    SIGN,
+    AppliedCounts,
+    Changes,
+    ChangeSource,
+    OpenSink,
+    SinkConnector,
+    SinkRefusedError,
+    SinkState,
+    SinkUnreachableError,
+)
+from headrace.extras import require
+from headrace.model.expressions.data_types import DataType, ValueType, from_words
+from headrace.pipeline.loading.code_digests import named_function
+from headrace.pipeline.sink import Sink
+from headrace.sinks.failures import check_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.distribute.spark.types import DataFrame
+
+
+class SparkTarget(Protocol):
+    """What the function of a sink gives."""
+
+    def held(self) -> str | None:
+        """The text that the target stores about what it holds; None if it has never been delivered to."""
+
+    def apply(self, changes: "DataFrame", before: str | None, after: str, *, replaces: bool) -> None:
+        """Write ``changes`` and the text ``after`` in one transaction, in which the target says that it holds
+        ``before``; else raise SinkMovedError.
+
+        One that has ``rows()``, too, which gives a DataFrame of all rows, is compared by ``deliver --check``.
+        """
+
+
+@dataclass(frozen=True)
+class _OpenTarget(OpenSink):
+    target: SparkTarget
+    session: ConnectedSession
+    name: str
+
+    def held(self) -> SinkState | None:
+        text = self.target.held()
+        if text is None:
+            return None
+        try:
+            return SinkState(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise SinkRefusedError(
+                f"sink {self.name} says that it holds {text!r:.100}, which is no text that apply() was given as after"
+            ) from error
+
+    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
+        # where nothing is published there are the columns that it had, and no row
+        columns = changes.columns or {name: from_words(kind) for name, kind in after.columns.items()}
+        rows = _signed(changes, columns)
+        written = _number(rows, 1)
+        replaces = changes.source is ChangeSource.ALL_ROWS
+        before_text = None if before is None else _text(before)
+        frame = self.session.spark.createDataFrame(rows)
+        self.target.apply(frame, before_text, _text(after), replaces=replaces)
+        return AppliedCounts(rows.num_rows - written, written)
+
+    def rows(self, columns: Mapping[str, ValueType]) -> "AbstractContextManager[pa.RecordBatchReader] | None":
+        """What the function ``rows`` of the target gives, if it has one."""
+        read: Callable[[], DataFrame] | None = getattr(self.target, "rows", None)
+        return None if read is None else self._rows(read(), [*columns])
+
+    @contextmanager
+    def _rows(self, frame: "DataFrame", columns: Sequence[str]) -> "Iterator[pa.RecordBatchReader]":
+        check_columns(f"of sink {self.name}", columns, frame.columns)
+        names = ("`" + name.replace("`", "``") + "`" for name in columns)
+        yield frame.select(*names).toArrow().to_reader()
+
+
+class SparkKind(SinkConnector):
+    """Whatever Spark reaches."""
+
+    @contextmanager
+    def open(self, sink: Sink, connection: Connection) -> Iterator[OpenSink]:
+        require("spark", f"sink {sink.name}")
+        from headrace.distribute.spark.task_payload import travels
+
+        assert isinstance(sink, SparkSink)
+        session = ConnectedSession(connection if sink.connection else None, "deliver")
+        try:
+            named = named_function(f"sink {sink.name}", sink.function, sink.package, SinkRefusedError)
+            travels(named.module)  # with its own functions for rows
+            with _passing(sink, connection):
+                yield _OpenTarget(named.function(session), session, sink.name)
+        finally:
+            session.stop()
+
+
+@contextmanager
+def _passing(sink: Sink, connection: Connection) -> Iterator[None]:
+    """Inside, what a database says that passes is SinkUnreachableError, without the class of the user's saying so."""
+    from headrace.connectors.spark.failures import answer_of_database
+
+    try:
+        yield
+    except Exception as error:
+        answer = None if isinstance(error, HeadraceError) else answer_of_database(error, connection)
+        if answer is None or not answer.passes:
+            raise
+        # without what was caught: it may quote a secret
+        raise SinkUnreachableError(
+            f"sink {sink.name} ({connection}): {answer.text}. The next delivery tries again"
+        ) from None
+
+
+SPARK: Final = SparkKind()
+
+
+def _text(held: SinkState) -> str:
+    """The text that a target of the user's compares with what it has stored, by an older version too."""
+    fields = asdict(held)
+    unknown = [name for name in ("identity", "at") if fields[name] is None]
+    return json.dumps({name: value for name, value in fields.items() if name not in unknown}, sort_keys=True)
+
+
+def _number(rows: "pa.Table", sign: int) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.sum(pc.equal(rows.column(SIGN), sign), min_count=0).as_py())
+
+
+def _signed(changes: Changes, columns: Mapping[str, ValueType]) -> "pa.Table":
+    """Rows that go (sign -1), of which only the identity is there, and those that come (1)."""
+    import pyarrow as pa
+
+    from headrace.read.views.arrow_types import named_as, schema_of
+
+    own = schema_of(columns)
+    schema = schema_of({SIGN: DataType.INT, **columns})
+    identity = pa.schema([own.field(name) for name in changes.identity])
+    parts: list[tuple[int, Any, Iterator[pa.RecordBatch]]] = [
+        (-1, identity, changes.removed()),
+        (1, own, changes.rows()),
+    ]
+    batches = [_as(schema, named_as(batch, named), sign) for sign, named, given in parts for batch in given]
+    return pa.Table.from_batches(batches, schema)
+
+
+def _as(schema: "pa.Schema", batch: "pa.RecordBatch", sign: int) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    there = {SIGN: pa.repeat(pa.scalar(sign, pa.int64()), batch.num_rows)}
+    there |= dict(zip(batch.schema.names, batch.columns, strict=True))
+    arrays = [there.get(field.name, pa.nulls(batch.num_rows, field.type)) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,156 @@
+"""Sources that Spark reads, on the driver and in tasks. Only a driver that finds something new needs Spark: what is
+landed is read without it.
+"""
+
+import json
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.connections import Connection, connection
+from headrace.connectors.spark.definition import SparkSource
+from headrace.connectors.spark.session import SESSIONS
+from headrace.ext.formats import FORMATS
+from headrace.ext.sources import (
+    OpenSource,
+    SourceConnector,
+    SourcePosition,
+    SourceSplit,
+    SplitEnumerator,
+    SplitGoneError,
+    WritingReader,
+)
+from headrace.extras import require
+from headrace.pipeline.source import Source
+from headrace.sources.landed.ranges import way_on
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+
+if TYPE_CHECKING:
+    from headrace.connectors.spark.ranges import NamedRanges
+    from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span
+
+
+_UNKNOWN: Final = 1
+"""The size of a range that nobody has read: some size, as every split has."""
+
+
+@dataclass(frozen=True)
+class RangeEnumerator(SplitEnumerator):
+    """Asks the function of ``source`` which ranges are new; what was written of others is in the ``store``."""
+
+    source: SparkSource
+    store: ObjectStore
+
+    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+        """Ranges behind the position, each up to the next end. Raises RangeFunctionError, RangeRefusedError,
+        RangeFailedError, and MissingConnectionError.
+        """
+        begin = position.mark or None
+        with _ranges(self.source) as ranges:
+            ends = ranges.ends(begin)
+        for end in ends:
+            if end != begin:
+                words = f"{self.source.name} {'from the beginning' if begin is None else f'behind {begin}'} to {end}"
+                yield SourceSplit(words, _UNKNOWN, _bounds(begin, end))
+            begin = end
+
+    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
+        """Where the last range ends."""
+        return position.passed(_bounds_of(splits[-1])[1], splits) if splits else position
+
+    def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
+        """Files that were written and are gone, or have another size. Reading holds each against its digest."""
+        wanted = [*splits]
+        folders = {split.path.rpartition("/")[0] + "/" for split in wanted}
+        there = {info.path: info.size for folder in folders for info in self.store.list(folder)}
+        for split in wanted:
+            if split.path not in there:
+                yield split, "is gone"
+            elif there[split.path] != split.size:
+                yield split, "has changed"
+
+    def explain(self) -> str:
+        """Says that no range has had a record."""
+        return f"{self.source} has given no range with a record in it"
+
+
+@dataclass(frozen=True)
+class WrittenReader(WritingReader):
+    """Has Spark write the ranges of ``source`` below a ``store``, and reads what was written."""
+
+    source: SparkSource
+    store: ObjectStore
+
+    def new_attempt(self) -> str:
+        """16 random digits."""
+        return uuid.uuid4().hex[:16]
+
+    def write(self, split: SourceSplit, folder: str) -> Sequence[SourceSplit]:
+        """Run the job. Raises RangeColumnsError, RangeFunctionError, RangeRefusedError, RangeFailedError and errors of
+        Spark.
+        """
+        with _ranges(self.source) as ranges:
+            from headrace.connectors.spark.failures import named_failures
+            from headrace.connectors.spark.ranges import check_columns, written
+
+            frame = ranges.read(*_bounds_of(split))
+            with named_failures(self.source, ranges.session.connection):
+                check_columns(frame, self.source)
+                return written(ranges.session.spark, frame, self.store.uri, folder)
+
+    def read(self, split: SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
+        """The rows of a file. Raises SplitGoneError, LandedColumnsError."""
+        from headrace.connectors.spark.errors import LandedColumnsError
+        from headrace.formats.errors import FileColumnsError
+        from headrace.sources.landed.ranges import digest_of
+
+        try:
+            data = self.store.read(split.path)
+        except ObjectNotFoundError as error:
+            raise SplitGoneError(split.path, "is gone", way_on(split.path)) from error
+        if digest_of(data) != split.etag:
+            raise SplitGoneError(split.path, "has changed", way_on(split.path))
+        try:
+            return FORMATS["parquet"].read(data, self.source.fields, required, split.path, span)
+        except FileColumnsError as error:
+            raise LandedColumnsError(error.path, error.reason) from error
+
+
+class SparkConnector(SourceConnector):
+    """Whatever Spark reads."""
+
+    def open(self, source: Source, root: ObjectStore) -> OpenSource:
+        """The ranges of ``source``, which are written below ``root``; nothing is asked yet."""
+        assert isinstance(source, SparkSource)
+        return OpenSource(RangeEnumerator(source, root), WrittenReader(source, root))
+
+    @contextmanager
+    def staying_connected(self) -> Iterator[None]:
+        """One session, which epochs on Spark have, too."""
+        with SESSIONS.kept():
+            yield
+
+
+SPARK: Final = SparkConnector()
+
+
+@contextmanager
+def _ranges(source: SparkSource) -> "Iterator[NamedRanges]":
+    """The ranges of ``source``. Raises NotInstalledError, MissingConnectionError, RangeFunctionError."""
+    require("spark", str(source))
+    from headrace.connectors.spark.ranges import ranges_of
+
+    given: Connection | None = connection(source.connection) if source.connection else None
+    with ranges_of(source, given) as ranges:
+        yield ranges
+
+
+def _bounds(begin: str | None, end: str) -> str:
+    return json.dumps([begin, end])
+
+
+def _bounds_of(split: SourceSplit) -> tuple[str | None, str]:
+    begin, end = json.loads(split.etag)
+    return begin, end

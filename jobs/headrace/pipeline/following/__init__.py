@@ -1,1 +1,0 @@
-"""Other pipelines as sources."""
