@@ -6,8 +6,10 @@ from importlib import import_module
 
 import pytest
 
+import headrace as hr
 from headrace.errors import FixConfigError
 from headrace.ext.sources import SourcePosition, SplitEnumerator
+from headrace.read.pending_work import WatchedSource
 from tests.docs.pages import DOCS
 
 SOURCES, SINKS, FORMATS, STORES = (f"headrace.ext.{role}" for role in ("sources", "sinks", "formats", "stores"))
@@ -97,6 +99,22 @@ def test_a_released_name_goes_on_and_says_where_it_is(old: str) -> None:
 def test_a_released_name_that_stays_is_there(old: str) -> None:
     module, _, name = old.partition(":")
     assert hasattr(import_module(module), name)
+
+
+def test_a_source_is_made_again_from_where_its_class_was() -> None:
+    kept = {"topic": "orders", "connection": "events", "land": "never", "on_lost": "skip"}
+    watched = WatchedSource("headrace.pipeline.systems.kafka:KafkaSource", kept, ("events",))
+    with pytest.warns(DeprecationWarning):
+        source = watched.source()
+    assert (source.place, source.watched_fields()) == ("events/orders", kept)
+    assert WatchedSource.of(source).source() == source
+
+
+@pytest.mark.parametrize("name", ["delta", "final_rows", "iceberg", "kafka_sink", "postgres", "spark_sink"])
+def test_sinks_are_found_where_all_of_them_were(name: str) -> None:
+    with pytest.warns(DeprecationWarning):
+        was = getattr(import_module("headrace.pipeline.sinks"), name)
+    assert was is getattr(hr, name)
 
 
 def test_a_name_that_never_was_is_refused_as_ever() -> None:
