@@ -25,30 +25,6 @@ FORMAT: Final = 1
 _ANEW = "run the pipeline again, which audits the range again"
 
 
-class AuditFailedError(FixDataError, code="data.audit_failed"):
-    """The output does not meet the pipeline's expectations: it stays in quarantine on its branch."""
-
-
-class LimitExceededError(AuditFailedError, code="data.limit_exceeded"):
-    """Every expectation holds, and a limit of the pipeline does not: the output stays in quarantine on its branch."""
-
-
-class UnusualDataError(AuditFailedError, code="data.unusual"):
-    """Every expectation holds, and the output is not as was usual: it stays in quarantine on its branch."""
-
-
-class StaleDataError(FixDataError, code="data.stale"):
-    """Nothing new has come, for longer than a limit of the pipeline allows. Nothing is held back."""
-
-
-class AuditFormatError(FixConfigError, code="config.audit_format"):
-    """A stored audit of a format that this version cannot read."""
-
-
-class AuditDamagedError(RestoreError, code="restore.audit_damaged"):
-    """A stored audit that is not what was written."""
-
-
 @dataclass(frozen=True)
 class Finding:
     """What one expectation found.
@@ -166,6 +142,14 @@ class AuditOutcome:
         ] and [finding.check for finding in compared] == [*usual]
 
 
+class AuditFormatError(FixConfigError, code="config.audit_format"):
+    """A stored audit of a format that this version cannot read."""
+
+
+class AuditDamagedError(RestoreError, code="restore.audit_damaged"):
+    """A stored audit that is not what was written."""
+
+
 def read_audit(
     store: ObjectStore, pipeline: str, from_snapshot: str | None, to_snapshot: str, output: str = ""
 ) -> AuditOutcome | None:
@@ -204,6 +188,18 @@ def succeeds(findings: Iterable[Finding], limits: Iterable[LimitFinding], usual:
 def failing(limits: Iterable[LimitFinding]) -> tuple[LimitFinding, ...]:
     """The findings of ``limits`` whose failing bound is exceeded."""
     return tuple(finding for finding in limits if finding.severity is Severity.FAIL)
+
+
+class AuditFailedError(FixDataError, code="data.audit_failed"):
+    """The output does not meet the pipeline's expectations: it stays in quarantine on its branch."""
+
+
+class LimitExceededError(AuditFailedError, code="data.limit_exceeded"):
+    """Every expectation holds, and a limit of the pipeline does not: the output stays in quarantine on its branch."""
+
+
+class UnusualDataError(AuditFailedError, code="data.unusual"):
+    """Every expectation holds, and the output is not as was usual: it stays in quarantine on its branch."""
 
 
 def audit_error(*outcomes: AuditOutcome, ways_out: str | None = None) -> AuditFailedError:
@@ -247,6 +243,10 @@ def _failures(outcome: AuditOutcome) -> str:
         f"pipeline {outcome.subject}: {' and '.join(what)} on "
         f"({outcome.from_snapshot or 'the beginning'}, {outcome.to_snapshot}], which stays unpublished:\n{failures}"
     )
+
+
+class StaleDataError(FixDataError, code="data.stale"):
+    """Nothing new has come, for longer than a limit of the pipeline allows. Nothing is held back."""
 
 
 def stale_error(pipeline: str, limits: Iterable[LimitFinding]) -> StaleDataError:

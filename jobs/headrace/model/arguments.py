@@ -295,6 +295,10 @@ class Arguments:
             raise self.wrong(name, value, f"write {write}{_call(value, kind)}")
         return value
 
+    def optional(self, name: str, value: object, kind: type[_T], write: str) -> _T | None:
+        """None, or a ``kind``; ``write`` says how one is written."""
+        return None if value is None else self.instance(name, value, kind, write)
+
     def mapping(self, name: str, value: object, kind: type[_T], write: str, *, least: int = 1) -> dict[str, _T]:
         """Names and a ``kind`` for each."""
         if not isinstance(value, Mapping) or len(value) < least:

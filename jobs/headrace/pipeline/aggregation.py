@@ -73,14 +73,13 @@ class Aggregation(Suggesting):
         set_(self, "what", given.mapping("what", what, (Aggregate, Expr), _WHAT))  # type: ignore[arg-type] # one of the two
         set_(self, "where", given.instance("where", where, WindowFn, 'windows such as FixedWindows("1h")'))
         trigger = "a trigger such as AfterWatermark(early=AfterCount(100))"
-        set_(self, "when", None if when is None else given.instance("when", when, Trigger, trigger))
+        set_(self, "when", given.optional("when", when, Trigger, trigger))
         relation = 'retracting("2d"), accumulating(...) or discarding(...)'
         set_(self, "how", retracting() if how is None else given.instance("how", how, How, relation))
         set_(self, "filter", None if filter is None else expression(given, "filter", filter))
         set_(self, "having", None if having is None else expression(given, "having", having))
         function = 'SparkFunction("module:function", ...)'
-        made = None if transform is None else given.instance("transform", transform, SparkFunction, function)
-        set_(self, "transform", made)
+        set_(self, "transform", given.optional("transform", transform, SparkFunction, function))
         set_(self, "renamed", _renamed(given, renamed, {*self.key, *self.what}))
         self._check_results(given)
 

@@ -239,8 +239,7 @@ class Output(Suggesting):
         set_(self, "sinks", named_sinks(given, sinks))
         set_(self, "limits", _limits(given, limits))
         set_(self, "description", given.instance("description", description, str, "text"))
-        called = None if formerly is None else given.instance("formerly", formerly, str, 'a name, or ""')
-        set_(self, "formerly", called)
+        set_(self, "formerly", given.optional("formerly", formerly, str, 'a name, or ""'))
         set_(self, "allow_finishing", given.flag("allow_finishing", allow_finishing))
         set_(self, "allow_double_counting", given.flag("allow_double_counting", allow_double_counting))
 

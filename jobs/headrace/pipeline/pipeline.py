@@ -4,9 +4,10 @@ input, key, *what* (aggregates), *where* (windows), *when* (trigger), *how* (acc
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, reduce
 from operator import and_
+from typing import Any, Final
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import How
@@ -39,6 +40,12 @@ from headrace.pipeline.output import (
 from headrace.pipeline.quality import Limits, UsualCheck
 from headrace.pipeline.sink import Sink, named_sinks
 from headrace.pipeline.source import OWN, Input, Source, SparkFunction
+
+_NOT_AS_THEY_ARE: Final = frozenset({"of", "columns", "first", "filter", "limits", "description", "formerly"})
+"""Fields of an output that a pipeline with it alone lacks, or has with something more."""
+
+_OF_ALL_OUTPUTS: Final = ("deduplicate", "union", "schedule", "retention", "airflow", "executor")
+"""What a pipeline says for all its outputs."""
 
 
 class SeveralOutputsError(PipelineError, code="config.several_outputs"):
@@ -197,27 +204,21 @@ class Pipeline(Suggesting):
             set_(self, "_edges", first.edges)
             for part, value in first.fields.items():
                 set_(self, part, value)
-        once = None
-        if deduplicate is not None:
-            once = given.instance("deduplicate", deduplicate, Deduplicate, 'Deduplicate("id", "1d")')
-        set_(self, "deduplicate", once)
+        once = 'Deduplicate("id", "1d")'
+        set_(self, "deduplicate", given.optional("deduplicate", deduplicate, Deduplicate, once))
         set_(self, "union", given.several("union", union, Input, 'csv(...).event_time(...).named("weather")'))
         set_(self, "then", given.several("then", then, Aggregation, "Aggregation(...)"))
         set_(self, "expectations", given.several("expectations", expectations, Expectation, "expect(...)"))
-        most = 'Limits(rejected="1%", newest_file="1h")'
-        set_(self, "limits", None if limits is None else given.instance("limits", limits, Limits, most))
+        set_(self, "limits", given.optional("limits", limits, Limits, 'Limits(rejected="1%", newest_file="1h")'))
         set_(self, "usual", given.several("usual", usual, UsualCheck, "usual_volume(within=2)"))
         set_(self, "sinks", named_sinks(given, sinks))
         set_(self, "description", given.instance("description", description, str, "text"))
         set_(self, "schedule", scheduled(given, schedule))
-        example = 'Backfill("0 3 * * *", last="7d")'
-        set_(self, "backfill", None if backfill is None else given.instance("backfill", backfill, Backfill, example))
+        set_(self, "backfill", given.optional("backfill", backfill, Backfill, 'Backfill("0 3 * * *", last="7d")'))
         rule = 'Retention(keep_last=100, keep_for="30d")'
-        kept = None if retention is None else given.instance("retention", retention, Retention, rule)
-        set_(self, "retention", kept)
+        set_(self, "retention", given.optional("retention", retention, Retention, rule))
         options = 'airflow(owner="sales", retries=3)'
-        run_as = None if airflow is None else given.instance("airflow", airflow, AirflowOptions, options)
-        set_(self, "airflow", run_as)
+        set_(self, "airflow", given.optional("airflow", airflow, AirflowOptions, options))
         set_(self, "executor", executor_name(given, executor))
         set_(self, "allow_finishing", given.flag("allow_finishing", allow_finishing))
         set_(self, "allow_double_counting", given.flag("allow_double_counting", allow_double_counting))
@@ -246,34 +247,18 @@ class Pipeline(Suggesting):
         own = self.outputs[output]
         of_records = [] if own.of else [self.filter]
         both = [condition for condition in (*of_records, own.filter) if condition is not None]
+        names = [part.name for part in fields(own) if part.name not in _NOT_AS_THEY_ARE]
+        parts: dict[str, Any] = {name: getattr(own, name) for name in names}
+        parts |= {name: getattr(self, name) for name in _OF_ALL_OUTPUTS}
         try:
             return Pipeline(
                 self.name,
                 self.input,
-                key=own.key,
-                what=own.what,
-                where=own.where,
-                when=own.when,
-                how=own.how,
                 filter=reduce(and_, both) if both else None,
-                having=own.having,
-                renamed=own.renamed,
-                loop=own.loop,
-                deduplicate=self.deduplicate,
-                union=self.union,
-                then=own.then,
-                expectations=own.expectations,
-                usual=own.usual,
-                sinks=own.sinks,
                 limits=self.limits if own.limits is None else own.limits.over(self.limits),
                 description=own.description or self.description,
-                schedule=self.schedule,
-                retention=self.retention,
-                airflow=self.airflow,
-                executor=self.executor,
-                allow_finishing=own.allow_finishing,
-                allow_double_counting=own.allow_double_counting,
                 _upstream=[Upstream(name, above[name], own.columns.get(name, {})) for name in own.of],
+                **parts,
             )
         except PipelineError as error:
             kind = LoopError if isinstance(error, LoopError) else PipelineError

@@ -117,8 +117,7 @@ class FileSource(source.Source):
         set_(self, "missing", given.choice("missing", missing, OnMissing))
         set_(self, "suffixes", given.several("suffixes", suffixes, str, '".json"'))
         function = 'SparkFunction("module:function", ...)'
-        made = None if transform is None else given.instance("transform", transform, SparkFunction, function)
-        set_(self, "transform", made)
+        set_(self, "transform", given.optional("transform", transform, SparkFunction, function))
         signed = changelog_of(given, changelog)
         set_(self, "changelog", signed)
         if signed is not None:

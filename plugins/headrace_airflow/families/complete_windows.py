@@ -6,13 +6,12 @@ assets runs once for a window that is complete, and again when it is corrected.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import DAG, AssetAny, BaseOperator, Context
+from airflow.sdk import DAG, BaseOperator, Context
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 from airflow.sdk.exceptions import AirflowSkipException
 
 from headrace.model.windows import GlobalWindows
-from headrace_airflow.assets import Published
-from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag
+from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag_after_publish
 from headrace_airflow.families.options import options_of
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.roots.store import reaching_store
@@ -105,14 +104,8 @@ def windows_dag(rooted: RootedPipeline) -> DAG | None:
     ]
     if not options_of(rooted).announce_windows or not outputs:
         return None
-    with new_dag(
-        rooted,
-        "windows",
-        windows_dag.__doc__,
-        schedule=AssetAny(*(Published(rooted.root, rooted.name, output).asset for output in outputs)),
-        params={},
-        by_hand=[DagRunType.ASSET_TRIGGERED, DagRunType.ASSET_MATERIALIZATION, *BY_HAND],
-    ) as dag:
+    by_hand = [DagRunType.ASSET_MATERIALIZATION, *BY_HAND]
+    with new_dag_after_publish(rooted, "windows", windows_dag.__doc__, outputs, by_hand) as dag:
         for output in outputs:
             AnnounceWindowsOperator(task_id=output or "windows", rooted=rooted, output=output)
     return dag

@@ -3,13 +3,11 @@
 from contextlib import nullcontext
 from typing import Any, Final
 
-from airflow.sdk import DAG, AssetAny, BaseOperator, Context
-from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
+from airflow.sdk import DAG, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from headrace.pipeline.sink import Sink
-from headrace_airflow.assets import Published
-from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag
+from headrace_airflow.families.family import DagFamily, new_dag_after_publish
 from headrace_airflow.roots.connection import reaching_system
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.roots.store import reaching_store
@@ -49,14 +47,7 @@ def deliver_dag(rooted: RootedPipeline) -> DAG | None:
     if not tasks:
         return None
     outputs = dict.fromkeys(output for output, _ in tasks)
-    with new_dag(
-        rooted,
-        "deliver",
-        deliver_dag.__doc__,
-        schedule=AssetAny(*(Published(rooted.root, rooted.name, output).asset for output in outputs)),
-        params={},
-        by_hand=[DagRunType.ASSET_TRIGGERED, *BY_HAND],
-    ) as dag:
+    with new_dag_after_publish(rooted, "deliver", deliver_dag.__doc__, outputs) as dag:
         for output, sink in tasks:
             task_id = ".".join(filter(None, (output, sink.name)))
             DeliverOperator(task_id=task_id, rooted=rooted, output=output, sink=sink)

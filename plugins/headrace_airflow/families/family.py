@@ -4,7 +4,7 @@ A family of another distribution is an entry point of ``headrace.dag_families``:
 the ids of its DAGs end. Airflow executes no file of it: Headrace's own files in ``dags/`` ask for all families.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 from headrace.describe.check import CheckReport, checked
 from headrace.ext.stores import shown
 from headrace.pipeline.deployment import Schedule
+from headrace_airflow.assets import Published
 from headrace_airflow.failures import RETRIES
 from headrace_airflow.families.code_tab import shows
 from headrace_airflow.families.dag_family import has_form
@@ -82,6 +83,21 @@ def new_dag(
     )
     shows(dag, rooted.file)
     with has_form(dag, params):
+        yield dag
+
+
+@contextmanager
+def new_dag_after_publish(
+    rooted: RootedPipeline,
+    family: str,
+    about: str | None,
+    outputs: Iterable[str],
+    by_hand: Sequence[DagRunType] = BY_HAND,
+) -> Iterator[DAG]:
+    """Make a DAG that runs whenever readers see something else of one of the ``outputs``; see ``new_dag``."""
+    moved = AssetAny(*(Published(rooted.root, rooted.name, output).asset for output in outputs))
+    by_hand = [DagRunType.ASSET_TRIGGERED, *by_hand]
+    with new_dag(rooted, family, about, schedule=moved, params={}, by_hand=by_hand) as dag:
         yield dag
 
 

@@ -5,7 +5,7 @@ that have not ended.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from airflow.models.dagrun import DagRun
 from airflow.models.deadline import Deadline
@@ -28,10 +28,6 @@ class DagRunName:
     dag_id: str
     run_id: str
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {"dag_id": self.dag_id, "run_id": self.run_id}
-
 
 @dataclass(frozen=True)
 class RunDeadline:
@@ -39,10 +35,6 @@ class RunDeadline:
 
     at: str
     is_missed: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {"at": self.at, "is_missed": self.is_missed}
 
 
 def dag_runs_of(run_ids: Collection[str]) -> dict[str, DagRunName]:

@@ -5,6 +5,7 @@ Endpoints are plain functions, since they wait for the store: FastAPI runs them 
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -237,7 +238,7 @@ def _check_values(dag_id: str, user: Any) -> None:
 
 
 def _dag_runs(run_ids: Collection[str]) -> dict[str, Any]:
-    return {run_id: name.to_json() for run_id, name in dag_runs_of(run_ids).items()}
+    return {run_id: asdict(name) for run_id, name in dag_runs_of(run_ids).items()}
 
 
 def _refused(_: Request, error: Exception) -> Response:

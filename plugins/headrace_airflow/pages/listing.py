@@ -1,6 +1,7 @@
 """The list of all pipelines that a user may see, over all roots, those that need a person first."""
 
 from collections.abc import Collection
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -53,7 +54,7 @@ def problems_for(there: Collection[Place], answered: RootSummaries) -> list[dict
 
 def deadline_to_json(deadline: RunDeadline | None) -> dict[str, Any] | None:
     """A JSON value of a pipeline's next deadline, if it has one."""
-    return None if deadline is None else deadline.to_json()
+    return None if deadline is None else asdict(deadline)
 
 
 def _problem(root: str, answered: RootSummaries) -> BaseException | str:

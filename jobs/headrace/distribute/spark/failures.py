@@ -171,25 +171,22 @@ def _vanished(failure: _Failure) -> HeadraceError:
     return VanishedFileError(failure.file or _UNKNOWN_FILE)
 
 
-def _arithmetic(failure: _Failure) -> HeadraceError:
-    return ArithmeticDataError(
-        f"the data make an expression of the pipeline fail: {failure.summary}. "
-        "Cast its operands to float, filter such records out, or correct the data"
-    )
+def _saying(kind: type[HeadraceError], text: str) -> "Callable[[_Failure], HeadraceError]":
+    """Makes an error of that ``kind``, in whose ``text`` {summary} stands for what Spark said."""
+    return lambda failure: kind(text.format(summary=failure.summary))
 
 
-def _overflow(_: _Failure) -> HeadraceError:
-    return ArithmeticDataError(
-        "an integer of the pipeline's expressions or aggregates leaves 64 bits (it is never wrapped). "
-        "Cast its operands to float, filter such records out, or correct the data"
-    )
-
-
-def _memory(failure: _Failure) -> HeadraceError:
-    return OutOfMemoryError(
-        f"Spark ran out of memory: {failure.summary}. "
-        "Give the driver (or the executors) more, or take smaller epochs (max_files, max_bytes of the source)"
-    )
+_CORRECT = "Cast its operands to float, filter such records out, or correct the data"
+_arithmetic = _saying(ArithmeticDataError, f"the data make an expression of the pipeline fail: {{summary}}. {_CORRECT}")
+_overflow = _saying(
+    ArithmeticDataError,
+    f"an integer of the pipeline's expressions or aggregates leaves 64 bits (it is never wrapped). {_CORRECT}",
+)
+_memory = _saying(
+    OutOfMemoryError,
+    "Spark ran out of memory: {summary}. "
+    "Give the driver (or the executors) more, or take smaller epochs (max_files, max_bytes of the source)",
+)
 
 
 def _denied(failure: _Failure) -> HeadraceError:

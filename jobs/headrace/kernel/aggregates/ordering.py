@@ -195,9 +195,6 @@ class ExtremePart(AccumulatorPart):
 
     is_largest: bool
 
-    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
-        return self.gathered(*groups.without_nulls(elements.value))
-
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
         return extreme(parts, groups, is_largest=self.is_largest)
 

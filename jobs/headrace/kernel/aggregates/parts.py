@@ -72,9 +72,9 @@ class AccumulatorPart(ABC):
     type: pa.DataType
     input: Expr | None
 
-    @abstractmethod
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
-        """The part that the elements of each group make."""
+        """The part that the elements of each group make; unless overridden, each value is a part."""
+        return self.gathered(*groups.without_nulls(elements.value))
 
     def gather(self, parts: pa.Array, groups: Groups) -> pa.Array:
         """The parts of each group as one, in their order."""

@@ -241,9 +241,6 @@ class FloatSumPart(PlainPart):
 
     STORED = _DOUBLE
 
-    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
-        return self.gathered(*groups.without_nulls(elements.value))
-
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
         return nullable(add(parts.to_numpy(), groups), groups)
 

@@ -67,14 +67,6 @@ Status = Literal["succeeded", "failed"]
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
-class ResultFormatError(FixConfigError, code="config.result_format"):
-    """A result object of a format that this version cannot read."""
-
-
-class ResultDamagedError(RestoreError, code="restore.result_damaged"):
-    """A result object that is not what was written."""
-
-
 @dataclass(frozen=True)
 class RunError:
     """A failure as data: ``code`` and ``remedy`` of the error tree (see headrace.errors), ``message`` for people."""
@@ -188,6 +180,14 @@ def to_json(result: RunResult) -> bytes:
     if not result.outputs:
         del fields["outputs"]
     return sealed({"format": FORMAT, **fields})
+
+
+class ResultFormatError(FixConfigError, code="config.result_format"):
+    """A result object of a format that this version cannot read."""
+
+
+class ResultDamagedError(RestoreError, code="restore.result_damaged"):
+    """A result object that is not what was written."""
 
 
 def from_json(data: bytes) -> RunResult:

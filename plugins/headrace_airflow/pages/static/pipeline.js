@@ -238,17 +238,20 @@ function Records({ dagId, summary, params, setParams }) {
 
 const VIEWS = { rejected: "Dead letters", late: "Late rows", current: "Current rows", panes: "Panes" };
 
+function TextField({ given, setGiven, name, label, maxW }) {
+  return h(C.Field.Root, { maxW }, h(C.Field.Label, null, label), h(C.Input, { size: "sm", value: given[name], onChange: (event) => setGiven({ ...given, [name]: event.target.value }) }));
+}
+
 function Explain({ dagId, summary, params, setParams }) {
   const [given, setGiven] = useState({ key: "", window: "" });
   const [asked, setAsked] = useState(null);
   const found = useAnswer(asked && `dags/${dagId}/explain${query({ ...asked, output: outputOf(summary, params) })}`);
-  const field = (name, label) => h(C.Field.Root, { maxW: "320px" }, h(C.Field.Label, null, label), h(C.Input, { size: "sm", value: given[name], onChange: (event) => setGiven({ ...given, [name]: event.target.value }) }));
   return h(
     C.Box,
     null,
     h(C.Text, { my: 3, color: "fg.muted" }, "Why has a window fired or not, and what does it wait for?"),
     h(OutputChoice, { summary, params, setParams }),
-    h("form", { onSubmit: (event) => { event.preventDefault(); setAsked({ ...given }); } }, h(C.VStack, { align: "start", mb: 3 }, field("key", "Key: a value, or JSON such as {\"shop\": \"a\"}"), field("window", "Window: any time in it (empty: all windows)"), h(C.Button, { size: "sm", type: "submit" }, "Explain"))),
+    h("form", { onSubmit: (event) => { event.preventDefault(); setAsked({ ...given }); } }, h(C.VStack, { align: "start", mb: 3 }, h(TextField, { given, setGiven, name: "key", label: "Key: a value, or JSON such as {\"shop\": \"a\"}", maxW: "320px" }), h(TextField, { given, setGiven, name: "window", label: "Window: any time in it (empty: all windows)", maxW: "320px" }), h(C.Button, { size: "sm", type: "submit" }, "Explain"))),
     asked ? h(Answer, { of: found }, (answer) => h(C.Box, { as: "pre", whiteSpace: "pre-wrap", fontFamily: "mono", fontSize: "sm" }, answer.lines.join("\n"))) : null,
   );
 }
@@ -258,13 +261,12 @@ function Compare({ dagId, summary, params, setParams }) {
   const [given, setGiven] = useState({ before: params.get("before") ?? "published", after: params.get("after") ?? "main" });
   const asked = params.get("before") && params.get("after") ? { before: params.get("before"), after: params.get("after") } : null;
   const found = useAnswer(asked && `dags/${dagId}/diff${query({ ...asked, limit: 50, output })}`);
-  const field = (name, label) => h(C.Field.Root, { maxW: "260px" }, h(C.Field.Label, null, label), h(C.Input, { size: "sm", value: given[name], onChange: (event) => setGiven({ ...given, [name]: event.target.value }) }));
   return h(
     C.Box,
     null,
     h(C.Text, { my: 3, color: "fg.muted" }, "Which rows would a reader see change between two snapshots, tags or branches?"),
     h(OutputChoice, { summary, params, setParams }),
-    h("form", { onSubmit: (event) => { event.preventDefault(); setParams({ view: "compare", ...given, ...(output ? { output } : {}) }); } }, h(C.HStack, { align: "end", mb: 3, wrap: "wrap" }, field("before", "Before"), field("after", "After"), h(C.Button, { size: "sm", type: "submit" }, "Compare"))),
+    h("form", { onSubmit: (event) => { event.preventDefault(); setParams({ view: "compare", ...given, ...(output ? { output } : {}) }); } }, h(C.HStack, { align: "end", mb: 3, wrap: "wrap" }, h(TextField, { given, setGiven, name: "before", label: "Before", maxW: "260px" }), h(TextField, { given, setGiven, name: "after", label: "After", maxW: "260px" }), h(C.Button, { size: "sm", type: "submit" }, "Compare"))),
     asked ? h(Answer, { of: found }, (answer) => h(Difference, { of: answer })) : null,
   );
 }
