@@ -5,21 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from headrace.model.arguments import Arguments, keywords
-from headrace.model.beginnings import (
-    MIDNIGHT,
-    Weekday,
-    after_midnight,
-    day_beginning,
-    week_beginning,
-    year_beginning,
-)
-from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
+from headrace.model.beginnings import MIDNIGHT, Weekday, after_midnight, day_beginning, week_beginning, year_beginning
+from headrace.model.expressions.methods import TimeUnit
 from headrace.model.time import (
-    BEGIN_OF_CALENDAR,
     END_OF_CALENDAR,
     GLOBAL_WINDOW_END,
     UNITS,
@@ -208,70 +199,6 @@ def periods(
     """The windows whose starts are the moments that ``unit``, a day or more, is truncated to."""
     of, count = _PERIODS[unit]
     return CalendarWindows(of, zone, count, day_begins=day_begins, week_begins=week_begins, year_begins=year_begins)
-
-
-def local_time(moment: Instant, zone: str) -> datetime | None:
-    """What clocks in ``zone`` show at ``moment``; None outside the years 1 to 9999."""
-    try:
-        return _local(moment, _zone(zone)) if is_finite(moment) else None
-    except OverflowError:
-        return None
-
-
-def moment_shown(shown: Instant, zone: str, twice: str, skipped: str) -> Instant | None:
-    """When clocks in ``zone`` show what UTC shows at ``shown``; None outside the years 1 to 9999."""
-    in_utc = to_datetime(shown) if BEGIN_OF_CALENDAR <= shown <= END_OF_CALENDAR else None
-    if in_utc is None:
-        return None
-    clock = in_utc.replace(tzinfo=None)
-    first, second = (instant(clock.replace(tzinfo=_zone(zone), fold=fold)) for fold in (0, 1))
-    try:
-        if first == second:
-            moment: Instant | None = first
-        elif _local(first, _zone(zone)) == clock:
-            moment = {Twice.FIRST: first, Twice.SECOND: second}.get(Twice(twice))
-        else:  # with the offset before, which shows it as much later as clocks are set forward
-            moment = first if skipped == Skipped.LATER else None
-    except OverflowError:
-        return None
-    return moment if moment is not None and BEGIN_OF_CALENDAR <= moment <= END_OF_CALENDAR else None
-
-
-def truncated(moment: Instant, unit: TimeUnit, zone: str, *beginnings: Any) -> Instant | None:
-    """When the ``unit`` of ``moment`` began; None outside the years 1 to 9999. ``beginnings``: as in ``periods``."""
-    shown = local_time(moment, zone)
-    if shown is None:
-        return None
-    try:
-        if unit in _PERIODS:
-            where = periods(unit, zone, *beginnings)
-            return _period_start(where, moment, (shown - where.day_shift).date())
-        return _clock_start(moment, shown, unit, zone)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _period_start(where: CalendarWindows, moment: Instant, day: date) -> Instant:
-    number = number_of(where, day)
-    try:
-        following = start_of(where, number + 1)
-    except (ValueError, OverflowError):
-        return start_of(where, number)
-    # Clocks that were set back over midnight show the old date again, but the next day has begun.
-    return following if following <= moment else start_of(where, number)
-
-
-def _clock_start(moment: Instant, shown: datetime, unit: TimeUnit, zone: str) -> Instant:
-    into = timedelta(minutes=shown.minute if unit is TimeUnit.HOUR else 0, seconds=shown.second)
-    start = moment - duration(into) - shown.microsecond
-
-    def offset(at: int) -> int:
-        return instant(_local(Instant(at), _zone(zone)).replace(tzinfo=UTC)) - at
-
-    if offset(start) == offset(moment):
-        return Instant(start)
-    # Clocks were set within the unit: it began when they were.
-    return Instant(start + bisect_left(range(start, moment), True, key=lambda at: offset(at) == offset(moment)))
 
 
 def _zone(name: str) -> tzinfo:

@@ -1,0 +1,94 @@
+"""What clocks of a time zone show, when they show it, and when the units of their time began."""
+
+from bisect import bisect_left
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from headrace.model.calendar import CalendarWindows, number_of, periods, start_of
+from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
+from headrace.model.time import (
+    BEGIN_OF_CALENDAR,
+    END_OF_CALENDAR,
+    Instant,
+    duration,
+    instant,
+    is_finite,
+    to_datetime,
+)
+
+_OF_A_CLOCK = (TimeUnit.HOUR, TimeUnit.MINUTE)
+
+
+def local_time(moment: Instant, zone: str) -> datetime | None:
+    """What clocks in ``zone`` show at ``moment``; None outside the years 1 to 9999."""
+    try:
+        return _local(moment, _zone(zone)) if is_finite(moment) else None
+    except OverflowError:
+        return None
+
+
+def moment_shown(shown: Instant, zone: str, twice: str, skipped: str) -> Instant | None:
+    """When clocks in ``zone`` show what UTC shows at ``shown``; None outside the years 1 to 9999."""
+    in_utc = to_datetime(shown) if BEGIN_OF_CALENDAR <= shown <= END_OF_CALENDAR else None
+    if in_utc is None:
+        return None
+    clock = in_utc.replace(tzinfo=None)
+    first, second = (instant(clock.replace(tzinfo=_zone(zone), fold=fold)) for fold in (0, 1))
+    try:
+        if first == second:
+            moment: Instant | None = first
+        elif _local(first, _zone(zone)) == clock:
+            moment = {Twice.FIRST: first, Twice.SECOND: second}.get(Twice(twice))
+        else:  # with the offset before, which shows it as much later as clocks are set forward
+            moment = first if skipped == Skipped.LATER else None
+    except OverflowError:
+        return None
+    return moment if moment is not None and BEGIN_OF_CALENDAR <= moment <= END_OF_CALENDAR else None
+
+
+def truncated(moment: Instant, unit: TimeUnit, zone: str, *beginnings: Any) -> Instant | None:
+    """When the ``unit`` of ``moment`` began; None outside the years 1 to 9999. ``beginnings``: as in ``periods``."""
+    shown = local_time(moment, zone)
+    if shown is None:
+        return None
+    try:
+        if unit not in _OF_A_CLOCK:
+            where = periods(unit, zone, *beginnings)
+            return _period_start(where, moment, (shown - where.day_shift).date())
+        return _clock_start(moment, shown, unit, zone)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _period_start(where: CalendarWindows, moment: Instant, day: date) -> Instant:
+    number = number_of(where, day)
+    try:
+        following = start_of(where, number + 1)
+    except (ValueError, OverflowError):
+        return start_of(where, number)
+    # Clocks that were set back over midnight show the old date again, but the next day has begun.
+    return following if following <= moment else start_of(where, number)
+
+
+def _clock_start(moment: Instant, shown: datetime, unit: TimeUnit, zone: str) -> Instant:
+    into = timedelta(minutes=shown.minute if unit is TimeUnit.HOUR else 0, seconds=shown.second)
+    start = moment - duration(into) - shown.microsecond
+
+    def offset(at: int) -> int:
+        return instant(_local(Instant(at), _zone(zone)).replace(tzinfo=UTC)) - at
+
+    if offset(start) == offset(moment):
+        return Instant(start)
+    # Clocks were set within the unit: it began when they were.
+    return Instant(start + bisect_left(range(start, moment), True, key=lambda at: offset(at) == offset(moment)))
+
+
+def _zone(name: str) -> tzinfo:
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
+def _local(moment: Instant, zone: tzinfo) -> datetime:
+    in_utc = to_datetime(moment)
+    assert in_utc is not None
+    return in_utc.astimezone(zone).replace(tzinfo=None)
