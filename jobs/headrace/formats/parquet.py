@@ -303,15 +303,17 @@ def _timestamps(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
 
 
 def _dates(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-    dates = in_calendar(values)
-    beyond = pc.and_(values.is_valid(), dates.is_null())
-    return dates, beyond if pc.any(beyond).as_py() else None
+    return _as_far_as(values, in_calendar(values))
 
 
 def _decimals(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-    decimals = stored_decimals(values)
-    beyond = pc.and_(values.is_valid(), decimals.is_null())
-    return decimals, beyond if pc.any(beyond).as_py() else None
+    return _as_far_as(values, stored_decimals(values))
+
+
+def _as_far_as(values: pa.Array, held: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    """What is ``held`` of ``values``, and which of them are not."""
+    beyond = pc.and_(values.is_valid(), held.is_null())
+    return held, beyond if pc.any(beyond).as_py() else None
 
 
 def _texts(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:

@@ -5,8 +5,10 @@ nested substitution would grow exponentially. ``compile`` groups the lets by dep
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_, or_
 
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, lift
@@ -34,27 +36,20 @@ def is_literal(expr: Expr, value: object) -> bool:
 
 def all_of(*terms: Expr) -> Expr:
     """Conjunction, with constants folded away."""
-    kept = [t for t in terms if not is_literal(t, True)]
-    if any(is_literal(t, False) for t in kept):
-        return FALSE
-    return _fold("and", kept, TRUE)
+    return _folded(and_, terms, empty=TRUE, decisive=FALSE)
 
 
 def any_of(*terms: Expr) -> Expr:
     """Disjunction, with constants folded away."""
-    kept = [t for t in terms if not is_literal(t, False)]
-    if any(is_literal(t, True) for t in kept):
-        return TRUE
-    return _fold("or", kept, FALSE)
+    return _folded(or_, terms, empty=FALSE, decisive=TRUE)
 
 
-def _fold(op: str, terms: list[Expr], empty: Expr) -> Expr:
-    if not terms:
-        return empty
-    result = terms[0]
-    for term in terms[1:]:
-        result = result & term if op == "and" else result | term
-    return result
+def _folded(join: Callable[[Expr, Expr], Expr], terms: Sequence[Expr], *, empty: Literal, decisive: Literal) -> Expr:
+    """``terms`` as one; ``empty`` is what none of them come to, ``decisive`` what one of them makes of all."""
+    kept = [term for term in terms if not is_literal(term, empty.value)]
+    if any(is_literal(term, decisive.value) for term in kept):
+        return decisive
+    return reduce(join, kept) if kept else empty
 
 
 def negate(term: Expr) -> Expr:
