@@ -21,6 +21,9 @@ LAZY = {
 """Packages with a table ``_HOMES``, and their stubs."""
 
 ERRORS = "jobs/headrace/errors.pyi"
+_WIDTH = 121
+"""A line is no longer than 120 characters."""
+
 _HEAD = '"""What type checkers know of {package}: written by ``python -m scripts.stubs --write``."""\n\n'
 
 
@@ -73,7 +76,9 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
         elif isinstance(line, ast.FunctionDef) and line.name in ("__init__", "__init_subclass__"):
             line.args.defaults = [ast.Constant(...) for _ in line.args.defaults]
             line.args.kw_defaults = [value and ast.Constant(...) for value in line.args.kw_defaults]
-            yield f"    def {line.name}({ast.unparse(line.args).replace('=...', ' = ...')}) -> None: ...\n"
+            arguments = ast.unparse(line.args).replace("=...", " = ...")
+            whole = f"    def {line.name}({arguments}) -> None: ...\n"
+            yield whole if len(whole) <= _WIDTH else f"    def {line.name}(\n        {arguments}\n    ) -> None: ...\n"
 
 
 def _parsed(module: str) -> ast.Module:

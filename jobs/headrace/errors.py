@@ -23,17 +23,21 @@ from typing import ClassVar, Final
 class HeadraceError(Exception):
     """Base of the tree. ``remedy`` is its branch; ``exit_code`` is what a process that dies of it returns.
 
-    A class says its ``code`` beside its base: ``class RateLimitError(RetryError, code="retry.rate_limit")``.
+    A class says its ``code`` beside its base: ``class RateLimitError(RetryError, code="retry.rate_limit")``; a branch
+    also the rest. What a class does not say is as its base has it.
     """
 
     code: ClassVar[str] = "headrace"
     remedy: ClassVar[str] = "give_up"
     exit_code: ClassVar[int] = 1
 
-    def __init_subclass__(cls, *, code: str | None = None, **others: object) -> None:
+    def __init_subclass__(
+        cls, *, code: str | None = None, remedy: str | None = None, exit_code: int | None = None, **others: object
+    ) -> None:
         super().__init_subclass__(**others)
-        if code is not None:
-            cls.code = code
+        cls.code = code or cls.code
+        cls.remedy = remedy or cls.remedy
+        cls.exit_code = exit_code or cls.exit_code
 
     def __reduce__(self) -> "tuple[Callable[..., HeadraceError], tuple[object, ...], dict[str, object]]":
         """Pickled as it is, whatever its class is made of: it crosses processes."""
@@ -44,18 +48,12 @@ def _as_it_was(kind: type[HeadraceError], *arguments: object) -> HeadraceError:
     return kind.__new__(kind, *arguments)
 
 
-class FixConfigError(HeadraceError, code="config"):
+class FixConfigError(HeadraceError, code="config", remedy="fix_config", exit_code=10):
     """The pipeline, the command or the environment is wrong: a person changes it; a retry cannot help."""
 
-    remedy = "fix_config"
-    exit_code = 10
 
-
-class FixDataError(HeadraceError, code="data"):
+class FixDataError(HeadraceError, code="data", remedy="fix_data", exit_code=20):
     """The input or the output is wrong: a person (or the producer) corrects data, then the run is repeated."""
-
-    remedy = "fix_data"
-    exit_code = 20
 
 
 class ValueOverflowError(FixDataError, code="data.overflow"):
@@ -78,25 +76,16 @@ class DecimalOverflowError(ValueOverflowError, code="data.decimal_overflow"):
     """A decimal leaves 38 digits, of which 9 are after the point."""
 
 
-class RetryError(HeadraceError, code="retry"):
+class RetryError(HeadraceError, code="retry", remedy="retry", exit_code=30):
     """Something outside failed or was busy; the same call may succeed later."""
 
-    remedy = "retry"
-    exit_code = 30
 
-
-class RestoreError(HeadraceError, code="restore"):
+class RestoreError(HeadraceError, code="restore", remedy="restore", exit_code=40):
     """What is in memory or in the newest snapshot cannot be used: restore an older whole snapshot and continue."""
 
-    remedy = "restore"
-    exit_code = 40
 
-
-class GiveUpError(HeadraceError, code="give_up"):
+class GiveUpError(HeadraceError, code="give_up", remedy="give_up", exit_code=50):
     """This run must stop and must not be retried as it is: another writer owns the pipeline, or an invariant broke."""
-
-    remedy = "give_up"
-    exit_code = 50
 
 
 class PipelineError(FixConfigError, code="config.pipeline"):
