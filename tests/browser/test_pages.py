@@ -33,16 +33,7 @@ from tests.airflow.test_end_to_end import land
 from tests.browser.accessibility import problems
 from tests.browser.airflow_ui import AirflowUi, TriggerForm
 from tests.browser.deployment import ROLES, sales_root
-from tests.browser.rights import (
-    NEW_SETTINGS,
-    NOT_THERE,
-    PLANTED,
-    Everything,
-    questions,
-    undeclared,
-    values_in,
-    writes,
-)
+from tests.browser.rights import NEW_SETTINGS, NOT_THERE, PLANTED, Everything, questions, undeclared, values_in, writes
 
 pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 

@@ -7,17 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from headrace import (
-    CustomCombiner,
-    DataType,
-    Deduplicate,
-    Expr,
-    FileSource,
-    Input,
-    Output,
-    Pipeline,
-    col,
-)
+from headrace import CustomCombiner, DataType, Deduplicate, Expr, FileSource, Input, Output, Pipeline, col
 from headrace.model.combiners import Accumulator
 from headrace.model.time import instant
 from headrace.model.watermarks import BoundedOutOfOrderness

@@ -15,13 +15,7 @@ from headrace.pipeline.source import OWN
 from headrace.read.snapshots.progress import progress_of
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.publishing.planned_publish import AuditMissingError
-from headrace.runs.publishing.promotion import (
-    BranchBehindError,
-    ClockAheadError,
-    ForkGivenUpError,
-    cut_over,
-    promote,
-)
+from headrace.runs.publishing.promotion import BranchBehindError, ClockAheadError, ForkGivenUpError, cut_over, promote
 from headrace.runs.publishing.publish import publish_audited
 from headrace.runs.publishing.rehearsal import rehearse
 from headrace.sources.progress import InputProgress, PipelineProgress

@@ -26,14 +26,7 @@ from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window
 from headrace.pipeline.event_time import EventTime
-from headrace_lab.reference import (
-    DropCause,
-    Epoch,
-    IntegerOverflowError,
-    element_size,
-    fold_current,
-    run_pipeline,
-)
+from headrace_lab.reference import DropCause, Epoch, IntegerOverflowError, element_size, fold_current, run_pipeline
 from tests.building import pipeline
 
 SCHEMA = {

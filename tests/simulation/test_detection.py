@@ -10,14 +10,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from headrace_lab.simulation import Detection, Processes, StableProperty, behaviour, detect, random_processes
-from headrace_lab.simulation.behaviours import (
-    DiffusingComputation,
-    Say,
-    TokenPassing,
-    WaitForGraph,
-    Waiting,
-    both_ways,
-)
+from headrace_lab.simulation.behaviours import DiffusingComputation, Say, TokenPassing, WaitForGraph, Waiting, both_ways
 from headrace_lab.simulation.graphs import Graph
 from headrace_lab.simulation.processes import GlobalState, ProcessBehaviour, ProcessStep
 

@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from headrace_lab.simulation import (
-    Assumption,
-    Settings,
-    SimulationReport,
-    random_dataflow,
-    random_processes,
-    simulate,
-)
+from headrace_lab.simulation import Assumption, Settings, SimulationReport, random_dataflow, random_processes, simulate
 from headrace_lab.simulation.graphs import Graph
 from headrace_snapshots.protocol.barriers import Protocol
 

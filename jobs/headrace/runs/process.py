@@ -14,10 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from headrace.audit.run import expectations_checked
-from headrace.audit.store import (
-    failing,
-    stale_error,
-)
+from headrace.audit.store import failing, stale_error
 from headrace.ext.executors import EXECUTORS, Engine, Execution
 from headrace.model.time import render
 from headrace.pipeline.executors import ExecutorDecision

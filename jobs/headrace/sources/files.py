@@ -4,14 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.ext.sources import (
-    OpenSource,
-    SourceConnector,
-    SourcePosition,
-    SourceReader,
-    SourceSplit,
-    SplitEnumerator,
-)
+from headrace.ext.sources import OpenSource, SourceConnector, SourcePosition, SourceReader, SourceSplit, SplitEnumerator
 from headrace.model.time import Instant
 from headrace.pipeline.source import Source
 from headrace.pipeline.sources import FileSource, NameOrder

@@ -8,13 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from headrace.ext.sources import SourcePosition, SourceSplit
-from headrace.model.time import (
-    MAX_INSTANT,
-    MIN_INSTANT,
-    NEVER,
-    Instant,
-    render,
-)
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, NEVER, Instant, render
 from headrace.model.watermarks import Split
 from headrace.sources.chain_clocks import ChainClocks, Parked, by_output, by_output_to_json
 from headrace.sources.stored_times import in_calendar, instant_of, instants_of, optional_instant_of

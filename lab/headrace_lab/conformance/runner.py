@@ -27,10 +27,7 @@ from headrace_lab.conformance.cases import Case, ExpectState
 from headrace_lab.conformance.fields import CaseFormatError
 from headrace_lab.conformance.on_reference import ReferenceExecutor
 from headrace_lab.conformance.replay import CaseExecutor, CaseReplay, check
-from headrace_lab.conformance.schema import (
-    is_dialect,
-    read_case,
-)
+from headrace_lab.conformance.schema import is_dialect, read_case
 from headrace_lab.conformance.words import UnsupportedCaseError
 
 SCHEMA_VERSION = 1

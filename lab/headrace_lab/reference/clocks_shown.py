@@ -7,15 +7,7 @@ from zoneinfo import ZoneInfo
 
 from headrace.model.calendar import CalendarWindows, number_of, periods, start_of
 from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
-from headrace.model.time import (
-    BEGIN_OF_CALENDAR,
-    END_OF_CALENDAR,
-    Instant,
-    duration,
-    instant,
-    is_finite,
-    to_datetime,
-)
+from headrace.model.time import BEGIN_OF_CALENDAR, END_OF_CALENDAR, Instant, duration, instant, is_finite, to_datetime
 
 _OF_A_CLOCK = (TimeUnit.HOUR, TimeUnit.MINUTE)
 

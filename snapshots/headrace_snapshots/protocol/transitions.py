@@ -83,15 +83,7 @@ from headrace_snapshots.protocol.moves import (
 from headrace_snapshots.protocol.obstacles import unless, unless_ancestor, unless_kept
 from headrace_snapshots.protocol.past import Replaced
 from headrace_snapshots.protocol.rollbacks import fenced_by_rollback, rollback_of_main, with_former_deliveries
-from headrace_snapshots.refs import (
-    MAIN,
-    PUBLISHED,
-    TAGS,
-    is_published,
-    output_of,
-    published_ref,
-    why_not,
-)
+from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS, is_published, output_of, published_ref, why_not
 
 
 def decide(head: Head, intent: Intent, facts: Facts) -> Decision:
