@@ -1,8 +1,6 @@
 """Names that follow from a task of Airflow: of its runs, of branches, and addresses of pages.
 
 Addresses: of Headrace's pages, for people who read a log, and of the assets of a pipeline, for DAGs.
-
-Names that follow from a task of Airflow: of its runs, of what they are for, of the branch of a backfill.
 """
 
 import hashlib

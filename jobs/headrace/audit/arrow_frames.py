@@ -1,8 +1,6 @@
 """The rows that an audit looks at as a table in this process, and figures of its columns.
 
 The rows that an audit looks at, as a table in this process: what Spark's frames are where there is no Spark.
-
-Figures of columns of a table in this process.
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 The rows that an audit looks at: a frame of Spark's, or a table in this process.
 
 Rows as they are kept with a finding, and shown to people.
-
-What an audit is about: the snapshots that readers have not seen, and the files that their epochs wrote.
 """
 
 import math

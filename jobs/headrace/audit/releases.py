@@ -10,8 +10,6 @@ a replay of what it gave up (a recovery, a fallback to a whole snapshot) does no
 The rows of a release are read from its snapshot, so it holds for as long as that snapshot is kept, and while its entry
 is among the last ones of the log, which are looked through only when an audit fails.
 
-Epochs that a person has released and that were computed again: what they counted was decided already.
-
 A release holds for an audited range where the range has read all files of the released one, after a recovery for one.
 """
 

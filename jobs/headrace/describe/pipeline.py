@@ -3,8 +3,6 @@
 Where in words: a window as an example, with the times at which it fires and expires.
 
 A loop in words.
-
-A pipeline in words: its inputs, and of each aggregation what, where, when and how.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

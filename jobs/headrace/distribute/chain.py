@@ -3,8 +3,6 @@
 Where the clocks of a stage go in an epoch, by what is above it. The same wherever it is worked out: in every task of
 the stage, and where the epoch is committed.
 
-A chain: the aggregations of one output, one below the other, with their tables and clocks.
-
 A pipeline has what is apart from it once: its inputs with their clocks (``input_clocks``), processing time, and the ids
 by which duplicates are told.
 

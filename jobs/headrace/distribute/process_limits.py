@@ -1,7 +1,5 @@
 """What a process that computes epochs may take: its heap, rows in memory, tasks beside each other.
 
-What one epoch may hold in this process.
-
 The allocators of a process that computes epochs: one heap for all, and what they keep for later given back.
 
 How many tasks of an epoch run beside each other, if somebody has said so.

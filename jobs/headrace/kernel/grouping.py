@@ -1,9 +1,4 @@
-"""Rows put into groups, what numpy folds over each group, and columns of lists by their items.
-
-Rows put into groups, and what numpy folds over each group.
-
-Columns of lists, by their items.
-"""
+"""Rows put into groups, what numpy folds over each group, and columns of lists by their items."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

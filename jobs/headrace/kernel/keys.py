@@ -2,8 +2,6 @@
 
 XXH64 (https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md) with seed 0 over rows of 64-bit words, all at once.
 
-Keys: their hash, which never changes between versions, and rows grouped by them.
-
 The hash of a key is XXH64 with seed 0 over these bytes, made of little-endian words of 64 bits:
 
 1. a byte for each of its columns, and zeros up to a whole word: 0 for NULL, 1 for an int, 2 a float, 3 a string, 4 a

@@ -1,8 +1,6 @@
 """Arrow types of the kernel's columns, and columns of stored rows that had other names when they were written.
 
 Arrow types of the kernel's columns. A TIMESTAMP is microseconds in UTC; users' own objects see an Instant.
-
-Columns of stored rows that were called something else when the rows were written, or were not there yet.
 """
 
 from collections.abc import Mapping

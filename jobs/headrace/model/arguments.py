@@ -2,8 +2,6 @@
 
 What a mistyped name may have meant: one answer for keyword arguments, methods and columns.
 
-What users pass, in the form that the model keeps.
-
 Each method of ``Arguments`` gives the value back, or raises one error (a PipelineError, if no other is asked for) that
 names the argument, shows what was given, and says what to write instead.
 """

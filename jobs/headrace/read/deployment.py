@@ -1,7 +1,5 @@
 """The pipelines under a root: those that have results, by name, and how far each has come.
 
-Which pipelines there are, and how far each has come under a root: ``headrace pipelines``.
-
 The results of all pipelines under a root, by name, without the files that define them.
 """
 

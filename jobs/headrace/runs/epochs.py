@@ -2,8 +2,6 @@
 
 What a run works with, and what both its plan and its performance ask of that. Nothing here writes to a store.
 
-The epochs of a run, each worked out once the one before it is computed; and the loop that computes and commits them.
-
 New input comes in micro-batches, or in batch mode as one epoch. What was read before is read again as it was: by a
 backfill (``backfill/backfill_plan``) or a replay (``backfill/replay``).
 """

@@ -1,8 +1,6 @@
 """Landed records: they expire with the snapshots that would read them again, and fsck looks at them.
 
 Landed records expire with the snapshots that would read them again; what names their objects for others, too.
-
-What fsck finds wrong with landed records that kept snapshots would read again, or have not read.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -2,8 +2,6 @@
 
 An envelope with one of its two rows, in the very bytes of that row: numbers stay as they are written.
 
-Envelopes as the rows that they withdraw and add: a record with the row before a change and the row after it.
-
 An update is two changes, which stand one after the other and have the position of their record. What is dropped of one
 is shown, and lands again, as an envelope with that row alone (``changelogs.one_row``) where it is text. A tombstone,
 which a topic has behind a deletion, is none.

@@ -1,10 +1,6 @@
 """What a test expects beside what it found: as many pairs as possible, and a difference that can be read.
 
-Expected rows beside the rows that were found: as many pairs as possible, and a difference that can be read.
-
 Users' tests and conformance cases are compared by this; what a row is, and what is equal in it, each says itself.
-
-What a test expects beside what it found, and a difference that can be read.
 """
 
 import math

@@ -4,8 +4,6 @@ Mistakes in tests themselves, as opposed to tests that fail.
 
 Times as tests write them: aware datetimes, ISO text (UTC unless it says otherwise), or short times such as "13:00",
 which are of one day, 1970-01-01 UTC.
-
-What a test gives a pipeline, epoch by epoch.
 """
 
 import re

@@ -1,8 +1,6 @@
 """What the DAGs of decisions and of maintenance are made of, and the task that asks a person.
 
 A task that shows a person what would happen, and waits for an answer.
-
-What the DAGs of decisions and of maintenance are made of.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What a pipeline reads of others, its readers, and the graph of all, as far as a user may see these.
 
-What a pipeline reads of others, and its readers, as far as a user may see these.
-
 Which pipelines read which, over all roots that are served: as far as a user may see them, in one consistent cut.
 """
 

@@ -1,7 +1,5 @@
 """What a task of the barrier protocol is told, what its driver does then, and tables of transitions.
 
-What a task of the barrier protocol is told (events), and what its driver does then (effects).
-
 What a transition table is: rows of (state, event, condition) and (next state, actions), read from the top.
 """
 

@@ -2,8 +2,6 @@
 
 What is measured of the rows that an audit looks at: the same figures of a table in this process and of a frame of
 Spark's.
-
-The part of an audit that goes by history: what is measured of a range, and held beside earlier versions.
 """
 
 from collections.abc import Callable, Mapping, Sequence

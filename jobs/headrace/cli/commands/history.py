@@ -1,8 +1,6 @@
 """The commands that compare snapshots, move in their history, and explain it: diff, fork, rollback, promote, plan.
 
 The commands that explain what windows wait for and what a run would do: explain, plan.
-
-The commands that compare snapshots and move in their history: diff, fork, rollback, promote.
 """
 
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 ``headrace new``: a pipeline, its unit test, and sample data that run at once, for the user to change.
 
 ``headrace test``: the tests beside pipelines, a line for each, and every difference from what they expect.
-
-The commands about pipelines as they are written: new, check, pipelines.
 """
 
 import shlex

@@ -1,10 +1,6 @@
 """Topics of Kafka: what a definition says of one, as a source and as a sink.
 
 How the values of a topic are written in Avro: what a definition says of it.
-
-Topics of Kafka as a source of records: what a definition says of one.
-
-Topics of Kafka as a sink: what a definition says of one.
 """
 
 import json

@@ -1,8 +1,6 @@
 """Another pipeline as a source: the port of sources over its catalog and its files.
 
 What there is to read of an upstream since the snapshot that was consumed, as steps from one to the next.
-
-Another pipeline as a source: the port of sources over its catalog and its files.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

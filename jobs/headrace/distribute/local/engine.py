@@ -2,8 +2,6 @@
 
 The tasks of an epoch in threads of this process: the libraries that do their work let go of the interpreter
 meanwhile. What one task says to another is handed over as it is.
-
-Epochs of one pipeline in this process, without a JVM.
 """
 
 import os

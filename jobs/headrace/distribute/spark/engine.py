@@ -2,8 +2,6 @@
 
 The tasks of an epoch as one small Spark job, whose plan is the same in every epoch: what an exchange carries is
 repartitioned by part, and no row of it is anything but a blob to Spark.
-
-Epochs of one pipeline in a Spark application.
 """
 
 from collections.abc import Callable, Iterator, Sequence

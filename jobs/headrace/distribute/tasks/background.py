@@ -6,8 +6,6 @@ A task holds all rows of its part once. What it takes beside them to find the ne
 
 Layers of the tables of state merged beside the epochs, a part of the keys at a time: which layers become one, what a
 task does for it, and what the tables are with the layer that came of it.
-
-Merges of layers beside the epochs (``merge``), one at a time.
 """
 
 from collections.abc import Mapping, Sequence

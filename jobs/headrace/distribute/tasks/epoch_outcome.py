@@ -1,8 +1,6 @@
 """The results of the tasks of an epoch, put together: of inputs and ids, and of each chain of aggregations.
 
 The results of the tasks of an epoch for a chain of aggregations, put together: its clocks, its tables, its files.
-
-The results of the tasks of an epoch, put together: of inputs and ids here, of aggregations in ``chain_outcome``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Decimals on Arrow columns: 38 digits, 9 of them after the point (``model.express
 
 What may need more digits on its way is done in 256 bits. Arrow's rules for the digits of a result ask for more than
 there are; so operands say that they have fewer than they may (``_claimed``), which no kernel of Arrow's checks.
-
-Floats rounded to digits of decimals, as Python rounds them.
 """
 
 from collections.abc import Iterator

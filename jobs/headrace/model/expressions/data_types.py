@@ -1,7 +1,5 @@
 """The types of columns, of constants and of values of panes; schemas as users write them.
 
-The types of columns, and of constants in expressions.
-
 Decimals: numbers of 38 digits, 9 of them after the point, between -10^29 and 10^29.
 
 They add, subtract and leave remainders exactly; products, quotients and means are rounded to the 9th digit, half to

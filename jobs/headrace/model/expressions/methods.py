@@ -1,11 +1,5 @@
 """What every expression can be asked for: methods of numbers, of text, of time, and aggregates.
 
-What every expression can be asked for that is a number.
-
-What every expression can be asked for that is a string.
-
-What every expression can be asked for that is a timestamp.
-
 The aggregates of an expression, as its methods: ``col("delay").max()`` (semantics, section 8).
 
 NULL values are left out, as in SQL.

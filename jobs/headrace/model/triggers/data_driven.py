@@ -8,8 +8,6 @@ element, ``[ab]`` one that satisfies a or b, ``[^ab]`` one that satisfies neithe
 
 ``compile_pattern`` makes the table of a deterministic automaton: a code per element (bit i: it satisfies the i-th
 predicate) moves one state number, so that an engine can fold over an array of codes.
-
-Triggers without children that look into elements (semantics 9.4, 9.6, 12.7).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

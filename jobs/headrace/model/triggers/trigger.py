@@ -1,7 +1,5 @@
 """What all triggers share: what they read of elements, signals, and words for people.
 
-What all triggers share.
-
 What triggers read of elements. Those that look into elements register it where they are defined.
 
 Signals: what happened outside, which triggers may wait for (semantics 9.3).

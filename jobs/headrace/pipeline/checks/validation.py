@@ -1,8 +1,6 @@
 """What can be wrong with a pipeline when it is built, each with what to change (semantics 4.8).
 
 How large a pipeline may be, checked before anything else looks into its expressions and triggers.
-
-What can be wrong with a pipeline when it is built, each with what to change (semantics 4.8).
 """
 
 from collections.abc import Collection, Iterator, Sequence

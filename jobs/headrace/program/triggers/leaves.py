@@ -1,7 +1,5 @@
 """Triggers without children, also those that users write.
 
-Triggers without children.
-
 Triggers that users write (semantics 9.3): their states are columns, their methods calls.
 """
 

@@ -1,8 +1,6 @@
 """Why windows of a key have fired or not, and rows that ``having`` withholds, in words and as JSON.
 
 Rows that ``having`` withholds (semantics 9.10): which they are, and why.
-
-Why windows of a key have fired or not, in words and as JSON.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

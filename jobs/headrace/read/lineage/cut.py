@@ -1,7 +1,5 @@
 """A consistent cut over pipelines that read each other, in several roots; and their inputs that are pipelines.
 
-Pipelines in several roots, and their stores.
-
 A consistent cut over pipelines that read each other, taken while all of them run.
 
 It is the rule of Chandy and Lamport, with snapshots as markers: the head of a pipeline is read before the heads of

@@ -1,7 +1,5 @@
 """Where pipelines that read each other have come, in one consistent cut: all of them, or what is near one.
 
-Where pipelines that read each other have come, in one consistent cut; and what depends on a snapshot.
-
 What one pipeline reads of others, and its readers: the part of the lineage that a page of it shows.
 
 Readers are those that hold something. So it costs a listing, and a head for each neighbour, however many pipelines

@@ -1,7 +1,5 @@
 """Damaged objects: which snapshots do without one, and a look before a publish.
 
-Damaged objects: which snapshots do without one, and so what a person can do.
-
 Damage under what a run is about to publish: a look at some of what readers need and no run reads.
 
 A run reads its state and what is new. What older epochs wrote it only names, so damage there would be told to readers

@@ -1,7 +1,5 @@
 """How far a pipeline had come after an epoch, as the manifest of its snapshot says.
 
-How far a pipeline had come after an epoch, as the manifest of its snapshot says.
-
 What a manifest says of the last aggregation of the definition that made it: which of its windows have expired, and
 whether they can change what others are.
 """

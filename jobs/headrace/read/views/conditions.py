@@ -4,8 +4,6 @@ Conditions and orders that users write in DuckDB's SQL: parsed before they becom
 
 Words of SQL may also be names of columns (``at``, ``end``, ``order``). Where one cannot be the word, it is the column.
 
-Which rows of a view a reader wants: a condition in SQL, or an expression of Headrace.
-
 Only for an expression are Arrow and the kernel imported: reading takes half the time to start without them.
 """
 

@@ -1,7 +1,5 @@
 """Views that are read when their rows are asked for, and the few of them that are looked at.
 
-A few rows of a view, to be looked at.
-
 Views that are read when their rows are asked for, and never whole unless one asks for that.
 """
 

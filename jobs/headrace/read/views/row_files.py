@@ -6,8 +6,6 @@ Data files as DuckDB can open them: where they are if the root is local; else co
 
 Each is held against its length and checksum first.
 
-The rows of data files, each held against its length and checksum as it is read.
-
 ``current``, folded from its files: the newest record of a key and window counts, if it is not a retraction.
 """
 

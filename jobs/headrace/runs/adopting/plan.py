@@ -8,9 +8,6 @@ The dead letters of main once it has adopted outputs: those that these outputs r
 
 All outputs share one log, whose files each have the letters of one output, or those that no output could take. So the
 log gets other files, and none is written.
-
-The plan of an adoption: what main would take over of a branch, and every reason against it (``adopt`` has the
-theory).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

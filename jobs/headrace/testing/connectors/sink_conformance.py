@@ -2,8 +2,6 @@
 
 Whatever happens to ``published`` and to deliveries, a delivery that comes to its end leaves the target with the rows
 that readers see. Until then the target holds one published state or another.
-
-What every sink must do that only appends, as tests for classes that inherit them.
 """
 
 import contextlib

@@ -3,8 +3,6 @@
 Whatever a source plans it can read again, to the byte; no record is in two splits, and none is in none, wherever a run
 was stopped; what is lost or altered is found before anybody counts it.
 
-What every source must do where a definition names it, as tests for classes that inherit them.
-
 What epochs make of a source, as tests for classes that inherit them: how much each reads, how far time has come.
 """
 
