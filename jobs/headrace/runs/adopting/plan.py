@@ -42,10 +42,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class NotAdoptableError(FixConfigError, code="config.not_adoptable"):
-    """What a branch has computed of an output is not what main would have, had it computed that."""
-
-
 @dataclass(frozen=True)
 class AdoptedOutputs:
     """``adopted``: an ``output``, and those that are computed of it, whose panes change with its own. ``read``: others
@@ -125,6 +121,10 @@ def _output(rows: "pa.Table") -> str | None:
         return None
     (output,) = rows["output"].unique().to_pylist()
     return None if output is None else str(output)
+
+
+class NotAdoptableError(FixConfigError, code="config.not_adoptable"):
+    """What a branch has computed of an output is not what main would have, had it computed that."""
 
 
 def check_before(pipeline: Pipeline, main: Manifest, scope: AdoptedOutputs, head: Head) -> None:

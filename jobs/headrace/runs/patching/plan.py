@@ -28,22 +28,6 @@ if TYPE_CHECKING:
     from headrace.read.patch_rows import PatchRows
 
 
-class UnpatchableError(FixConfigError, code="config.unpatchable"):
-    """A pipeline whose results cannot be replaced row by row, or of which no window ever expires."""
-
-
-class OtherDefinitionError(FixConfigError, code="config.other_definition"):
-    """A branch and main were not made by the same definition, so their rows do not mean the same."""
-
-
-class UnpublishedError(RetryError, code="retry.unpublished"):
-    """Main has epochs that readers have not seen, which a patch would make visible with itself."""
-
-
-class OpenWindowsError(RetryError, code="retry.open_windows"):
-    """Rows that would be patched overlap windows that are still open, and may become part of them."""
-
-
 @dataclass(frozen=True)
 class PatchOutput:
     """A patch of an ``output`` ("": the one without a name) by the branch that the ``facts`` are of. ``whole`` is the
@@ -225,6 +209,10 @@ class PatchOutput:
             )
 
 
+class OtherDefinitionError(FixConfigError, code="config.other_definition"):
+    """A branch and main were not made by the same definition, so their rows do not mean the same."""
+
+
 def check_before(catalog: Catalog, pipeline: Pipeline, output: str) -> None:
     """Raise what stands against a patch of an ``output`` by whatever branch ``pipeline`` computes as it is written, as
     ``PatchOutput.of`` and its check of the definition do.
@@ -241,10 +229,18 @@ def check_before(catalog: Catalog, pipeline: Pipeline, output: str) -> None:
     _check_last_stage(main)
 
 
+class UnpublishedError(RetryError, code="retry.unpublished"):
+    """Main has epochs that readers have not seen, which a patch would make visible with itself."""
+
+
 def _main(catalog: Catalog, snapshot_id: str | None) -> Manifest:
     if snapshot_id is None:
         raise UnpublishedError(f"main of {catalog.pipeline} has no snapshot yet, so there is nothing to patch")
     return catalog.manifest(snapshot_id)
+
+
+class UnpatchableError(FixConfigError, code="config.unpatchable"):
+    """A pipeline whose results cannot be replaced row by row, or of which no window ever expires."""
 
 
 def _check_output(side: Manifest, output: str, command: str) -> None:
@@ -292,6 +288,10 @@ def _check_last_stage(main: Manifest) -> None:
             f"{name} has no limit of lateness (allowed_lateness=None): none of its windows ever expires, so there is "
             "nothing to patch. Only a whole branch can be promoted (without --patch)"
         )
+
+
+class OpenWindowsError(RetryError, code="retry.open_windows"):
+    """Rows that would be patched overlap windows that are still open, and may become part of them."""
 
 
 def _check_unsettled(patching: PatchOutput, rows: "PatchRows") -> None:
