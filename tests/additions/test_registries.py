@@ -1,8 +1,9 @@
-"""One more format, store, executor and DAG family inside of the product: each is a patch of at most three files. It is
-applied to a copy of the packages and used there.
+"""One more format, store, executor, sink and DAG family inside of the product: each is a patch of its own modules, of a
+line in the table of own parts and, if it has a library, of its extra. It is applied to a copy and used there.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PATCHES = Path(__file__).parent / "patches"
+TABLE = "jobs/headrace/built_in.py"
 PACKAGES = ("jobs/headrace", "snapshots/headrace_snapshots", "plugins/headrace_airflow")
 
 FORMAT = """
@@ -41,6 +43,25 @@ landing.mkdir(parents=True)
 found = hr.open(Path("root").absolute().as_uri(), create=True)[hits].run()
 print(found.executor.name, found.epochs)
 """
+SINK = """
+import os
+from pathlib import Path
+import headrace as hr
+from headrace.connectors.folder import FolderSink, OpenFolder
+here = Path().absolute()
+os.environ["HEADRACE_CONN_REPORTS"] = f"file://{here}/reports"
+landing = here / "root/landing/hits"
+landing.mkdir(parents=True)
+hits = hr.Pipeline("hits", hr.json("landing/hits", {"page": str, "n": int}).arrival_time(), key="page",
+                   what={"n": hr.col("n").sum()}, where=hr.GlobalWindows(), when=hr.on_update(), how=hr.retracting(),
+                   executor="local", sinks=[FolderSink("hits", connection="reports")])
+handle = hr.open((here / "root").as_uri(), create=True)[hits]
+for name, text in {"a": '{"page": "a", "n": 3}\\n{"page": "b", "n": 1}\\n', "b": '{"page": "a", "n": 4}\\n'}.items():
+    (landing / f"{name}.jsonl").write_text(text)
+    handle.run()
+    (delivery,) = handle.deliver()
+print(sorted(OpenFolder(here / "reports/hits").stored().select("page", "n").rows()), delivery.written)
+"""
 FAMILY = """
 from headrace_airflow.dags import asked_for
 print([dag for dag in asked_for() if dag.endswith("departures_idle")])
@@ -49,6 +70,7 @@ USED = {
     "format": (FORMAT, "[('a', 7)] ['column size: not an int']"),
     "store": (STORE, "b'1' ram://here"),
     "executor": (EXECUTOR, "quiet (0,)"),
+    "sink": (SINK, "[('a', 7), ('b', 1)] 1"),
     "dag_family": (FAMILY, "['headrace_flights_departures_idle']"),
 }
 
@@ -57,11 +79,15 @@ USED = {
 @pytest.mark.parametrize("kind", USED)
 def test_one_more_of_a_kind_touches_at_most_three_files_of_the_product(kind: str, tmp_path: Path) -> None:
     patch = PATCHES / f"{kind}.patch"
-    touched = [line for line in patch.read_text().splitlines() if line.startswith("diff --git ")]
-    assert 1 <= len(touched) <= 3
+    touched = {line.split(" b/")[1] for line in patch.read_text().splitlines() if line.startswith("diff --git ")}
+    assert 1 <= len(touched - {"pyproject.toml"}) <= 3
+    changed = {file for file in touched if (ROOT / file).exists()}
+    assert TABLE in changed
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run(["git", "apply", str(patch)], cwd=tmp_path, check=True)
+    outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
+    subprocess.run(["git", "apply", str(patch)], cwd=tmp_path, env=outside, check=True)
     code, printed = USED[kind]
     environment = {
         **os.environ,
@@ -74,3 +100,9 @@ def test_one_more_of_a_kind_touches_at_most_three_files_of_the_product(kind: str
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.splitlines()[-1:] == [printed], done.stderr
+
+
+def test_a_sink_touches_its_folder_the_table_and_its_extra() -> None:
+    files = re.findall(r"^\+\+\+ b/(.*)$", (PATCHES / "sink.patch").read_text(), re.MULTILINE)
+    own = [file for file in files if file.startswith("jobs/headrace/connectors/folder/")]
+    assert {*files} - {*own} == {TABLE, "jobs/headrace/extras.py", "pyproject.toml"}
