@@ -1,4 +1,4 @@
-"""The tree of errors, read from the sources: what ``headrace.errors`` draws, and what tests/golden says was released.
+"""The tree of errors, read from the sources: what ``headrace.error_tree`` draws, and what tests/golden has of releases.
 
 ``python -m scripts.errors`` says what either lacks, and fails then, as ``make check`` does. ``--write`` draws the tree
 again and lists new codes. What the golden list has is never changed: codes, classes and branches stay.
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("jobs/headrace", "lab/headrace_lab", "snapshots/headrace_snapshots", "plugins/headrace_airflow")
 BASE = "HeadraceError"
 
-TREE_FILE = "jobs/headrace/errors.py"
+TREE_FILE = "jobs/headrace/error_tree.py"
 _DRAWN = re.compile(r'(?<=^TREE: Final = """\n).*?(?=^""")', re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r'\bcode(: ClassVar\[str\])? ?= ?"')
 _COLUMNS = (38, 28)
@@ -156,7 +156,7 @@ def released() -> dict[str, Released]:
 
 
 def stale_tree(classes: Mapping[str, ErrorClass], root: Path = ROOT) -> Iterator[str]:
-    """Says whether ``headrace.errors`` draws another tree than ``classes`` are."""
+    """Says whether ``headrace.error_tree`` draws another tree than ``classes`` are."""
     match = _DRAWN.search((root / TREE_FILE).read_text(encoding="utf-8"))
     if match is None:
         yield f"{TREE_FILE}: there is no tree"

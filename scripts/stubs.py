@@ -53,7 +53,7 @@ def errors(classes: Mapping[str, ErrorClass]) -> Iterator[str]:
     """
     yield _HEAD.format(package="headrace.errors")
     yield "from collections.abc import Sequence\nfrom typing import ClassVar, Final\n\n"
-    yield "TREE: Final[str]\nOPERANDS: Final[str]\n\n"
+    yield "OPERANDS: Final[str]\n\n"
     for error in _bases_first(classes):
         body = _parsed(error.module).body
         (node,) = (node for node in body if isinstance(node, ast.ClassDef) and node.name == error.name)

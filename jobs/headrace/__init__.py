@@ -112,7 +112,7 @@ _HOMES = {
 }
 """Where each public name is defined. This is the only place that has it."""
 
-own_parts.give(built_in.BUILT_IN, built_in.PORTS)
+own_parts.give(built_in.BUILT_IN, built_in.PORTS, built_in.TABLES)
 
 _MODULES = ("errors", "testing", "types")
 

@@ -55,3 +55,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
 }
 """Places by group and name, in the order in which messages list them."""
+
+TABLES: dict[str, str] = {
+    "errors": "headrace.error_tree",
+    "former places": "headrace.former_places",
+}
+"""Modules of lists of places, which only few ask for."""

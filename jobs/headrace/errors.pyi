@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-TREE: Final[str]
 OPERANDS: Final[str]
 
 class HeadraceError(Exception):

@@ -1,14 +1,19 @@
-"""Where Headrace's own parts are, by group and name, and which class a part of each group is an instance of.
+"""What stands at the top of Headrace and is needed below: where its own parts are, and lists of places.
 
-Registries stand below the parts and read it here; ``headrace`` fills it from the table at the top when it is imported,
-which costs nothing: this module imports none.
+What stands below names nothing above it. It reads here what ``headrace`` gives when it is imported; this module imports
+none, so that costs nothing.
 """
 
 PLACES: dict[str, dict[str, str]] = {}
+"""Where own parts are (``module:attribute``), by group and name."""
 PORTS: dict[str, str] = {}
+"""Where the class is of which each part of a group is an instance."""
+TABLES: dict[str, str] = {}
+"""Modules of lists of places, which are loaded when they are asked for."""
 
 
-def give(places: dict[str, dict[str, str]], ports: dict[str, str]) -> None:
-    """Say where all own parts are (``module:attribute``), and the classes."""
+def give(places: dict[str, dict[str, str]], ports: dict[str, str], tables: dict[str, str]) -> None:
+    """Say where everything is."""
     PLACES.update(places)
     PORTS.update(ports)
+    TABLES.update(tables)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import headrace as hr
-from headrace.errors import TREE
+from headrace.error_tree import TREE
 from headrace.extras import EXTRAS
 from scripts.errors import GOLDEN, ErrorClass, above, drawn, error_classes, released, stale_errors, unlike_released
 
@@ -132,7 +132,8 @@ for library in {blocked}:
 import headrace as hr
 assert hr.errors.HeadraceError and dir(hr.errors)
 ours = {{module for module in sys.modules if module.partition(".")[0] == "headrace"}}
-assert ours == {{"headrace", "headrace.errors"}}, ours
+tables = ("built_in", "error_tree", "errors", "own_parts")
+assert ours == {{"headrace", *(f"headrace.{{table}}" for table in tables)}}, ours
 unreached = []
 for name in dir(hr.errors):
     try:
