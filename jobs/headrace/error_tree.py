@@ -81,7 +81,7 @@ TREE: Final = """
     - config.rehearsal_outdated        RehearsalOutdatedError       headrace_airflow.decisions.reasons
     - config.result_format             ResultFormatError            headrace.runs.reporting.results
     - config.roots                     RootsFileError               headrace_airflow.roots.served
-    - config.run_options               RunOptionsError              headrace.runs.options
+    - config.run_options               RunOptionsError              headrace.runs.option_kinds
     - config.s3_keys                   S3KeysError                  headrace.ext.stores
     - config.schema_registry           RegistryRefusedError         headrace.connectors.kafka.errors
     - config.simulation                SimulationOptionError        headrace_lab.commands.simulate

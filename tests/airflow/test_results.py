@@ -11,7 +11,8 @@ import pytest
 
 from headrace.errors import GiveUpError
 from headrace.runs.actions import ACTIONS
-from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.option_kinds import RunOptionsError
+from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import (
     AuditReference,
     ResultDamagedError,

@@ -26,7 +26,8 @@ from headrace.runs import parking
 from headrace.runs.adopting.adopt import adopt, published, rehearse_adoption
 from headrace.runs.adopting.plan import NotAdoptableError
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.option_kinds import RunOptionsError
+from headrace.runs.options import RunOptions
 from headrace.runs.publishing.promotion import PartialBranchError, cut_over
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog, Claim

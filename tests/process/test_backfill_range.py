@@ -31,8 +31,9 @@ from headrace.runs.backfill.backfill import backfill
 from headrace.runs.backfill.fork_point import fork_point
 from headrace.runs.client.deployment import open as open_history
 from headrace.runs.modes import Mode
+from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.option_values import parse_span
-from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.publishing.planned_publish import AuditMissingError
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, cut_over

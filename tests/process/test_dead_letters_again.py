@@ -12,9 +12,10 @@ from headrace.model.time import Duration, instant
 from headrace.pipeline.csv_dialect import CsvDialect
 from headrace.pipeline.sources import NameOrder
 from headrace.runs.modes import Mode
-from headrace.runs.option_values import ReplayClock, parse_span
+from headrace.runs.option_values import parse_span
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing.promotion import promote
+from headrace.runs.replay_clock import ReplayClock
 from headrace.runs.reprocessing.rejected import land_rejected
 from headrace.runs.restore import InputGoneError
 from headrace_snapshots.catalog import Catalog

@@ -11,7 +11,7 @@ import headrace as hr
 from headrace import col
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs import parking
-from headrace.runs.options import RunOptionsError
+from headrace.runs.option_kinds import RunOptionsError
 from headrace_lab.catalog_checks import check_catalog
 
 pytestmark = pytest.mark.slow  # whole runs

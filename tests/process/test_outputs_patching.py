@@ -10,7 +10,8 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.runs.adopting.adopt import adopt
-from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.option_kinds import RunOptionsError
+from headrace.runs.options import RunOptions
 from headrace.runs.patching import patch as patching
 from headrace.runs.patching.plan import OtherDefinitionError, UnpatchableError
 from headrace_lab.catalog_checks import check_catalog

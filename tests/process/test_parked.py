@@ -13,7 +13,8 @@ import headrace as hr
 from headrace import Pipeline
 from headrace.errors import PipelineError
 from headrace.runs import parking
-from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.option_kinds import RunOptionsError
+from headrace.runs.options import RunOptions
 from headrace.runs.parking import OutputHeldError
 from headrace.sources.landing import DeadLetterBudgetError
 from headrace_lab.catalog_checks import check_catalog

@@ -9,8 +9,9 @@ from headrace import Default, accumulating
 from headrace.model.triggers import Signal
 from headrace.model.triggers.composites import OrFinally, Repeatedly
 from headrace.model.triggers.leaves import AfterSignal
+from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.option_values import parse_signal
-from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.options import RunOptions
 from tests.process.clicks import CLICKS, USERS, land
 from tests.process.executors import Executed, on_both
 

@@ -15,9 +15,9 @@ from headrace.ext.sources import SplitGoneError
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.epochs import RunContext
 from headrace.runs.modes import Mode
-from headrace.runs.option_values import parse_clock
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import LandRecords, RunStage, TakeBranch, looked_ahead, plan_run
+from headrace.runs.replay_clock import parse_clock
 from headrace.runs.reporting.listener import watched
 from headrace.runs.restore import InputGoneError
 from headrace.sources.landing import Landing, PlaceError

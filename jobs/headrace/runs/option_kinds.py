@@ -9,10 +9,16 @@ from datetime import date
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
+from headrace.errors import FixConfigError
 from headrace.pipeline.executors import executor_name
 
 if TYPE_CHECKING:
     from headrace.model.arguments import Arguments
+
+
+class RunOptionsError(FixConfigError, code="config.run_options"):
+    """An option of a run that makes no sense."""
+
 
 DECLARED: Final = "option"
 """The key of a declaration among what a field of RunOptions carries."""

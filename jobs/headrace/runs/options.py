@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import FixConfigError
 from headrace.runs.modes import Mode
 from headrace.runs.option_kinds import (
     DECLARED,
@@ -24,6 +23,7 @@ from headrace.runs.option_kinds import (
     OptionField,
     OutputOption,
     RunOption,
+    RunOptionsError,
     SignalsOption,
     TextOption,
     TextsOption,
@@ -36,11 +36,7 @@ from headrace_snapshots.refs import MAIN, PUBLISHED, why_not
 if TYPE_CHECKING:
     from headrace.model.triggers import Signal
     from headrace.model.windows import Window
-    from headrace.runs.option_values import ReplayClock
-
-
-class RunOptionsError(FixConfigError, code="config.run_options"):
-    """An option of a run that makes no sense."""
+    from headrace.runs.replay_clock import ReplayClock
 
 
 @dataclass(frozen=True)

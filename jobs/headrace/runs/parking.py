@@ -34,7 +34,7 @@ from headrace.read.views.columns import View
 from headrace.runs.commits import attempts_of
 from headrace.runs.epochs import RunContext
 from headrace.runs.following.moves import UpstreamMovedError, check_counted
-from headrace.runs.options import RunOptionsError
+from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.reporting.listener import number_of
 from headrace.runs.restore import ChangedPipelineError, changed_outputs, definition_change
 from headrace.sources.chain_clocks import ChainClocks, Parked

@@ -22,7 +22,8 @@ from headrace.runs.epochs import PlannedEpoch, RunContext, batch, micro_batches
 from headrace.runs.executors.choice import WorkEstimate, input_bytes, work_of_run
 from headrace.runs.following.moves import check_circles
 from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.option_kinds import RunOptionsError
+from headrace.runs.options import RunOptions
 from headrace.runs.parking import waiting_outputs
 from headrace.runs.reporting.listener import number_of
 from headrace.runs.restore import RestoredRun

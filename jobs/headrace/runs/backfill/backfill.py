@@ -28,7 +28,8 @@ from headrace.runs.adopting.plan import check_before as check_adoption_before
 from headrace.runs.backfill.fork_point import ForkPoint, fork_point
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.option_kinds import RunOptionsError
+from headrace.runs.options import RunOptions
 from headrace.runs.patching.plan import check_before as check_patch
 from headrace.runs.process import process
 from headrace.runs.publishing.promotion import check_before as check_promotion_before

@@ -22,8 +22,9 @@ from headrace.read.snapshots.progress import without_copies
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.epochs import PlannedEpoch
 from headrace.runs.executors.choice import input_bytes
-from headrace.runs.option_values import ReplayClock
-from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.option_kinds import RunOptionsError
+from headrace.runs.options import RunOptions
+from headrace.runs.replay_clock import ReplayClock
 from headrace.runs.restore import InputGoneError
 from headrace.sources.landing import Landing, counted
 from headrace.sources.progress import PipelineProgress
