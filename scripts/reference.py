@@ -146,7 +146,7 @@ SECTIONS = {
     ),
     "Inputs": (
         "headrace.pipeline.source",
-        "headrace.pipeline.sources",
+        "headrace.connectors.files.definition",
         "headrace.model.expressions.columns",
         "headrace.pipeline.event_time",
         "headrace.model.watermarks",

@@ -4,6 +4,10 @@ from headrace import errors as errors
 from headrace import testing as testing
 from headrace import types as types
 from headrace.connectors.delta.definition import delta as delta
+from headrace.connectors.files.definition import FileSource as FileSource
+from headrace.connectors.files.definition import csv as csv
+from headrace.connectors.files.definition import json as json
+from headrace.connectors.files.definition import parquet as parquet
 from headrace.connectors.final_rows import final_rows as final_rows
 from headrace.connectors.iceberg.definition import iceberg as iceberg
 from headrace.connectors.kafka.definition import avro as avro
@@ -94,10 +98,6 @@ from headrace.pipeline.recipes import count_windows as count_windows
 from headrace.pipeline.recipes import sliding_count_windows as sliding_count_windows
 from headrace.pipeline.source import Input as Input
 from headrace.pipeline.source import SparkFunction as SparkFunction
-from headrace.pipeline.sources import FileSource as FileSource
-from headrace.pipeline.sources import csv as csv
-from headrace.pipeline.sources import json as json
-from headrace.pipeline.sources import parquet as parquet
 from headrace.runs.client.deployment import open as open
 
 __all__: list[str]

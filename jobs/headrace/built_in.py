@@ -43,7 +43,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "kafka": "headrace.connectors.kafka.sink:KAFKA_SINK",
     },
     "headrace.sources": {
-        "files": "headrace.sources.files:FILES",
+        "files": "headrace.connectors.files.source:FILES",
         "kafka": "headrace.connectors.kafka.source:KAFKA",
         "spark": "headrace.connectors.spark.source:SPARK",
         "published": "headrace.connectors.published.source:CONNECTOR",

@@ -49,6 +49,7 @@ FORMER_PLACES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "headrace.connectors.delta.definition": {"headrace.pipeline.sinks": ("DeltaSink", "delta")},
     "headrace.connectors.final_rows": {"headrace.pipeline.sinks": ("FinalRowsSink", "final_rows")},
     "headrace.connectors.iceberg.definition": {"headrace.pipeline.sinks": ("IcebergSink", "iceberg")},
+    "headrace.connectors.files.definition": {"headrace.pipeline.sources": ("FileSource", "csv", "json", "parquet")},
     "headrace.connectors.kafka.definition": {
         "headrace.pipeline.sinks": ("KafkaSink", "kafka_sink"),
         "headrace.pipeline.systems.kafka": ("KafkaSource",),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from headrace import json
 from headrace.model import accumulation, windows
 from headrace.model.accumulation import Pane
 from headrace.model.expressions.data_types import DataType
@@ -23,7 +24,6 @@ from headrace.model.time import MAX_INSTANT, Instant, is_finite
 from headrace.model.triggers import Signal, composites, data_driven, leaves
 from headrace.pipeline.loop import Loop
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import json
 from headrace_lab.reference.contents import Contents
 from headrace_lab.reference.elements import DroppedElement, Element
 from headrace_lab.reference.evaluate import evaluate

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace.connectors.files.source import FileReader
 from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
-from headrace.sources.files import FileReader
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.table_names import INPUTS

@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace import FileSource
 from headrace.errors import PipelineError
 from headrace.ext.formats import FORMATS
 from headrace.formats.errors import FileColumnsError, MissingColumnError
 from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, ScannedRecords, Span, read_file
 from headrace.kernel.types import arrow_type
 from headrace.model.expressions.columns import ColumnType, SourceColumns, SourceField
-from headrace.pipeline.sources import FileSource
 from tests.reference.strategies import examples
 
 COLUMNS: Mapping[str, Any] = {

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace import FileSource
 from headrace.formats.errors import FileColumnsError
 from headrace.formats.file_format import NOUNS, RequiredColumns, ScannedRecords, read_file
 from headrace.model.expressions.data_types import DataType
-from headrace.pipeline.sources import FileSource
 from tests.corpus.typed import BAD, COLUMNS, OTHERS, TEXTS, Written
 from tests.kernel.columns import VALUES, arrow, python
 from tests.reference.strategies import examples

@@ -40,7 +40,7 @@ from headrace.pipeline.output import upstream_first
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sink import Sink
 from headrace.pipeline.source import Input
-from headrace.pipeline.sources import FileSource, NameOrder
+from headrace.pipeline.sources import FilesSource, NameOrder
 
 _EXAMPLE = instant(datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -338,12 +338,12 @@ def _drawn(steps: Sequence[Sequence[str]]) -> list[str]:
 
 def _source(given: Input) -> str:
     source = given.source
-    return f"{source.path} ({source.format})" if isinstance(source, FileSource) else f"{source.place} ({source.kind})"
+    return f"{source.path} ({source.format})" if isinstance(source, FilesSource) else f"{source.place} ({source.kind})"
 
 
 def _input(given: Input) -> Iterator[str]:
     source, event_time = given.source, given.event_time
-    if isinstance(source, FileSource):
+    if isinstance(source, FilesSource):
         ascend = ", which ascend as files land" if source.names is NameOrder.ORDERED else ""
         yield f"{source}, read in the order of their names{ascend}"
         yield from _dialect(source)
@@ -373,7 +373,7 @@ def _input(given: Input) -> Iterator[str]:
         yield f"an epoch with more than {source.max_rejected:,} dead letters fails"
 
 
-def _dialect(source: FileSource) -> Iterator[str]:
+def _dialect(source: FilesSource) -> Iterator[str]:
     if source.dialect is not None:
         options = (f"{name} {shown(value)}" for name, value in source.dialect.options.items())
         yield f"written with {', '.join(options)}"

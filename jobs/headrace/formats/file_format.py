@@ -30,7 +30,7 @@ from headrace.model.expressions.trees import columns_of
 from headrace.pipeline.csv_dialect import CsvDialect
 
 if TYPE_CHECKING:
-    from headrace.pipeline.sources import FileSource
+    from headrace.pipeline.sources import FilesSource
 
 
 NOT_UTF8 = "not UTF-8"
@@ -301,7 +301,7 @@ class FileFormat(ABC):
 
 def read_file(
     data: bytes,
-    source: "FileSource",
+    source: "FilesSource",
     required: RequiredColumns,
     path: str,
     span: Span = WHOLE_FILE,

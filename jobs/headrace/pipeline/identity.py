@@ -33,7 +33,7 @@ from headrace.model.vocabulary import WORDS, Word
 from headrace.pipeline.aggregation import Aggregation, Stage
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Input, Source
-from headrace.pipeline.sources import FileSource
+from headrace.pipeline.sources import FilesSource
 
 Answer = TypeVar("Answer")
 
@@ -170,7 +170,7 @@ def _input(given: Input) -> dict[str, Any]:
     source = given.source
     return _used(
         name=given.name,
-        kind=None if isinstance(source, FileSource) else source.kind,
+        kind=None if isinstance(source, FilesSource) else source.kind,
         path=source.place,
         schema=dict(sorted(source.schema.items())),
         dialect=_options(source),
@@ -183,7 +183,7 @@ def _input(given: Input) -> dict[str, Any]:
 
 def _options(source: Source) -> dict[str, Any] | None:
     """How its files are written, if it is not as the format says."""
-    dialect = source.dialect if isinstance(source, FileSource) else None
+    dialect = source.dialect if isinstance(source, FilesSource) else None
     return None if dialect is None else dict(sorted(dialect.options.items()))
 
 

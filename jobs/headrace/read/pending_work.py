@@ -26,7 +26,7 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Source
-from headrace.pipeline.sources import FileSource, NameOrder
+from headrace.pipeline.sources import FilesSource, NameOrder
 from headrace.read.snapshots.progress import progress_of, without_copies
 from headrace.read.snapshots.read_names import ReadNames
 from headrace.sources.file_planning import open_source, unread, unread_names
@@ -82,7 +82,7 @@ def watched_sources(pipeline: Pipeline) -> dict[str, WatchedSource]:
     return {
         name: WatchedSource.of(source)
         for name, source in sources.items()
-        if source.is_watched and not isinstance(source, FileSource)
+        if source.is_watched and not isinstance(source, FilesSource)
     }
 
 
@@ -207,7 +207,7 @@ def watched_inputs(pipeline: Pipeline) -> dict[str, WatchedInput]:
     return {
         name: WatchedInput(source.path, source.suffixes, source.names is NameOrder.ORDERED)
         for name, source in sources.items()
-        if isinstance(source, FileSource)
+        if isinstance(source, FilesSource)
     }
 
 

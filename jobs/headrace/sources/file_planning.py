@@ -11,15 +11,16 @@ it were read.
 Listing the input under a prefix: which names are input, and which stores are listed by many requests at once.
 """
 
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Final
 
 from headrace.errors import FixDataError, RetryError
-from headrace.ext.sources import SourcePosition, SourceSplit
+from headrace.ext.sources import SourcePosition, SourceSplit, SplitEnumerator
 from headrace.ext.stores import lists_in_pages, sort_key
 from headrace.model.time import Instant
-from headrace.pipeline.sources import FileSource
+from headrace.pipeline.sources import FilesSource
 from headrace.sources.known_names import KnownNames
 from headrace.sources.known_version import KnownVersion, hashed
 from headrace.sources.parallel_listing import listed_in_parallel, listed_of
@@ -121,6 +122,32 @@ class VanishedFileError(FixDataError, code="data.vanished_file"):
         )
 
 
+class FilesEnumerator(SplitEnumerator):
+    """Finds files below a ``prefix`` of a ``store`` by listing: it is told which names are known, and says whether
+    they ascend.
+    """
+
+    store: ObjectStore
+    prefix: str
+
+    @property
+    @abstractmethod
+    def is_ordered(self) -> bool:
+        """Whether files are said to land in the order of their names."""
+
+    @abstractmethod
+    def unread_beside(
+        self, position: SourcePosition, known: KnownNames, *, everywhere: bool = False
+    ) -> Iterator[SourceSplit]:
+        """Files whose names are not ``known``; if names are said to ascend, only those after the mark, unless it is to
+        be looked ``everywhere``. Raises ChangedFileError if a known one has another content now.
+        """
+
+    @abstractmethod
+    def early(self, position: SourcePosition, files: Sequence[SourceSplit]) -> list[SourceSplit]:
+        """Names those of unread ``files`` that sort before one that was read up to ``position``, if none should."""
+
+
 def open_source(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
     """The store that holds a source and the source's prefix in it; ``path`` is relative to ``root``, or a whole URI."""
     if "://" in path:
@@ -128,7 +155,7 @@ def open_source(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
     return root, path.strip("/")
 
 
-def discover(store: ObjectStore, prefix: str, offsets: SourcePosition, source: FileSource) -> list[SourceSplit]:
+def discover(store: ObjectStore, prefix: str, offsets: SourcePosition, source: FilesSource) -> list[SourceSplit]:
     """Files to read that sort after the mark of ``offsets``, in the order of their names.
 
     Raises ChangedFileError if a file of ``offsets.recent`` has another content now.
@@ -175,7 +202,7 @@ def _confirm(store: ObjectStore, known: KnownNames, info: ObjectInfo, was: Known
     known.confirmed[info.path] = SourceSplit(there.path, there.size, there.etag, there.digest)
 
 
-def newest_landed(store: ObjectStore, prefix: str, mark: str, source: FileSource) -> Instant | None:
+def newest_landed(store: ObjectStore, prefix: str, mark: str, source: FilesSource) -> Instant | None:
     """When the newest of the files that sort after ``mark`` landed; None if there are none, or the store does not say.
 
     A listing, as ``discover`` makes one.
@@ -251,7 +278,7 @@ def content(store: ObjectStore, file: SourceSplit) -> bytes:
 
 
 def full_sweep(
-    store: ObjectStore, prefix: str, offsets: SourcePosition, known: Iterable[str], source: FileSource
+    store: ObjectStore, prefix: str, offsets: SourcePosition, known: Iterable[str], source: FilesSource
 ) -> list[SourceSplit]:
     """Stragglers: files that sort at or before the mark, where ``discover`` does not look, and were never read.
 

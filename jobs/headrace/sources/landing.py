@@ -31,8 +31,7 @@ from headrace.ext.sources import (
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Source
-from headrace.sources.file_planning import MAX_READS, ChangingFileError, next_batch
-from headrace.sources.files import FileEnumerator
+from headrace.sources.file_planning import MAX_READS, ChangingFileError, FilesEnumerator, next_batch
 from headrace.sources.known_names import KnownNames
 from headrace.sources.landed.files import ClaimedEnumerator, ClaimedReader, LandedEnumerator, LandedReader, landed_as
 from headrace.sources.landed.lander import Lander, PortionSize, WritingLander
@@ -118,9 +117,9 @@ class Landing:
         return {name: splits for name, splits in waiting.items() if splits}
 
     @property
-    def files(self) -> dict[str, FileEnumerator]:
+    def files(self) -> dict[str, FilesEnumerator]:
         """The inputs that are files."""
-        return {name: one for name, one in self.enumerators.items() if isinstance(one, FileEnumerator)}
+        return {name: one for name, one in self.enumerators.items() if isinstance(one, FilesEnumerator)}
 
     @property
     def stores(self) -> tuple[ObjectStore, ...]:
@@ -141,7 +140,7 @@ class Landing:
         new: dict[str, list[SourceSplit]] = {}
         for name, enumerator in self.enumerators.items():
             position = self._known(name, offsets.get(name, SourcePosition()))
-            if isinstance(enumerator, FileEnumerator):
+            if isinstance(enumerator, FilesEnumerator):
                 looks_behind = enumerator.is_ordered and not full_sweep
                 names = KnownNames() if known is None or looks_behind else known.of_input(name)
                 unread = enumerator.unread_beside(position, names, everywhere=full_sweep)

@@ -12,7 +12,7 @@ from headrace.model.time import to_datetime
 from headrace.pipeline.executors import executor_name
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import OWN, Input
-from headrace.pipeline.sources import FileSource
+from headrace.pipeline.sources import FilesSource
 from headrace.testing.files import stand_in, written
 from headrace.testing.results import Row
 from headrace.testing.steps import Record, UnitTestError, moment
@@ -128,7 +128,7 @@ def _input(pipeline: Pipeline, name: str) -> Input:
     if name not in inputs:
         raise UnitTestError(f"land(of={name!r}): pipeline {pipeline.name} has the inputs {', '.join(inputs)}")
     source = inputs[name].source
-    if not isinstance(source, FileSource) or "://" in source.path:
+    if not isinstance(source, FilesSource) or "://" in source.path:
         raise UnitTestError(
             f"input {name} of pipeline {pipeline.name} reads {source.place}, which is not below the root "
             "of a deployment: give its source a path like landing/flights"

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import headrace as hr
 from headrace.formats.file_format import ScannedRecords, read_file
 from headrace.kernel.expressions.overflowing import column_apart
 from headrace.kernel.types import TIMESTAMP, own_arrow_type
@@ -18,7 +19,7 @@ from headrace.model.expressions.data_types import DataType, ListType, Schema
 from headrace.model.time import Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Input, Source
-from headrace.pipeline.sources import FileSource
+from headrace.pipeline.sources import FilesSource
 from headrace.sources.changelogs import as_changes
 from headrace.sources.required_columns import required_by
 from headrace.sources.validation import EARLIEST, LATEST
@@ -45,10 +46,10 @@ class RecordsFile:
     newest: Instant | None
 
 
-def stand_in(source: Source) -> FileSource:
+def stand_in(source: Source) -> FilesSource:
     """The files that stand for ``source`` in a unit test: itself as it is read, or JSON lines with its columns."""
     read = source.as_read
-    return read if isinstance(read, FileSource) else FileSource("landing", "json", read.schema)
+    return read if isinstance(read, FilesSource) else hr.json("landing", read.schema)
 
 
 def written(given: Input, records: Sequence[Record]) -> bytes:

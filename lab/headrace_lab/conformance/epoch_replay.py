@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+from headrace import json as source
 from headrace.model.accumulation import Pane, accumulating, discarding
 from headrace.model.combiners import Aggregate, Combiner, count
 from headrace.model.expressions.data_types import DataType, Schema
@@ -21,7 +22,6 @@ from headrace.model.windows import FixedWindows, GlobalWindows, Window
 from headrace.pipeline.aggregation import Aggregation, Stage
 from headrace.pipeline.output import Output
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import json as source
 from headrace_lab.conformance.cases import (
     DEFAULT_KEY,
     RESULT,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # with Airflow, which a process that explains does without
 PRELOADED: Final = (
     *("pyarrow.compute", "pyarrow.parquet", "headrace_snapshots.store.s3_root"),
     *("headrace.read.explain.investigation", "headrace.read.pipeline_reader", "headrace.distribute.views"),
-    *("headrace.pipeline.pipeline", "headrace.pipeline.sources", "headrace.pipeline.deployment"),
+    *("headrace.pipeline.pipeline", "headrace.connectors.files.definition", "headrace.pipeline.deployment"),
 )
 """What an explanation imports, but for the pipeline's own modules."""
 

@@ -23,7 +23,7 @@ from headrace.pipeline.checks.trigger_checks import check_finishing, looks_at_va
 from headrace.pipeline.loop import OF_PANES, element_schema
 from headrace.pipeline.loop_step import LoopError
 from headrace.pipeline.source import Input
-from headrace.pipeline.sources import FileSource
+from headrace.pipeline.sources import FilesSource
 from headrace.pipeline.upstream_source import UpstreamSource
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _check_input(given: Input) -> None:
             f"{transform.name} is declared not deterministic: nobody could find again what it made of a record, to "
             "withdraw it; use a deterministic function"
         )
-    if isinstance(changelog, DebeziumEnvelope) and isinstance(source, FileSource) and source.format == "csv":
+    if isinstance(changelog, DebeziumEnvelope) and isinstance(source, FilesSource) and source.format == "csv":
         raise PipelineError("a CSV file has no objects, and an envelope is one; read JSON or Parquet")
     if isinstance(changelog, RecordSign):
         kind = type_of(changelog.sign_of(source.schema), source.as_read.columns)

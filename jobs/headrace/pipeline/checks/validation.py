@@ -28,7 +28,7 @@ from headrace.pipeline.deployment import FileSchedule
 from headrace.pipeline.event_time import Deduplicate, EventTime
 from headrace.pipeline.loop_step import LoopError
 from headrace.pipeline.source import OWN, Input, Source
-from headrace.pipeline.sources import FileSource
+from headrace.pipeline.sources import FilesSource
 
 if TYPE_CHECKING:
     from headrace.pipeline.aggregation import Stage
@@ -144,7 +144,7 @@ def _expect_type(what: str, expr: Expr, schema: Schema, wanted: DataType) -> Non
 def _check_inputs(pipeline: "Pipeline") -> None:
     _check_event_time(pipeline.event_time, pipeline.schema)
     for given in pipeline.inputs:
-        if isinstance(given.source, FileSource):
+        if isinstance(given.source, FilesSource):
             _check_place(pipeline, given.source.path)
         elif isinstance(pipeline.schedule, FileSchedule):
             _check_watched(given.name, given.source)

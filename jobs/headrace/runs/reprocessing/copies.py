@@ -16,7 +16,7 @@ from headrace.formats.errors import UnreadableFileError
 from headrace.formats.file_format import FileFormat
 from headrace.model.time import instant
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileSource
+from headrace.pipeline.sources import FilesSource
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.read_names import landed_from
 from headrace.read.snapshots.snapshot_refs import At
@@ -68,7 +68,7 @@ class Target:
     """
 
     view: View
-    source: FileSource
+    source: FilesSource
     suffix: str
     headers: "Headers"
     store: ObjectStore
@@ -216,7 +216,7 @@ def _target(own: Target, store: ObjectStore, beside: str | None, to: str | None)
     return replace(own, store=open_store(beside), prefix=path.strip("/"), lands_in_source=False)
 
 
-def suffix_of(source: FileSource) -> str:
+def suffix_of(source: FilesSource) -> str:
     """How names end that the source takes. Raises LandingAgainError if it takes only files that are packed somehow."""
     form: FileFormat = source.file_format
     if not source.suffixes:

@@ -18,7 +18,7 @@ from typing import Any
 from headrace.pipeline.output import Output
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Input
-from headrace.pipeline.sources import FileSource, NameOrder
+from headrace.pipeline.sources import FilesSource, NameOrder
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.read_names import DroppedBefore, landed_from
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
@@ -95,7 +95,7 @@ def land_rejected(
     ordered = {
         given.name
         for given in chosen
-        if isinstance(given.source, FileSource) and given.source.names is NameOrder.ORDERED
+        if isinstance(given.source, FilesSource) and given.source.names is NameOrder.ORDERED
     }
     return LandedRejected(
         {name: target.uri for name, target in relanding.targets.items()},

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import Input
-from headrace.pipeline.sources import FileSource
+from headrace.pipeline.sources import FilesSource
 from headrace.read.snapshots.damage import ways_out
 from headrace.read.snapshots.read_names import dropped
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
@@ -115,7 +115,7 @@ class Relanding:
 
     def _target(self, input_: Input, to: str | None) -> Target:
         source = input_.source
-        if not isinstance(source, FileSource):
+        if not isinstance(source, FilesSource):
             raise LandingAgainError(
                 f"records of input {input_.name} cannot land again: it reads {source}, and no files. Correct them "
                 "where they come from"

@@ -1,10 +1,12 @@
 """Epochs of a test on the kernel, in this process: the executor ``local`` itself, over a store in memory."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from headrace.distribute.epoch import Attempt
 from headrace.distribute.local.engine import LocalEngine
-from headrace.ext.sources import OpenSource, SourceSplit
+from headrace.ext.sources import SOURCES, OpenSource, SourceSplit
 from headrace.ext.stores import ObjectStore
 from headrace.model.accumulation import WINDOW_END, WINDOW_START, Timing
 from headrace.pipeline.pipeline import Pipeline
@@ -12,7 +14,6 @@ from headrace.pipeline.source import Source
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.row_files import tables
-from headrace.sources.files import FileEnumerator, FileReader
 from headrace.sources.landing import Landing
 from headrace.state.datafiles.cache import RowsInMemory
 from headrace.testing.executors.interface import LATE_COLUMNS, REJECTED_COLUMNS, GivenEpoch, StepOutput
@@ -87,8 +88,8 @@ class _Landing(Landing):
     """Inputs in a store of the test's, wherever the pipeline's own files land."""
 
     def _open(self, name: str, source: Source, root: ObjectStore) -> OpenSource:
-        files = stand_in(source)
-        return OpenSource(FileEnumerator(root, f"landing/{name}", files), FileReader(root, files))
+        files = replace(stand_in(source), path=f"landing/{name}")  # type: ignore[type-var]
+        return SOURCES["files"].open(files, root)
 
 
 def _python_rows(table: pa.Table) -> list[Row]:

@@ -4,11 +4,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.ext.sources import OpenSource, SourceConnector, SourcePosition, SourceReader, SourceSplit, SplitEnumerator
+from headrace.ext.sources import OpenSource, SourceConnector, SourcePosition, SourceReader, SourceSplit
 from headrace.model.time import Instant
 from headrace.pipeline.source import Source
-from headrace.pipeline.sources import FileSource, NameOrder
+from headrace.pipeline.sources import FilesSource, NameOrder
 from headrace.sources.file_planning import (
+    FilesEnumerator,
     advance,
     content,
     discover,
@@ -31,12 +32,12 @@ if TYPE_CHECKING:  # with Arrow, which planning does without
 
 
 @dataclass(frozen=True)
-class FileEnumerator(SplitEnumerator):
+class FileEnumerator(FilesEnumerator):
     """Finds the files of ``source`` in a ``store``, below a ``prefix`` there, by listing."""
 
     store: ObjectStore
     prefix: str
-    source: FileSource
+    source: FilesSource
 
     def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         """Files after the mark that are not among the recent ones, by name; before them stragglers that were never
@@ -105,7 +106,7 @@ class FileReader(SourceReader):
     """Reads the files of ``source`` in a ``store``."""
 
     store: ObjectStore
-    source: FileSource
+    source: FilesSource
 
     def read(self, split: SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """The records of a file. Raises VanishedFileError, ChangedFileError too."""
@@ -129,7 +130,7 @@ class FileConnector(SourceConnector):
 
     def open(self, source: Source, root: ObjectStore) -> OpenSource:
         """The files of ``source``."""
-        assert isinstance(source, FileSource)
+        assert isinstance(source, FilesSource)
         store, prefix = open_source(root, source.path)
         return OpenSource(FileEnumerator(store, prefix, source), FileReader(store, source))
 

@@ -1,0 +1,1 @@
+"""Files under a prefix, as a source."""

@@ -1,0 +1,199 @@
+"""Files under a prefix as a source: what a definition says of them.
+
+Users write ``json``, ``csv`` and ``parquet``, and give what comes of them an event time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict, Unpack
+
+from headrace.model.arguments import Arguments, keywords
+from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
+from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source
+from headrace.pipeline.csv_dialect import CsvDialect
+from headrace.pipeline.source import OnMissing, OnUnreadable, SparkFunction
+from headrace.pipeline.sources import FORMAT_NAMES, FilesSource, NameOrder
+
+
+@keywords
+@dataclass(frozen=True, init=False)
+class FileSource(FilesSource):
+    """Files under ``path``, read in the order of their names, each exactly once.
+
+    Written as ``json(...)``, ``csv(...)`` or ``parquet(...)``, and followed by ``event_time`` or ``arrival_time``;
+    ``FileSource(path, "name", schema)`` if another package brings the ``format`` (an entry point of
+    ``headrace.formats``).
+    ``path`` is relative to the root of the run (``landing/flights``) or a whole URI; a prefix, not a pattern. Files and
+    folders whose names start with ``_`` or ``.`` are not input, but for folders ``column=value``. With ``suffixes``
+    only names that end in one of them are input; without, all but those of files under way (``.tmp``, ``.part``,
+    ``.filepart``, ``.crdownload``, ``.inprogress``). ``schema`` names the columns to read. An epoch takes at most
+    ``max_files`` files and ``max_bytes`` bytes; a larger file is an epoch of its own.
+
+    What is new is what has no name that was ever read, wherever it sorts. ``names="ordered"`` promises that each file
+    sorts after those landed before it: a run lists the newest ``look_back`` files and what sorts after them; an older
+    straggler is found by a full sweep, as the first run of a day is, which warns of it.
+
+    A column whose name in the records is another, or begins with ``_``, or which lies in an object there, is a
+    ``field``; ``list[str]`` is a list of strings, which ``length``, ``contains``, ``is_null`` and a ``transform`` read.
+
+    Columns: one that the schema does not name is ignored; one that a record lacks is NULL; a narrower type is widened
+    (int to float); a value of any other type makes the record a dead letter. CSV files have a header, which gives the
+    order. ``missing``: a column that the pipeline reads and that the header of a CSV file, or the schema of a Parquet
+    file, lacks fails the run; "null": it is NULL in all records of the file. The run warns of a JSON file that has it
+    in no record, unless ``missing`` is "null". ``transform`` makes other rows of the records that parse; ``columns``
+    are then those that it returns. ``max_rejected`` is the budget of dead letters per epoch: None means no limit, 0
+    that one bad record fails the run. ``changelog``: an expression that is 1 of a record which adds a row and -1 of one
+    which withdraws it, ``delta_change_type()``, or ``debezium_envelope()``, whose rows then have the ``schema``.
+
+    >>> hr.json("landing/clicks", {"shop": str}, max_files=10).max_files
+    10
+    """
+
+    path: str
+    format: str
+    schema: SourceColumns
+    max_files: int
+    max_bytes: int
+    look_back: int
+    names: NameOrder
+    max_rejected: int | None
+    on_unreadable: OnUnreadable
+    missing: OnMissing
+    suffixes: tuple[str, ...]
+    transform: SparkFunction | None
+    changelog: Changelog | None
+    dialect: CsvDialect | None
+
+    def __init__(
+        self,
+        path: str,
+        format: str,  # noqa: A002 (the word of the domain)
+        schema: WrittenColumns,
+        *,
+        max_files: int = 100,
+        max_bytes: int = 512 * 1024 * 1024,
+        look_back: int = 1000,
+        names: NameOrder | str = NameOrder.ANY,
+        max_rejected: int | None = None,
+        on_unreadable: OnUnreadable | str = OnUnreadable.FAIL,
+        missing: OnMissing | str = OnMissing.FAIL,
+        suffixes: Sequence[str] = (),
+        transform: SparkFunction | None = None,
+        changelog: WrittenChangelog | None = None,
+        dialect: CsvDialect | None = None,
+    ) -> None:
+        kind = Arguments("FileSource").registered("format", format, FORMAT_NAMES)
+        given = Arguments(kind if kind in FORMAT_NAMES.built_in else "FileSource")  # the function that users write
+        set_ = object.__setattr__
+        set_(self, "path", given.text("path", path, "landing/flights"))
+        set_(self, "format", kind)
+        set_(self, "schema", columns_of_source(given, "schema", schema))
+        set_(self, "max_files", given.whole("max_files", max_files, least=1))
+        set_(self, "max_bytes", given.whole("max_bytes", max_bytes, least=1))
+        set_(self, "look_back", given.whole("look_back", look_back, least=0))
+        set_(self, "names", given.choice("names", names, NameOrder))
+        limit = None if max_rejected is None else given.whole("max_rejected", max_rejected, least=0)
+        set_(self, "max_rejected", limit)
+        set_(self, "on_unreadable", given.choice("on_unreadable", on_unreadable, OnUnreadable))
+        set_(self, "missing", given.choice("missing", missing, OnMissing))
+        set_(self, "suffixes", given.several("suffixes", suffixes, str, '".json"'))
+        function = 'SparkFunction("module:function", ...)'
+        set_(self, "transform", given.optional("transform", transform, SparkFunction, function))
+        signed = changelog_of(given, changelog)
+        set_(self, "changelog", signed)
+        if signed is not None:
+            signed.check(given, self.schema)
+        set_(self, "dialect", _dialect(given, kind, dialect))
+        if {"*", "?"} & {*self.path}:
+            raise given.wrong(
+                "path",
+                path,
+                "that is a pattern, and a path is a prefix, under which all files are input; "
+                'write "landing/flights", and suffixes=[".json"] if only those are meant',
+            )
+
+
+def _dialect(given: Arguments, kind: str, dialect: CsvDialect | None) -> CsvDialect | None:
+    """How files of format ``kind`` are written; None: as RFC 4180 says."""
+    if dialect is None:
+        return None
+    written = given.instance("dialect", dialect, CsvDialect, "nothing: csv(...) has options for it")
+    if kind != "csv":
+        raise given.wrong("dialect", dialect, f"files of format {kind} have none; only CSV has")
+    return written if written.options else None
+
+
+class Reading(TypedDict, total=False):
+    """How files are read: the arguments of ``FileSource`` beside path, format and schema."""
+
+    max_files: int
+    max_bytes: int
+    look_back: int
+    names: NameOrder | str
+    max_rejected: int | None
+    on_unreadable: OnUnreadable | str
+    missing: OnMissing | str
+    suffixes: Sequence[str]
+    transform: SparkFunction | None
+    changelog: WrittenChangelog | None
+
+
+@keywords
+def json(path: str, schema: WrittenColumns, **reading: Unpack[Reading]) -> FileSource:
+    """Files of JSON lines, one object each, under ``path``.
+
+    >>> hr.json("landing/flights", {"origin": str, "delay": int}).format
+    'json'
+    """
+    return FileSource(path, "json", schema, **reading)
+
+
+@keywords
+def csv(
+    path: str,
+    schema: WrittenColumns,
+    *,
+    delimiter: str = ",",
+    quote: str | None = '"',
+    escape: str | None = None,
+    encoding: str = "utf-8",
+    skip_lines: int = 0,
+    nulls: Sequence[str] = (),
+    decimal: str = ".",
+    thousands: str | None = None,
+    **reading: Unpack[Reading],
+) -> FileSource:
+    """CSV files under ``path``, each with a header.
+
+    Files that are written otherwise than with commas, quotes and in UTF-8: ``delimiter`` parts fields (";", "\\t");
+    ``quote`` encloses them, and is doubled in them (None: nothing does); ``escape``, such as a backslash, takes the
+    meaning of the character behind it; ``encoding`` is one that Python knows ("cp1252", "utf-16"); ``skip_lines``
+    before the header are left out; ``nulls`` are NULL, beside the empty field ("NA"); numbers have a ``decimal`` comma,
+    and ``thousands`` between groups of three digits.
+
+    >>> hr.csv("landing/flights", {"origin": str, "delay": int}).format
+    'csv'
+    >>> hr.csv("landing/sales", {"shop": str, "amount": float}, delimiter=";", decimal=",").dialect.decimal
+    ','
+    """
+    dialect = CsvDialect(
+        delimiter=delimiter,
+        quote=quote,
+        escape=escape,
+        encoding=encoding,
+        skip_lines=skip_lines,
+        nulls=nulls,
+        decimal=decimal,
+        thousands=thousands,
+    )
+    return FileSource(path, "csv", schema, **reading, dialect=dialect)
+
+
+@keywords
+def parquet(path: str, schema: WrittenColumns, **reading: Unpack[Reading]) -> FileSource:
+    """Parquet files under ``path``.
+
+    >>> hr.parquet("landing/flights", {"origin": str, "delay": int}).format
+    'parquet'
+    """
+    return FileSource(path, "parquet", schema, **reading)
