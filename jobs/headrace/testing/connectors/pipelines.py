@@ -22,10 +22,10 @@ from headrace import open as open_root
 from headrace.ext.formats import WHOLE_FILE, RequiredColumns, ScannedRecords
 from headrace.ext.sources import SourcePosition, SourceReader, SourceSplit, SplitEnumerator
 from headrace.read.views.arrow_types import schema_of, zoneless_rows
-from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.delivering.deliver import Delivery, deliver
+from headrace.runs.delivering.deliver import deliver
 from headrace.sources.landing import Landing
 from headrace.testing.connectors.worlds import SinkWorld, SourceWorld, plain
+from headrace.types import Delivery, PipelineHandle
 from headrace_snapshots.format.codec import Fields
 
 Rows = list[tuple[Any, ...]]

@@ -16,15 +16,13 @@ from typing import ClassVar
 import pytest
 
 from headrace import DataType, FixedWindows, GlobalWindows, Limits, Pipeline, Sessions, WindowFn, col, count, retracting
-from headrace.errors import FixDataError, RetryError
+from headrace.errors import FixDataError, RefusedError, RetryError, SinkTakenError
 from headrace.ext.sinks import EPOCH, NUMBER, SIGN, ChangeSource, FillReason, SinkMovedError, UndeliverableError
 from headrace.pipeline.identity import fingerprint
-from headrace.runs.delivering.deliver import Delivery
-from headrace.sinks.failures import SinkTakenError
 from headrace.testing.connectors.interruptions import at_each_step, killed_at
 from headrace.testing.connectors.pipelines import SinkDeployment, order
 from headrace.testing.connectors.worlds import VALUES, ChangeLogWorld, SinkWorld, plain
-from headrace_snapshots.errors import RefusedError
+from headrace.types import Delivery
 
 _WINDOWS: dict[str, WindowFn] = {
     "fixed": FixedWindows("1h"),

@@ -22,8 +22,8 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pytest
 
+from headrace import check
 from headrace import open as open_root
-from headrace.describe.pipeline import describe
 from headrace.errors import FixDataError, RetryError
 from headrace.ext.formats import WHOLE_FILE, RequiredColumns, Span
 from headrace.ext.sources import SOURCES, FetchingReader, Instant, OpenSource, SourcePosition, SourceSplit
@@ -32,7 +32,6 @@ from headrace.kernel.expressions.evaluation import evaluate
 from headrace.kernel.types import TIMESTAMP
 from headrace.model.time import MIN_INSTANT
 from headrace.pipeline.identity import fingerprint
-from headrace.runs.client.handle import PipelineHandle
 from headrace.sources.landed.lander import Lander
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.sources.landing import Landing, landed_first
@@ -48,11 +47,9 @@ from headrace.testing.connectors.pipelines import (
     stored,
 )
 from headrace.testing.connectors.worlds import SourceWorld
-from headrace_snapshots.catalog import Catalog
+from headrace.types import PipelineHandle
 from headrace_snapshots.format.filelog import FileRecord
 from headrace_snapshots.format.files import InputFile
-from headrace_snapshots.format.table_names import INPUTS
-from headrace_snapshots.refs import MAIN
 from headrace_snapshots.testing import Fault, FaultyStore, Operation
 
 _CONNECTING: Final = ("connect", "connect_ex", "sendto", "sendmsg")
@@ -72,13 +69,13 @@ socket.getaddrinfo = refused
 sys.path[:] = pickle.load(sys.stdin.buffer)
 pipeline = pickle.load(sys.stdin.buffer)
 
-from headrace.describe.pipeline import describe
+from headrace import check
 from headrace.pipeline.identity import fingerprint
 from headrace.ext.sources import SOURCES
-from headrace_snapshots.store.memory import MemoryStore
+from headrace.ext.stores import open_store
 
-describe(pipeline)
-SOURCES[pipeline.source.kind].open(pipeline.source, MemoryStore())
+check(pipeline)
+SOURCES[pipeline.source.kind].open(pipeline.source, open_store("memory://definition"))
 assert not tried, tried
 print(fingerprint(pipeline))
 """
@@ -113,7 +110,7 @@ class SourceDefinitionConformance:
                 patched.setattr(socket.socket, name, refusing(name, getattr(socket.socket, name)))
             patched.setattr(socket, "getaddrinfo", refusing("getaddrinfo", socket.getaddrinfo))
             pipeline = pipeline_of(world)
-            describe(pipeline)
+            check(pipeline)
             fingerprint(pipeline)
             SOURCES[world.source.kind].open(world.source, world.root)
         assert tried == []
@@ -359,7 +356,7 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
             result = handle.run(executor=self.executors[0], files_per_epoch=1)
             assert result.to_json()["counts"]["rejected"] == 1
             _check_dead_letter(world, handle, store)
-        assert {len(epoch.files) for epoch in _inputs(store)} == {1}
+        assert {len(epoch.files) for epoch in _inputs(handle)} == {1}
         read = {row["text"]: row["n"] for row in handle.read("current", at="main").to_json()}
         assert sum(read.values()) == added
         for executor in self.executors:
@@ -384,7 +381,7 @@ def _check_dead_letter(world: SourceWorld, handle: PipelineHandle, store: Object
     """The one dead letter says where its record is, and what is there."""
     (dead,) = handle.read("rejected", at="main").to_json()
     assert dead["reason"].startswith("column ")
-    files = [file for epoch in _inputs(store) for file in epoch.files if isinstance(file, InputFile)]
+    files = [file for epoch in _inputs(handle) for file in epoch.files if isinstance(file, InputFile)]
     (split,) = [
         SourceSplit(file.path, file.size, file.etag, file.digest) for file in files if file.path == dead["file"]
     ]
@@ -393,10 +390,10 @@ def _check_dead_letter(world: SourceWorld, handle: PipelineHandle, store: Object
     assert (there["unparsed"], there["raw"].decode(errors="replace")) == (dead["reason"], dead["raw"])
 
 
-def _inputs(store: ObjectStore) -> list[FileRecord]:
+def _inputs(handle: PipelineHandle) -> list[FileRecord]:
     """What each epoch of the pipeline has read."""
-    catalog = Catalog(store, "conforming")
-    return [*catalog.files(catalog.manifest(catalog.head().refs[MAIN]).logs[INPUTS])]
+    main = handle.catalog.manifest(handle.catalog.head().refs["main"])
+    return [*handle.catalog.files(main.logs["inputs"])]
 
 
 def _lose(world: SourceWorld, root: ObjectStore) -> None:

@@ -14,12 +14,12 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar, Final
+from uuid import uuid4
 
 from headrace import DataType
 from headrace.ext.sinks import EPOCH, NUMBER, SIGN, Sink
 from headrace.ext.sources import Input, Source
-from headrace.ext.stores import ObjectStore
-from headrace_snapshots.store.memory import MemoryStore
+from headrace.ext.stores import ObjectStore, open_store
 
 _AT: Final = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -89,7 +89,7 @@ class SourceWorld(ABC):
     @cached_property
     def root(self) -> ObjectStore:
         """Where it is landed in tests that run no pipeline."""
-        return MemoryStore()
+        return open_store(f"memory://{uuid4().hex}")
 
     @property
     @abstractmethod
