@@ -9,13 +9,14 @@ import pytest
 
 from headrace.pipeline.source import OWN
 from headrace.runs import process as processing
-from headrace.runs.dry_run import dry_run
+from headrace.runs.dry_run import look_ahead
 from headrace.runs.epochs import RunContext
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
-from headrace.runs.plan import AuditBranch, ComputeEpochs, RestoreState, RunStage, TakeBranch, plan_run
+from headrace.runs.plan import plan_run
 from headrace.runs.process import process
 from headrace.runs.reporting.listener import watched
+from headrace.runs.stages import AuditBranch, ComputeEpochs, RestoreState, RunStage, TakeBranch
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import FaultyStore, Operation
@@ -88,7 +89,7 @@ def test_a_plan_names_what_is_new_and_writes_nothing(tmp_path: Path) -> None:
 def test_a_run_performs_the_stages_of_its_plan(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     land(tmp_path, 0, 2)
     root, given = tmp_path.as_uri(), options("first", publish=True)
-    stages = dry_run(CLICKS, root, given).stages
+    stages = look_ahead(processing.prepared_process(CLICKS, root, given, watched(None))).stages
     assert stages == planned(tmp_path, given)
     with caplog.at_level(logging.INFO, logger=processing.__name__):
         process(CLICKS, root, given)

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from headrace.pipeline.pipeline import Pipeline
-from headrace.runs.backfill.backfill import backfill
+from headrace.runs.backfill.backfill import backfill, prepared_backfill
 from headrace.runs.options import RunOptions
-from headrace.runs.process import audit, process
-from headrace.runs.recover import recover
-from headrace.runs.reporting.listener import Listener
+from headrace.runs.plan import PreparedRun
+from headrace.runs.process import audit, prepared_process, process
+from headrace.runs.recover import prepared_recovery, recover
+from headrace.runs.reporting.listener import Listener, Watched
 from headrace.runs.reporting.results import Action, RunResult
 
 
@@ -26,3 +27,17 @@ ACTIONS: Final[Mapping[Action, Perform]] = {
     "recover": recover,
     "backfill": backfill,
 }
+
+
+class Prepare(Protocol):
+    """A run of an action, before it is planned. Raises typed errors."""
+
+    def __call__(self, pipeline: Pipeline, root: str, options: RunOptions, listener: Watched) -> PreparedRun: ...
+
+
+PREPARED: Final[Mapping[Action, Prepare]] = {
+    "process": prepared_process,
+    "recover": prepared_recovery,
+    "backfill": prepared_backfill,
+}
+"""What a dry run can look at."""

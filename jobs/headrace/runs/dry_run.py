@@ -1,18 +1,13 @@
 """A dry run: what a run would do, as far as that can be told without doing it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.damage import ways_out
-from headrace.runs.epochs import RunContext
-from headrace.runs.options import RunOptions
-from headrace.runs.plan import NAMED, ComputeEpochs, LandRecords, RunStage, looked_ahead, plan_run
-from headrace.runs.reporting.listener import watched
+from headrace.runs.plan import PreparedRun, looked_ahead
+from headrace.runs.stages import NAMED, ComputeEpochs, LandRecords, RunStage
 from headrace.sources.landing import ByInput
-from headrace_snapshots.store import open_store
 
 _LISTED = 20
 """Splits of an input that are listed; JSON has all."""
@@ -47,14 +42,14 @@ class DryRun:
         }
 
 
-def dry_run(pipeline: Pipeline, root: str, options: RunOptions, *, now: Callable[[], datetime] | None = None) -> DryRun:
-    """What ``process`` would do with ``pipeline``. Nothing moves, starts or lands, and nothing is written. Raises what
-    stands against the run, as far as that can be seen.
+def look_ahead(prepared: PreparedRun) -> DryRun:
+    """What a run would do. Nothing moves, starts or lands, and nothing is written. Raises what stands against it, as
+    far as that can be seen.
     """
-    context = RunContext.of(pipeline, options, open_store(root), watched(None), now or _wall_clock)
-    with context.landing.connected(), ways_out(context.catalog, options.branch):
-        stages = looked_ahead(context, plan_run(context))
-    return DryRun(pipeline.name, stages, tuple(context.warnings))
+    run = prepared.context
+    with run.landing.connected(), ways_out(run.catalog, run.options.branch):
+        stages = looked_ahead(run, prepared.plan(run))
+    return DryRun(run.pipeline.name, stages, tuple(run.warnings))
 
 
 def reads_of(stage: RunStage) -> ByInput:
@@ -65,10 +60,6 @@ def reads_of(stage: RunStage) -> ByInput:
         case ComputeEpochs():
             return {name: splits for name, splits in stage.reads.items() if splits}
     return {}
-
-
-def _wall_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 def _as_json(stage: RunStage) -> dict[str, Any]:

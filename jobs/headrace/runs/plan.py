@@ -1,23 +1,22 @@
-"""The plan of a run: its stages, one after the other, as values. Each says in a sentence what it will do.
+"""The plan of a run: its stages, one after the other, as values.
 
 Planning reads and reports. It claims no branch, starts nothing, lands nothing, and writes nothing. What only an effect
 can tell ends a plan, and what follows is planned from the result: which records have landed (``stages_after_landing``),
 and from which snapshot the claimed branch goes on (``stages_after_restoring``). ``process`` performs the stages.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import ClassVar
 
 from headrace.ext.executors import Engine
-from headrace.ext.sources import SourcePosition, SourceSplit
+from headrace.ext.sources import SourcePosition
 from headrace.model.time import instant
 from headrace.pipeline.executors import ExecutorDecision
 from headrace.read.roots import check_root
 from headrace.runs.backfill.backfill_plan import MainsReading, reread
-from headrace.runs.backfill.replay import Replay, next_number, open_replay, replay_head
+from headrace.runs.backfill.replay import next_number, open_replay, replay_head
 from headrace.runs.epochs import PlannedEpoch, RunContext, batch, micro_batches
 from headrace.runs.executors.choice import WorkEstimate, input_bytes, work_of_run
 from headrace.runs.following.moves import check_circles
@@ -25,169 +24,48 @@ from headrace.runs.modes import Mode
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
 from headrace.runs.parking import waiting_outputs
-from headrace.runs.reporting.listener import number_of
+from headrace.runs.reporting.results import Action
 from headrace.runs.restore import RestoredRun
+from headrace.runs.stages import (
+    AuditBranch,
+    CatchUpOutputs,
+    ComputeEpochs,
+    FoundBranch,
+    LandRecords,
+    PublishAudited,
+    RestoreState,
+    RunStage,
+    TakeBranch,
+)
 from headrace.sources.landed.lander import LandedPortions
-from headrace.sources.landing import ByInput, check_places, counted
+from headrace.sources.landing import check_places, counted
 from headrace.sources.progress import PipelineProgress, WatermarkHold
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN
 
-NAMED = 3
-"""So many splits of an input a sentence names; of more, the first and the last."""
-
 
 @dataclass(frozen=True)
-class FoundBranch:
-    """Where a run finds its branch: at ``snapshot`` (None: it is empty), with that one's ``manifest`` and ``progress``;
-    of one that ``is_broken`` there is neither, and restoring says what is. ``history``: what was read before and is to
-    be read again as it was.
-    """
+class PreparedRun:
+    """A run that may be performed or looked at: its ``context``, how it is planned, and what it is called."""
 
-    snapshot: str | None
-    manifest: Manifest | None = None
-    progress: PipelineProgress = field(default_factory=PipelineProgress)
-    history: MainsReading | None = None
-    is_broken: bool = False
-
-
-@dataclass(frozen=True)
-class LandRecords:
-    """Land what the sources of ``inputs`` have behind ``offsets`` and cannot give again: ``all_at_once``, or what makes
-    an epoch, and the rest while epochs are computed. It ends a plan. ``waiting``: what that is, where somebody has
-    looked.
-    """
-
-    word: ClassVar[str] = "land"
-    inputs: tuple[str, ...]
-    offsets: Mapping[str, SourcePosition]
-    all_at_once: bool
-    begin: FoundBranch = field(repr=False)
-    waiting: ByInput | None = None
-
-    def __str__(self) -> str:
-        if self.waiting is None:
-            return f"land what is new of {', '.join(self.inputs)}; what follows is planned from that"
-        if not self.waiting:
-            return f"land nothing: all that {', '.join(self.inputs)} has was landed"
-        what = "; ".join(f"{_named(splits)} of {name}" for name, splits in self.waiting.items())
-        return f"land {what}{'' if self.all_at_once else ', in portions as large as epochs'}; what follows reads it"
-
-
-@dataclass(frozen=True)
-class TakeBranch:
-    """Claim ``branch``, which is at ``snapshot``. ``replay``: what fills it must be what has filled it so far."""
-
-    word: ClassVar[str] = "claim"
-    branch: str
-    snapshot: str | None
-    replay: Replay | None = field(default=None, repr=False)
-
-    def __str__(self) -> str:
-        at = "which is empty" if self.snapshot is None else f"at snapshot {self.snapshot}"
-        return f"claim branch {self.branch}, {at}: nobody else writes it then"
-
-
-@dataclass(frozen=True)
-class RestoreState:
-    """Hold ``snapshot`` against what was written, fall back where it is broken, and start ``executor``. It ends a
-    plan.
-    """
-
-    word: ClassVar[str] = "restore"
-    snapshot: str | None
-    executor: ExecutorDecision
-
-    def __str__(self) -> str:
-        what = "begin with nothing" if self.snapshot is None else f"restore snapshot {self.snapshot}"
-        return f"{what}, on executor {self.executor.name}: {self.executor.reason}"
-
-
-@dataclass(frozen=True)
-class CatchUpOutputs:
-    """Compute for ``outputs``, which are parked or new, what they have missed."""
-
-    word: ClassVar[str] = "catch_up"
-    outputs: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"compute again for {', '.join(self.outputs)} what was missed"
-
-
-@dataclass(frozen=True)
-class ComputeEpochs:
-    """Compute and commit epochs after ``snapshot``: of ``files`` that are new; None for a ``replay``, which has its
-    own, and where the snapshot is broken. ``history``: what is read again as it was. ``left``: about how many bytes of
-    inputs land meanwhile. ``sweeps``: it looked everywhere for files.
-    """
-
-    word: ClassVar[str] = "compute"
-    snapshot: str | None
-    files: ByInput | None = None
-    replay: Replay | None = None
-    history: MainsReading | None = None
-    left: Mapping[str, int] = field(default_factory=dict)
-    sweeps: bool = False
-
-    def __str__(self) -> str:
-        if self.files is None and self.replay is None:
-            return "compute epochs of what is new after the newest whole snapshot"
-        again = " again what was read before, and" if self.history is not None else ""
-        what = "; ".join(f"{_named(splits)} of {name}" for name, splits in self.reads.items() if splits)
-        if not what and self.left:
-            return f"compute epochs:{again} what lands of {', '.join(self.left)}"
-        more = f"; more of {', '.join(self.left)} lands meanwhile" if self.left else ""
-        return f"compute epochs:{again} {what or 'what is due'}{more}"
-
-    @property
-    def reads(self) -> ByInput:
-        """All that they may read."""
-        if self.replay is None:
-            return self.files or {}
-        reads: dict[str, list[SourceSplit]] = {}
-        for epoch in self.replay.epochs:
-            for name, files in epoch.files.items():
-                reads.setdefault(name, []).extend(files)
-        return reads
-
-
-@dataclass(frozen=True)
-class AuditBranch:
-    """Audit what ``branch`` has and readers have not. ``executor``: None where it is chosen by what there is to
-    audit.
-    """
-
-    word: ClassVar[str] = "audit"
-    branch: str
-    executor: ExecutorDecision | None = None
-
-    def __str__(self) -> str:
-        return f"audit what branch {self.branch} has and readers have not seen"
-
-
-@dataclass(frozen=True)
-class PublishAudited:
-    """Let readers see what audits of ``branch`` found good."""
-
-    word: ClassVar[str] = "publish"
-    branch: str
-
-    def __str__(self) -> str:
-        return f"let readers see what the audit of branch {self.branch} finds good"
-
-
-RunStage = LandRecords | TakeBranch | RestoreState | CatchUpOutputs | ComputeEpochs | AuditBranch | PublishAudited
+    context: RunContext
+    plan: Callable[[RunContext], tuple[RunStage, ...]]
+    action: Action
 
 
 def plan_run(run: RunContext) -> tuple[RunStage, ...]:
     """The stages of ``run``, as far as can be told before anything is done: all of them, or up to what it lands.
     Raises what stands against it, as far as that can be seen now.
     """
-    head = run.catalog.head()
-    check_places(run.pipeline, run.store, is_first=head.entry < 0)
-    begin = _found(run, head.refs.get(run.options.branch))
+    return plan_from(run, run.catalog.head().refs.get(run.options.branch))
+
+
+def plan_from(run: RunContext, snapshot: str | None) -> tuple[RunStage, ...]:
+    """The stages of ``run``, whose branch will be at ``snapshot`` by then."""
+    check_places(run.pipeline, run.store, is_first=run.catalog.head().entry < 0)
+    begin = _found(run, snapshot)
     if not begin.is_broken and (inputs := _inputs_to_land(run)):
         run.check_landed()
         all_at_once = run.options.mode is not Mode.MICRO_BATCH
@@ -205,13 +83,13 @@ def looked_ahead(run: RunContext, stages: tuple[RunStage, ...]) -> tuple[RunStag
     and nothing lands. What follows a replay's landing stays untold: its epochs are cut from what has landed.
     """
     match stages:
-        case (LandRecords() as stage,):
+        case (*before, LandRecords() as stage):
             waiting = run.landing.to_land(stage.offsets)
             landing = replace(stage, waiting=waiting)
             if waiting and run.options.mode is Mode.REPLAY:
-                return (landing,)
+                return (*before, landing)
             left = {name: sum(split.size for split in splits) for name, splits in waiting.items()}
-            return (landing, *stages_after_landing(run, landing, left))
+            return (*before, landing, *stages_after_landing(run, landing, left))
     return stages
 
 
@@ -385,11 +263,3 @@ def _check_batch(options: RunOptions, head: Manifest | None) -> None:
             f"mode batch takes all input at once, and branch {options.branch} is at snapshot {head.snapshot_id} "
             "already: name a new branch, or an empty root"
         )
-
-
-def _named(splits: Sequence[SourceSplit]) -> str:
-    """Some of ``splits`` by name; of more than a few, the first and the last."""
-    names = [split.path for split in splits]
-    if len(names) > NAMED:
-        return f"{number_of(len(names), 'split')} from {names[0]} to {names[-1]}"
-    return ", ".join(names)

@@ -24,25 +24,21 @@ from headrace.read.definition_plan import plan as definition_plan
 from headrace.read.snapshots.damage import damage_under, ways_out
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.read_names import left_out
+from headrace.runs.backfill.fork_point import fork_branch
 from headrace.runs.backfill.replay import replay_head
 from headrace.runs.commits import Committer, attempts_of
 from headrace.runs.epochs import RunContext, commit_epochs
 from headrace.runs.executors.choice import WorkEstimate
 from headrace.runs.following.moves import check_counted
 from headrace.runs.following.reading import hold
+from headrace.runs.following.recovery_cut import take_readers_back
 from headrace.runs.modes import Mode
 from headrace.runs.names_files import NamesFiles
 from headrace.runs.options import RunOptions
 from headrace.runs.parking import NOTHING, CaughtUp, catch_up, check_held, check_none_parked, standing_at
 from headrace.runs.plan import (
-    AuditBranch,
-    CatchUpOutputs,
-    ComputeEpochs,
-    LandRecords,
-    PublishAudited,
-    RestoreState,
-    RunStage,
-    TakeBranch,
+    PreparedRun,
+    plan_from,
     plan_run,
     planned_epochs,
     stages_after_landing,
@@ -51,11 +47,26 @@ from headrace.runs.plan import (
 from headrace.runs.publishing.audits import Auditor, BranchAudits
 from headrace.runs.publishing.planned_publish import PlannedPublish
 from headrace.runs.publishing.publish import output_results, reference
-from headrace.runs.reporting.listener import Listener, watched
+from headrace.runs.recovery_move import move_back
+from headrace.runs.reporting.listener import Listener, Watched, watched
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.tally import Tally, noticed
 from headrace.runs.restore import RestoredRun, definition_change, restore
+from headrace.runs.stages import (
+    AuditBranch,
+    CatchUpOutputs,
+    ComputeEpochs,
+    ContinueBranch,
+    ForkBranch,
+    LandRecords,
+    MoveBack,
+    PublishAudited,
+    RestoreState,
+    RunStage,
+    TakeBranch,
+    TakeReadersBack,
+)
 from headrace.sources.landed.lander import LandedPortions
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Claim
@@ -83,9 +94,15 @@ def process(
 
     Raises typed errors; what was committed before an error stays committed. A ``listener`` that fails ends nothing.
     """
-    context = RunContext.of(pipeline, options, open_store(root), watched(listener), now or _wall_clock)
-    with _Run(context, spark) as run:
-        return run.execute()
+    return perform(prepared_process(pipeline, root, options, watched(listener), now), spark)
+
+
+def prepared_process(
+    pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, now: Callable[[], datetime] | None = None
+) -> PreparedRun:
+    """A run of ``process``, before it is planned."""
+    context = RunContext.of(pipeline, options, open_store(root), listener, now or wall_clock)
+    return PreparedRun(context, plan_run, "process")
 
 
 def audit(
@@ -100,20 +117,27 @@ def audit(
 
     Nothing happens if the stored audit of exactly that range stands. A failed expectation is in the result, no error.
     """
-    context = RunContext.of(pipeline, options, open_store(root), watched(listener), _wall_clock)
-    with _Run(context, spark) as run:
-        return replace(run.perform_all((AuditBranch(options.branch),)), action="audit")
+    context = RunContext.of(pipeline, options, open_store(root), watched(listener), wall_clock)
+    return perform(PreparedRun(context, lambda run: (AuditBranch(run.options.branch),), "audit"), spark)
 
 
-def _wall_clock() -> datetime:
+def perform(prepared: PreparedRun, spark: Any = None) -> RunResult:
+    """Plan a run, and perform its stages, one after the other."""
+    with _Run(prepared, spark) as run:
+        return run.execute()
+
+
+def wall_clock() -> datetime:
+    """The processing time of runs."""
     return datetime.now(UTC)
 
 
 class _Run:
     """One run: performs its stages on an executor that it holds meanwhile."""
 
-    def __init__(self, context: RunContext, spark: Any) -> None:
-        self.context, self.spark = context, spark
+    def __init__(self, prepared: PreparedRun, spark: Any) -> None:
+        context = prepared.context
+        self.prepared, self.context, self.spark = prepared, context, spark
         self.pipeline, self.options, self.store = context.pipeline, context.options, context.store
         self.catalog, self.listener, self.warn = context.catalog, context.listener, context.warn
         self.started_at = timestamp()
@@ -128,6 +152,8 @@ class _Run:
         self._restored: RestoredRun | None = None
         self._caught_up = NOTHING
         self._audits = BranchAudits({}, {})
+        self._forked_from: str | None = None
+        self._given_up: list[str] = []
 
     def __enter__(self) -> Self:
         self._connected.enter_context(self.context.landing.connected())
@@ -146,13 +172,9 @@ class _Run:
             self._connected.__exit__(kind, error, trace)
 
     def execute(self) -> RunResult:
+        """Perform the stages of the plan, and what is planned from their results. What they came to."""
         with ways_out(self.catalog, self.options.branch):
-            stages = plan_run(self.context)
-        return self.perform_all(stages)
-
-    def perform_all(self, stages: tuple[RunStage, ...]) -> RunResult:
-        """Perform ``stages``, and what is planned from their results. What they came to."""
-        with ways_out(self.catalog, self.options.branch):
+            stages = self.prepared.plan(self.context)
             while stages:
                 stage, *then = stages
                 stages = self.perform(stage, tuple(then))
@@ -162,6 +184,12 @@ class _Run:
         """Do what ``stage`` says. What comes next: the stages ``then``, unless only its result can tell."""
         _logger.info("%s", stage)
         match stage:
+            case ForkBranch() | ContinueBranch():
+                return self._begin(stage, then)
+            case MoveBack():
+                return self._move_back(stage, then)
+            case TakeReadersBack():
+                self._given_up += take_readers_back(self.catalog, self.options)
             case LandRecords():
                 return stages_after_landing(self.context, stage, self._land(stage))
             case TakeBranch():
@@ -177,6 +205,29 @@ class _Run:
             case PublishAudited():
                 self._publish(self._audits)
         return then
+
+    def _begin(self, stage: ForkBranch | ContinueBranch, then: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
+        """Begin a branch, or go on with it. What comes next: another plan if an expiry has marked the snapshot."""
+        if isinstance(stage, ForkBranch):
+            if not fork_branch(self.catalog, stage.branch, stage.point):
+                return self.prepared.plan(self.context)
+            self._forked_from = stage.point.snapshot
+        else:
+            self._forked_from = stage.begun
+        return then
+
+    def _move_back(self, stage: MoveBack, then: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
+        """Move a branch back. What comes next: where somebody has moved it meanwhile, what that read is read again as
+        it was.
+        """
+        moved = move_back(self.catalog, stage, give_up_delivered=self.options.give_up_delivered)
+        self._given_up += moved.warnings
+        if moved.given_up == stage.given_up:
+            return then
+        self.options = replace(self.options, as_read_by=moved.given_up)
+        self.context = replace(self.context, options=self.options)
+        readers = (behind for behind in then if isinstance(behind, TakeReadersBack))
+        return (*readers, *plan_from(self.context, stage.snapshot))
 
     def _land(self, stage: LandRecords) -> Mapping[str, int]:
         """Land records. About how many bytes of inputs are left, which land while epochs are computed. Raises what
@@ -351,7 +402,7 @@ class _Run:
         return RunResult(
             run_id=self.options.run_id,
             pipeline=self.pipeline.name,
-            action="process",
+            action=self.prepared.action,
             status="succeeded",
             started_at=self.started_at,
             finished_at=timestamp(),
@@ -363,8 +414,14 @@ class _Run:
             counts=dict(self.tally.counts),
             watermark=None if manifest is None else render(StoredProgress.of(manifest).watermark),
             branch=self.options.branch,
-            warnings=(*self.context.warnings, *noticed(self.tally, self.pipeline.limits), *self.listener.warnings()),
+            warnings=(
+                *self._given_up,
+                *self.context.warnings,
+                *noticed(self.tally, self.pipeline.limits),
+                *self.listener.warnings(),
+            ),
             executor=self.executor,
+            forked_from=self._forked_from,
             limits=audits.all_limits,
             usual=audits.usual,
             outputs=output_results(self.catalog, audits.outcomes) if self.pipeline.has_names else {},

@@ -2,27 +2,30 @@
 publish.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from headrace.errors import FixConfigError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import under_new_names
+from headrace.runs.epochs import RunContext
 from headrace.runs.executors.choice import check_installed
-from headrace.runs.following.recovery_cut import check_can_follow, take_readers_back
+from headrace.runs.following.recovery_cut import check_can_follow
 from headrace.runs.options import RunOptions
-from headrace.runs.process import process
+from headrace.runs.plan import PreparedRun, plan_from
+from headrace.runs.process import perform, wall_clock
+from headrace.runs.recovery_move import given_up_by, moved_back_before, recovery_of
 from headrace.runs.recovery_target import gone_since
-from headrace.runs.reporting.listener import Listener
+from headrace.runs.reporting.listener import Listener, Watched, watched
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError, check_continues
+from headrace.runs.stages import MoveBack, RunStage, TakeReadersBack
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.patches import patches_given_up, short_of, told
-from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
 
 _NAMED = 3
@@ -52,49 +55,63 @@ def recover(
     before anything is replayed. Raises ReadersCannotFollowError, before anything moves: another attempt takes those
     back that can go, and warns of others.
     """
+    return perform(prepared_recovery(pipeline, root, options, watched(listener)), spark)
+
+
+def prepared_recovery(
+    pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, now: Callable[[], datetime] | None = None
+) -> PreparedRun:
+    """A run of ``recover``, before it is planned. Raises what stands against it."""
     if options.snapshot is None:
         raise RecoverOptionsError("a recovery needs the snapshot to go back to; `headrace log` lists their ids")
     check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
-    catalog = Catalog(open_store(root), pipeline.name)
-    given_up, warnings = _move_back(catalog, pipeline, options.snapshot, options)
-    if options.with_readers:
-        warnings = (*warnings, *take_readers_back(catalog, options))
+    run = RunContext.of(pipeline, options, open_store(root), listener, now or wall_clock)
+    begin = _begin(run, options.snapshot)
+    given_up = begin.given_up
     # What full sweeps had found since is below the mark of the snapshot.
-    result = process(
-        pipeline, root, replace(options, full_sweep=True, as_read_by=given_up), listener=listener, spark=spark
-    )
-    return replace(result, action="recover", warnings=(*warnings, *result.warnings))
+    run = replace(run, options=replace(options, full_sweep=True, as_read_by=given_up))
+    return PreparedRun(run, begin.plan, "recover")
 
 
-def _move_back(
-    catalog: Catalog, pipeline: Pipeline, snapshot: str, options: RunOptions
-) -> tuple[str | None, tuple[str, ...]]:
-    """What the branch was at before this request took it back, and what that gives up, for people."""
+@dataclass(frozen=True)
+class _Beginning:
+    """Where a recovery begins: at ``snapshot``, to which it is still to ``move``, unless an attempt before it has moved
+    there. ``given_up``: what the branch was at.
+    """
+
+    snapshot: str
+    given_up: str | None
+    move: MoveBack | None = None
+
+    def plan(self, run: RunContext) -> tuple[RunStage, ...]:
+        """The stages of the recovery. Raises what stands against it."""
+        stages: list[RunStage] = [] if self.move is None else [self.move]
+        if run.options.with_readers:
+            stages.append(TakeReadersBack(run.options.left_readers))
+        where = run.catalog.head().refs.get(run.options.branch) if self.move is None else self.snapshot
+        return (*stages, *plan_from(run, where))
+
+
+def _begin(run: RunContext, snapshot: str) -> _Beginning:
+    """What is to be moved where. Raises what stands against that."""
+    catalog, pipeline, options = run.catalog, run.pipeline, run.options
     request = options.request or options.run_id
     head = catalog.head().refs.get(options.branch)
     if head == snapshot:
-        given_up = _given_up(catalog, catalog.head().entry, options.branch, snapshot, request)
+        given_up = given_up_by(catalog, catalog.head().entry, options.branch, snapshot, request)
         if given_up is None:
             _check_readers(catalog, snapshot, options)
-        return given_up, ()
+        return _Beginning(snapshot, given_up)
     target = under_new_names(pipeline, catalog.manifest(snapshot))
     check_continues(pipeline, target, allow_new_aggregates=options.allow_new_aggregates)
-    given_up = _moved_back(catalog, options.branch, snapshot, request)
+    given_up = moved_back_before(catalog, options.branch, snapshot, request)
     if given_up is not None:
-        return given_up, ()
+        return _Beginning(snapshot, given_up)
     _check_readers(catalog, snapshot, options)
     _check_input(catalog, pipeline, head, snapshot)
-    patches = patches_given_up(catalog, head, snapshot)
-    message = f"{_recovery(request)}: {options.message}" if options.message else _recovery(request)
-    entry = catalog.rollback(
-        options.branch,
-        snapshot,
-        message,
-        replayed=True,
-        patches=patches,
-        give_up_delivered=options.give_up_delivered,
-    )
-    return head, (*short_of(catalog, entry.moves, snapshot), *told(catalog, patches, snapshot))
+    catalog.would_roll_back(options.branch, snapshot, give_up_delivered=options.give_up_delivered)
+    message = f"{recovery_of(request)}: {options.message}" if options.message else recovery_of(request)
+    return _Beginning(snapshot, head, MoveBack(options.branch, snapshot, head, message))
 
 
 def _check_readers(catalog: Catalog, snapshot: str, options: RunOptions) -> None:
@@ -118,43 +135,3 @@ def _check_input(catalog: Catalog, pipeline: Pipeline, head: str | None, snapsho
             f"these files are gone: {'; '.join(lost[:_NAMED])}{more}. Put them back; choose a newer snapshot; or give "
             f"their records up with `headrace rollback {catalog.pipeline} --to {snapshot}`, and run. Nothing has moved"
         )
-
-
-def is_recovery(entry: Entry, request: str) -> bool:
-    """Whether ``entry`` is that by which an attempt of ``request`` went back."""
-    recovery = _recovery(request)
-    return entry.kind is Kind.ROLLBACK and (entry.message == recovery or entry.message.startswith(f"{recovery}: "))
-
-
-def _recovery(request: str) -> str:
-    """With what the message of the entry begins; then comes who decided it and why, if that is known."""
-    return f"recovery {request}"
-
-
-def _moved_back(catalog: Catalog, branch: str, snapshot: str, request: str) -> str | None:
-    """What ``branch`` was at before ``request`` took it back to ``snapshot``, if it continues from there.
-
-    What the branch has next was committed under another claim then, and before that claim stands the rollback. So few
-    entries are read, however many epochs there have been.
-    """
-    head, at = catalog.head(), catalog.link(snapshot)
-    after = catalog.successor(at, head.refs[branch]) if branch in head.refs else None
-    if after is None:
-        return None
-    claims = [None if link.manifest is None else link.manifest.generation for link in (at, after)]
-    if claims[0] == claims[1] is not None:
-        return None
-    return _given_up(catalog, head.entry if claims[1] is None else claims[1], branch, snapshot, request)
-
-
-def _given_up(catalog: Catalog, until: int, branch: str, snapshot: str, request: str) -> str | None:
-    """What ``request`` gave up when it took ``branch`` back to ``snapshot``, if that is what moved it there, up to the
-    entry of number ``until``.
-    """
-    for entry in catalog.entries(before=until + 1):
-        reached = any(moved == snapshot for _, moved in entry.moves.values())
-        if reached and is_recovery(entry, request):
-            return entry.moves.get(branch, (None, None))[0]
-        if reached and entry.kind is Kind.COMMIT:
-            return None
-    return None

@@ -328,7 +328,7 @@ def _check_ahead(catalog: Catalog, rehearsed: str | None) -> None:
 
 def _done(catalog: Catalog, context: Context) -> Entry | None:
     """The entry by which an earlier try of this run has gone back; None if none has."""
-    from headrace.runs.recover import is_recovery
+    from headrace.runs.recovery_move import is_recovery
 
     request = request_of(context, RECOVER)
     return next((entry for entry in catalog.entries() if is_recovery(entry, request)), None)

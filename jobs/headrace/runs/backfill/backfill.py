@@ -16,9 +16,9 @@ may depend on it. Main goes on undisturbed until the branch is promoted.
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from headrace.model.windows import Window
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.roots import check_root
 from headrace.read.snapshots.epoch_history import ExpiredError
@@ -26,43 +26,37 @@ from headrace.read.snapshots.progress import progress_of, unread_files
 from headrace.runs.adopting.plan import AdoptedOutputs, NotAdoptableError
 from headrace.runs.adopting.plan import check_before as check_adoption_before
 from headrace.runs.backfill.fork_point import ForkPoint, fork_point
+from headrace.runs.epochs import RunContext
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.modes import Mode
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
 from headrace.runs.patching.plan import check_before as check_patch
-from headrace.runs.process import process
+from headrace.runs.plan import PreparedRun, plan_from, plan_run
+from headrace.runs.process import perform, wall_clock
 from headrace.runs.publishing.promotion import check_before as check_promotion_before
 from headrace.runs.publishing.promotion_checks import files_main_read, files_read, lacking
 from headrace.runs.reporting.listener import Listener, Watched, watched
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError
+from headrace.runs.stages import ContinueBranch, ForkBranch, RunStage
 from headrace.sources.input_diagnostics import exists
 from headrace.sources.landed.files import landed_as
 from headrace.sources.landing import Landing, check_places
 from headrace.sources.progress import PipelineProgress
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.errors import RefusedError
+from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 
 
-def compute_output(
-    pipeline: Pipeline,
-    root: str,
-    options: RunOptions,
-    catalog: Catalog,
-    listener: Watched,
-    *,
-    spark: Any = None,
-    now: Callable[[], datetime] | None = None,
-) -> RunResult:
-    """Compute ``options.output`` in the branch of ``options``, with what is computed of it, as far as main has come;
-    or go on with that branch.
+def prepared_output(run: RunContext) -> PreparedRun:
+    """A run that computes the output of its options in their branch, with what is computed of it, as far as main has
+    come; or goes on with that branch.
 
     Raises UnknownOutputError, NotAdoptableError before anything moves; then what ``process`` raises.
     """
+    pipeline, options, catalog = run.pipeline, run.options, run.catalog
     assert options.output is not None
     upstream = {name: output.of for name, output in pipeline.outputs.items()}
     scope = AdoptedOutputs.of(pipeline.name, upstream, options.output)
@@ -80,23 +74,26 @@ def compute_output(
     if options.promotes:
         check_adoption_before(pipeline, catalog.manifest(head.refs[MAIN]), scope, head)
     of = f"{', '.join(scope.adopted)}" + (f" (of {', '.join(scope.read)})" if scope.read else "")
-    listener.noted(f"branch {options.branch} computes {of} in the epochs of main")
+    run.listener.noted(f"branch {options.branch} computes {of} in the epochs of main")
     options = replace(
         options,
         mode=Mode.REPLAY,
         from_branch=MAIN,
-        publish=False,
         without=scope.others,
         output=None,
         promotes=False,
     )
+    return PreparedRun(replace(run, options=options), partial(_plan, output=scope.output), "backfill")
+
+
+def _plan(run: RunContext, output: str) -> tuple[RunStage, ...]:
     try:
-        return process(pipeline, root, options, listener=listener, spark=spark, now=now)
+        return plan_run(run)
     except ExpiredError as error:
         raise NotAdoptableError(
-            f"output {scope.output} of {pipeline.name} cannot be computed alone: epochs of main have "
-            f"expired, and nobody knows their clocks any more. `headrace backfill {pipeline.name} --promote` computes "
-            "all outputs again, of all input that is still there"
+            f"output {output} of {run.pipeline.name} cannot be computed alone: epochs of main have expired, and nobody "
+            f"knows their clocks any more. `headrace backfill {run.pipeline.name} --promote` computes all outputs "
+            "again, of all input that is still there"
         ) from error
 
 
@@ -138,27 +135,48 @@ def backfill(
     has read is gone. It also raises RunOptionsError for a range that the branch does not begin with, and every reason
     against the promotion that ``options`` ask for. Later it raises what ``process`` raises.
     """
-    branch = branch_of(options)
-    listener = watched(listener)
+    return perform(prepared_backfill(pipeline, root, options, watched(listener), now), spark)
+
+
+def prepared_backfill(
+    pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, now: Callable[[], datetime] | None = None
+) -> PreparedRun:
+    """A run of ``backfill``, before it is planned. Raises what stands against it whatever its plan is."""
+    options = replace(options, branch=branch_of(options), publish=False)
     check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
-    store = open_store(root)
-    check_root(store)  # a fork would make it
-    catalog = Catalog(store, pipeline.name)
-    check_places(pipeline, store, is_first=catalog.head().entry < 0)
+    run = RunContext.of(pipeline, options, open_store(root), listener, now or wall_clock)
+    check_root(run.store)  # a fork would make it
+    check_places(pipeline, run.store, is_first=run.catalog.head().entry < 0)
     if options.patches:
-        check_patch(catalog, pipeline, options.output or "")
+        check_patch(run.catalog, pipeline, options.output or "")
         options = replace(options, without=_not_needed(pipeline, options.output))
     elif options.output is not None:
-        options = replace(options, branch=branch)
-        result = compute_output(pipeline, root, options, catalog, listener, spark=spark, now=now)
-        return replace(result, action="backfill")
-    begun = _begun(catalog, pipeline, options, branch, listener)
+        return prepared_output(run)
     # What a full sweep has found for main meanwhile is below the mark of the branch.
     files = options.files_per_epoch or _FILES_PER_EPOCH
-    options = replace(options, branch=branch, publish=False, full_sweep=True, files_per_epoch=files)
-    options = replace(options, as_read_by=catalog.head().refs.get(MAIN))
-    result = process(pipeline, root, options, listener=listener, spark=spark, now=now)
-    return replace(result, action="backfill", forked_from=begun)
+    options = replace(options, full_sweep=True, files_per_epoch=files)
+    options = replace(options, as_read_by=run.catalog.head().refs.get(MAIN))
+    return PreparedRun(replace(run, options=options), plan_backfill, "backfill")
+
+
+def plan_backfill(run: RunContext) -> tuple[RunStage, ...]:
+    """The stages of a backfill: a branch is forked, unless there is one, and reads what it has not read. Raises what
+    stands against it, and against the promotion that is asked for.
+    """
+    catalog, options = run.catalog, run.options
+    point = fork_point(catalog, run.pipeline, options.span, options.without)
+    now = catalog.head()
+    if options.branch not in now.generations:
+        run.listener.noted(str(point))
+    if options.promotes:
+        check_promotion_before(catalog, options.branch, point.manifest)
+    if options.branch not in now.generations:
+        _check_input(catalog, run.landing, point.manifest)
+        return (ForkBranch(options.branch, point), *plan_from(run, point.snapshot))
+    head = now.refs.get(options.branch)
+    begun = _begun_with(catalog, now, head, point, options)
+    _check_input(catalog, run.landing, None if head is None else catalog.manifest(head))
+    return (ContinueBranch(options.branch, begun), *plan_from(run, head))
 
 
 def _not_needed(pipeline: Pipeline, output: str | None) -> tuple[str, ...]:
@@ -168,42 +186,19 @@ def _not_needed(pipeline: Pipeline, output: str | None) -> tuple[str, ...]:
     return AdoptedOutputs.of(pipeline.name, {name: own.of for name, own in pipeline.outputs.items()}, output).others
 
 
-def _begun(catalog: Catalog, pipeline: Pipeline, options: RunOptions, branch: str, listener: Listener) -> str | None:
-    """The snapshot that ``branch`` has begun with; it is forked if there is none yet. Moves nothing if it raises."""
-    landing = Landing(pipeline, catalog.store)
-    # Ends: another turn means that an expiry has marked the snapshot that was chosen.
-    while True:
-        point = fork_point(catalog, pipeline, options.span, options.without)
-        if branch not in catalog.head().generations:
-            listener.noted(str(point))
-        if options.promotes:
-            check_promotion_before(catalog, branch, point.manifest)
-        try:
-            return _begin(catalog, landing, branch, point, options.span)
-        except RefusedError:
-            if point.snapshot is None or catalog.is_kept(point.snapshot):
-                raise
-
-
-def _begin(catalog: Catalog, landing: Landing, branch: str, point: ForkPoint, span: Window | None) -> str | None:
-    """Fork ``branch`` at ``point``, unless there is one that has begun there or before; the snapshot that it has begun
-    with. Moves nothing if it raises.
+def _begun_with(catalog: Catalog, now: Head, head: str | None, point: ForkPoint, options: RunOptions) -> str | None:
+    """The snapshot that the branch, which is at ``head``, has begun with. Raises RunOptionsError unless that is
+    ``point`` or one before it.
     """
-    now = catalog.head()
-    if branch not in now.generations:
-        _check_input(catalog, landing, point.manifest)
-        catalog.fork(branch, point.snapshot)
-        return point.snapshot
-    head = now.refs.get(branch)
     seen = catalog.published_by_all(now.refs)
     common = None if head is None or seen is None else catalog.common_ancestor(seen, head)
     after, begun_at = (None, -1) if common is None else (common.snapshot_id, common.epoch)
-    if span is not None and begun_at > (-1 if point.manifest is None else point.manifest.epoch):
+    if options.span is not None and begun_at > (-1 if point.manifest is None else point.manifest.epoch):
+        name, branch = catalog.pipeline, options.branch
         raise RunOptionsError(
-            f"branch {branch} of {catalog.pipeline} has begun with snapshot {after} (epoch {begun_at}), which has some "
-            f"of the range already; {point}. Name another branch, or `headrace drop {catalog.pipeline} {branch}`"
+            f"branch {branch} of {name} has begun with snapshot {after} (epoch {begun_at}), which has some of the "
+            f"range already; {point}. Name another branch, or `headrace drop {name} {branch}`"
         )
-    _check_input(catalog, landing, None if head is None else catalog.manifest(head))
     return after
 
 

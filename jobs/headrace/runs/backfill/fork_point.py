@@ -18,7 +18,7 @@ from headrace.read.snapshots.progress import StoredProgress
 from headrace.sources.newest_event_time import newest_read
 from headrace_snapshots.ancestry import Link
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.errors import MissingSnapshotError, RefusedError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.gc.deletion_list import DeletionList
@@ -84,10 +84,14 @@ class ForkPoint:
         """Its id."""
         return None if self.manifest is None else self.manifest.snapshot_id
 
-    def __str__(self) -> str:
+    @property
+    def begin(self) -> str:
+        """The snapshot, for people."""
         manifest = self.manifest
-        begins = "nothing" if manifest is None else f"snapshot {manifest.snapshot_id} (epoch {manifest.epoch})"
-        return f"the backfill begins with {begins}: {self.reason}"
+        return "nothing" if manifest is None else f"snapshot {manifest.snapshot_id} (epoch {manifest.epoch})"
+
+    def __str__(self) -> str:
+        return f"the backfill begins with {self.begin}: {self.reason}"
 
 
 def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None, without: Collection[str] = ()) -> ForkPoint:
@@ -112,6 +116,17 @@ def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None, withou
     except (BrokenObjectError, MissingSnapshotError) as error:
         return ForkPoint(None, f"an older snapshot that it might begin with cannot be read ({error})")
     return _judged(pipeline, needed.start, begin)
+
+
+def fork_branch(catalog: Catalog, branch: str, point: ForkPoint) -> bool:
+    """Make ``branch`` at ``point``; no if an expiry has marked that snapshot meanwhile. Raises RefusedError."""
+    try:
+        catalog.fork(branch, point.snapshot)
+    except RefusedError:
+        if point.snapshot is None or catalog.is_kept(point.snapshot):
+            raise
+        return False
+    return True
 
 
 def _judged(pipeline: Pipeline, start: Instant, begin: Manifest | None) -> ForkPoint:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from headrace.runs.delivering.deliver import Delivery
     from headrace.runs.dry_run import DryRun
     from headrace.runs.following.recovery_cut import RecoveryCut
+    from headrace.runs.options import RunOptions
     from headrace.runs.reporting.listener import Listener
-    from headrace.runs.reporting.results import RunResult
+    from headrace.runs.reporting.results import Action, RunResult
     from headrace.runs.reprocessing.late import LandedLate
     from headrace.runs.reprocessing.rejected import LandedRejected
     from headrace_snapshots.catalog import Catalog
@@ -138,9 +139,7 @@ class PipelineHandle(PipelineHistory):
         asked.setdefault("publish", asked["branch"] == MAIN and asked["mode"] is not Mode.REPLAY)
         options = RunOptions(self._new_run_id(), **asked, create=self._create)
         if Arguments("run").flag("dry_run", dry_run):
-            from headrace.runs.dry_run import dry_run as look_ahead
-
-            return look_ahead(self._needed_definition(pipeline, "run"), self.root, options)
+            return self._look_ahead("process", self._needed_definition(pipeline, "run"), options)
         from headrace.runs.client.recording import run_recorded, told_to
 
         definition = self._needed_definition(pipeline, "run")
@@ -212,6 +211,13 @@ class PipelineHandle(PipelineHistory):
         definition = self._needed_definition(pipeline, "recover")
         options = RunOptions(self._new_run_id(), snapshot=to, **asked)
         return run_recorded("recover", definition, self.root, options, told_to(listener))
+
+    def _look_ahead(self, action: "Action", definition: "Pipeline", options: "RunOptions") -> "DryRun":
+        from headrace.runs.actions import PREPARED
+        from headrace.runs.dry_run import look_ahead
+        from headrace.runs.reporting.listener import watched
+
+        return look_ahead(PREPARED[action](definition, self.root, options, watched(None)))
 
     def recovery_cut(
         self,
