@@ -58,8 +58,21 @@ CASES: dict[str, list[Case]] = {
         Case([*LOCAL, "--mode", "replay", "--branch", "again"]),
         Case([*LOCAL, "--branch", "trial", "--max-epochs", "1"], before=[["fork", "first", "trial"]]),
     ],
-    "backfill": [Case([*LOCAL]), Case([*LOCAL, "--from", "2026-01-01", "--to", "2026-01-02", "--promote"])],
-    "recover": [Case(["first", *LOCAL])],
+    "backfill": [
+        Case(
+            [*LOCAL, "--branch", "all", "--dry-run", "--promote"],
+            again=lambda clicks: clicks.backfill(executor="local", branch="all", promote=True, dry_run=True),
+        ),
+        Case([*LOCAL]),
+        Case([*LOCAL, "--from", "2026-01-01", "--to", "2026-01-02", "--promote"]),
+    ],
+    "recover": [
+        Case(["first", *LOCAL]),
+        Case(
+            ["first", *LOCAL, "--dry-run"],
+            again=lambda clicks: clicks.recover("first", executor="local", dry_run=True),
+        ),
+    ],
     "replay-late": [Case(["--at", "main"], method="replay_late")],
     "replay-rejected": [Case(["--at", "main"], method="replay_rejected")],
     "log": [

@@ -1,5 +1,6 @@
 """A dry run says what a run would do, stage by stage, and does nothing of it."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,3 +115,73 @@ def test_the_command_prints_each_stage_on_a_line(tmp_path: Path, monkeypatch: py
     ]
     assert "warning: input source:" in ran.stderr
     assert [*Path("root").iterdir()] == []
+
+
+def test_a_backfill_and_a_recovery_say_what_they_do_then(tmp_path: Path, requests: Iterator[list[LocalStore]]) -> None:
+    opened = next(requests)
+    land(tmp_path, 0, 2)
+    handle = hr.open(tmp_path.as_uri())[CLICKS]
+    first = handle.run(executor="local", max_epochs=1)
+    second = handle.run(executor="local")
+    before, count = files(tmp_path), written(opened)
+    backfill = handle.backfill(executor="local", branch="again", promote=True, dry_run=True)
+    recovery = handle.recover(str(first.snapshot), executor="local", dry_run=True)
+    assert written(opened) == count
+    assert files(tmp_path) == before
+    assert [*backfill.lines()] == [
+        "begin branch again with nothing: all input is read again",
+        "claim branch again, which is empty: nobody else writes it then",
+        "begin with nothing, on executor local: asked for",
+        "compute epochs: again what was read before, and landing/clicks/part-00000.jsonl, "
+        "landing/clicks/part-00001.jsonl of source",
+        "audit what branch again has and readers have not seen",
+        "make branch again main, and publish it, if its audit is good",
+    ]
+    assert [*recovery.lines()] == [
+        f"move branch main back from snapshot {second.snapshot} to {first.snapshot}, and readers to what they could "
+        "see then; what came after it is read again",
+        f"claim branch main, at snapshot {first.snapshot}: nobody else writes it then",
+        f"restore snapshot {first.snapshot}, on executor local: asked for",
+        "compute epochs: again what was read before, and landing/clicks/part-00001.jsonl of source",
+        "audit what branch main has and readers have not seen",
+        "let readers see what the audit of branch main finds good",
+    ]
+
+
+def test_the_log_of_a_backfill_and_of_a_recovery_has_the_same_sentences(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    land(tmp_path, 0, 2)
+    handle = hr.open(tmp_path.as_uri())[CLICKS]
+    first = str(handle.run(executor="local", max_epochs=1).snapshot)
+    handle.run(executor="local")
+    for looked, act in [
+        (
+            handle.backfill(executor="local", branch="again", dry_run=True),
+            lambda: handle.backfill(executor="local", branch="again"),
+        ),
+        (handle.recover(first, executor="local", dry_run=True), lambda: handle.recover(first, executor="local")),
+    ]:
+        caplog.clear()
+        with caplog.at_level(logging.INFO, logger="headrace.runs"):
+            act()
+        said = [record.message for record in caplog.records if record.name == "headrace.runs.process"]
+        assert said == [*looked.lines()]
+
+
+def test_a_backfill_that_goes_on_says_so_and_one_that_is_refused_is_refused_before_anything_moves(
+    tmp_path: Path,
+) -> None:
+    land(tmp_path, 0, 3)
+    handle = hr.open(tmp_path.as_uri())[CLICKS]
+    handle.run(executor="local")
+    handle.fork("main", "again")
+    going_on = [*handle.backfill(executor="local", branch="again", dry_run=True).lines()]
+    assert going_on[0] == f"go on with branch again, which has begun with snapshot {handle.show('main').snapshot_id}"
+    (tmp_path / "landing" / "clicks" / "part-00000.jsonl").unlink()
+    before = files(tmp_path)
+    with pytest.raises(hr.errors.InputGoneError):
+        handle.backfill(executor="local", branch="lost", dry_run=True)
+    with pytest.raises(hr.errors.InputGoneError):
+        handle.backfill(executor="local", branch="lost")
+    assert {name for name in files(tmp_path) if "/log/" in name} == {name for name in before if "/log/" in name}

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.read.snapshots.damage import ways_out
 from headrace.runs.plan import PreparedRun, looked_ahead
-from headrace.runs.stages import NAMED, ComputeEpochs, LandRecords, RunStage
+from headrace.runs.stages import NAMED, ComputeEpochs, LandRecords, Stage
 from headrace.sources.landing import ByInput
 
 _LISTED = 20
@@ -20,7 +20,7 @@ class DryRun:
     """
 
     pipeline: str
-    stages: tuple[RunStage, ...]
+    stages: tuple[Stage, ...]
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ def look_ahead(prepared: PreparedRun) -> DryRun:
     return DryRun(run.pipeline.name, stages, tuple(run.warnings))
 
 
-def reads_of(stage: RunStage) -> ByInput:
+def reads_of(stage: Stage) -> ByInput:
     """What ``stage`` lands or reads, by input."""
     match stage:
         case LandRecords():
@@ -62,7 +62,7 @@ def reads_of(stage: RunStage) -> ByInput:
     return {}
 
 
-def _as_json(stage: RunStage) -> dict[str, Any]:
+def _as_json(stage: Stage) -> dict[str, Any]:
     reads = {name: [split.path for split in splits] for name, splits in reads_of(stage).items()}
     return {"stage": stage.word, "does": str(stage), **({"reads": reads} if reads else {})}
 

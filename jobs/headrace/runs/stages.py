@@ -214,9 +214,32 @@ class TakeReadersBack:
 BeginStage = ForkBranch | ContinueBranch | MoveBack | TakeReadersBack
 """What a backfill or a recovery begins with."""
 
+
+@dataclass(frozen=True)
+class CutOver:
+    """Let main have what ``branch`` has computed: all; of an ``output`` that main adopts; or as a patch of it."""
+
+    word: ClassVar[str] = "cut_over"
+    branch: str
+    output: str | None = None
+    patches: bool = False
+
+    def __str__(self) -> str:
+        if self.patches:
+            of = f" of output {self.output}" if self.output else ""
+            return f"replace rows{of} by those of branch {self.branch} where windows have expired on both; publish that"
+        if self.output is not None:
+            of = f"output {self.output} of branch {self.branch}, with what is computed of it"
+            return f"let main adopt {of}; audit that, and publish it"
+        return f"make branch {self.branch} main, and publish it, if its audit is good"
+
+
 RunStage = (
     BeginStage | LandRecords | TakeBranch | RestoreState | CatchUpOutputs | ComputeEpochs | AuditBranch | PublishAudited
 )
+
+Stage = RunStage | CutOver
+"""With what follows a backfill."""
 
 
 def _named(splits: Sequence[SourceSplit]) -> str:

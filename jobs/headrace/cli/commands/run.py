@@ -45,8 +45,16 @@ def run(
 @command(
     "headrace backfill delays.py --from 2026-01-05 --to 2026-01-07 --root file:///tmp/hr --executor local",
     options="backfill",
+    before="dry_run",
 )
-def backfill(pipeline: PipelineArgument, *, root: Root, output: Output = Format.TEXT, **options: Any) -> None:
+def backfill(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    dry_run: Annotated[bool, Option(help="Do nothing; print what the backfill would do, stage by stage.")] = False,
+    output: Output = Format.TEXT,
+    **options: Any,
+) -> None:
     """Read input again into a branch with the pipeline as it is now, audit it, and with --promote let readers see it.
 
     For a range of event time the branch starts from the newest published snapshot taken before any data of the first
@@ -58,7 +66,7 @@ def backfill(pipeline: PipelineArgument, *, root: Root, output: Output = Format.
     """
     from headrace.cli.display.run import run_backfill
 
-    run_backfill(pipeline, root, output, **options)
+    run_backfill(pipeline, root, output, dry_run=dry_run, **options)
 
 
 @command(
@@ -72,7 +80,11 @@ def recover(
     *,
     root: Root,
     dry_run: Annotated[
-        bool, Option(help="Move nothing; with --with-readers, print what each gives up, and which cannot and why.")
+        bool,
+        Option(
+            help="Do nothing; print what the recovery would do, stage by stage; with --with-readers, what each gives "
+            "up, and which cannot and why."
+        ),
     ] = False,
     output: Output = Format.TEXT,
     **options: Any,
@@ -86,13 +98,16 @@ def recover(
     if --reader-root names the root; the command says where it has looked.
     """
     from headrace.cli.catalog_names import handle_of
-    from headrace.cli.display.run import print_ending, watching
+    from headrace.cli.display.run import print_dry_run, print_ending, watching
     from headrace.runs.options import options_of_method
 
     handle = handle_of(pipeline, root)
     asked = given_options(options)
-    if ("leave" in asked or "reader_roots" in asked or dry_run) and not asked["with_readers"]:
-        raise BadParameter("--leave, --reader-root and --dry-run are about readers: give --with-readers as well")
+    if ("leave" in asked or "reader_roots" in asked) and not asked["with_readers"]:
+        raise BadParameter("--leave and --reader-root are about readers: give --with-readers as well")
+    if dry_run and not asked["with_readers"]:
+        print_dry_run(handle.recover(snapshot, **asked, dry_run=True), output)
+        return
     if dry_run:
         of_cut = {option.name for option in options_of_method("recovery_cut")}
         cut = handle.recovery_cut(snapshot, **{name: value for name, value in asked.items() if name in of_cut})

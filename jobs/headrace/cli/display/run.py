@@ -23,24 +23,31 @@ if TYPE_CHECKING:
 
 
 def run_backfill(
-    reference: str, root: str, output: Format, *, branch: str | None, promote: bool, patch: bool, **options: Any
+    reference: str,
+    root: str,
+    output: Format,
+    *,
+    branch: str | None,
+    promote: bool,
+    patch: bool,
+    dry_run: bool,
+    **options: Any,
 ) -> None:
-    """Backfill ``branch`` (None: a new one), print how it ended, and say how to go on where it was stopped."""
+    """Backfill ``branch`` (None: a new one), print how it ended, and say how to go on where it was stopped. Or print
+    what would be done.
+    """
     whole, of_output = output_named(reference)
     handle = handle_to_run(whole, root)
     named = f"backfill-{new_run_id(STARTED_BY)}" if branch is None else branch
+    asked = {"output": of_output or None, "branch": named, "promote": promote, "patch": patch, **given_options(options)}
+    if dry_run:
+        print_dry_run(handle.backfill(**asked, dry_run=True), output)
+        return
     where, executor = Where(reference, root), options["executor"]
     on = ("--branch", named, *(() if executor is None else ("--executor", str(executor))))
     try:
         with watching() as listener:
-            result = handle.backfill(
-                output=of_output or None,
-                branch=named,
-                promote=promote,
-                patch=patch,
-                listener=listener,
-                **given_options(options),
-            )
+            result = handle.backfill(**asked, listener=listener)
     except HeadraceError as error:
         if _has_begun(handle.catalog, named):
             again = (*on, *(("--promote",) if promote else ()), *(("--patch",) if patch else ()))

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from headrace.runs.delivering.deliver import Delivery
     from headrace.runs.dry_run import DryRun
     from headrace.runs.following.recovery_cut import RecoveryCut
-    from headrace.runs.options import RunOptions
     from headrace.runs.reporting.listener import Listener
-    from headrace.runs.reporting.results import Action, RunResult
+    from headrace.runs.reporting.results import RunResult
     from headrace.runs.reprocessing.late import LandedLate
     from headrace.runs.reprocessing.rejected import LandedRejected
     from headrace_snapshots.catalog import Catalog
@@ -131,6 +130,7 @@ class PipelineHandle(PipelineHistory):
         ``dry_run`` gives the stages that the run would perform, from which offsets to which, and what it would warn of.
         Nothing moves, starts or lands, and nothing is written. It raises what stands against the run.
         """
+        from headrace.runs.client.recording import look_ahead_of, run_recorded, told_to
         from headrace.runs.modes import Mode
         from headrace.runs.option_values import checked_fields
         from headrace.runs.options import RunOptions
@@ -138,12 +138,46 @@ class PipelineHandle(PipelineHistory):
         asked = checked_fields("run", locals())
         asked.setdefault("publish", asked["branch"] == MAIN and asked["mode"] is not Mode.REPLAY)
         options = RunOptions(self._new_run_id(), **asked, create=self._create)
-        if Arguments("run").flag("dry_run", dry_run):
-            return self._look_ahead("process", self._needed_definition(pipeline, "run"), options)
-        from headrace.runs.client.recording import run_recorded, told_to
-
         definition = self._needed_definition(pipeline, "run")
+        if Arguments("run").flag("dry_run", dry_run):
+            return look_ahead_of("process", definition, self.root, options)
         return run_recorded("process", definition, self.root, options, told_to(listener))
+
+    @overload
+    def backfill(
+        self,
+        pipeline: Definition | None = None,
+        *,
+        output: str | None = None,
+        start: str | date | None = None,
+        end: str | date | None = None,
+        branch: str | None = None,
+        promote: bool = False,
+        patch: bool = False,
+        files_per_epoch: int | None = None,
+        bytes_per_epoch: int | None = None,
+        executor: str | None = None,
+        dry_run: Literal[False] = False,
+        listener: "Listener | Callable[[str], None] | None" = None,
+    ) -> "RunResult": ...
+
+    @overload
+    def backfill(
+        self,
+        pipeline: Definition | None = None,
+        *,
+        output: str | None = None,
+        start: str | date | None = None,
+        end: str | date | None = None,
+        branch: str | None = None,
+        promote: bool = False,
+        patch: bool = False,
+        files_per_epoch: int | None = None,
+        bytes_per_epoch: int | None = None,
+        executor: str | None = None,
+        dry_run: Literal[True],
+        listener: "Listener | Callable[[str], None] | None" = None,
+    ) -> "DryRun": ...
 
     def backfill(
         self,
@@ -158,8 +192,9 @@ class PipelineHandle(PipelineHistory):
         files_per_epoch: int | None = None,
         bytes_per_epoch: int | None = None,
         executor: str | None = None,
+        dry_run: bool = False,
         listener: "Listener | Callable[[str], None] | None" = None,
-    ) -> "RunResult":
+    ) -> "RunResult | DryRun":
         """Read input again into a branch with the pipeline as it is now, audit it, and ``promote`` it if asked.
 
         Windows from ``start`` up to ``end`` are computed: days in UTC, or times with their zone; by default all. The
@@ -170,14 +205,50 @@ class PipelineHandle(PipelineHistory):
 
         ``patch``: rows of windows that have expired on main and on the branch replace those of main, of one ``output``
         where there are several, and nothing else changes; the branch stays. Raises what ``promote`` does of a patch.
+
+        ``dry_run`` gives the stages, as ``run`` does, and nothing is done.
         """
-        from headrace.runs.client.recording import backfill_recorded, told_to
+        from headrace.runs.client.recording import backfill_recorded, look_ahead_of, told_to
         from headrace.runs.option_values import checked_fields
         from headrace.runs.options import RunOptions
 
         options = RunOptions(self._new_run_id(), **checked_fields("backfill", locals()))
         definition = self._needed_definition(pipeline, "backfill")
+        if Arguments("backfill").flag("dry_run", dry_run):
+            return look_ahead_of("backfill", definition, self.root, options)
         return backfill_recorded(definition, self.root, options, told_to(listener), started_by=self._started_by)
+
+    @overload
+    def recover(
+        self,
+        snapshot: str,
+        pipeline: Definition | None = None,
+        *,
+        executor: str | None = None,
+        publish: bool = True,
+        give_up_delivered: bool = False,
+        with_readers: bool = False,
+        leave: Sequence[str] = (),
+        reader_roots: Sequence[str] = (),
+        dry_run: Literal[False] = False,
+        listener: "Listener | Callable[[str], None] | None" = None,
+    ) -> "RunResult": ...
+
+    @overload
+    def recover(
+        self,
+        snapshot: str,
+        pipeline: Definition | None = None,
+        *,
+        executor: str | None = None,
+        publish: bool = True,
+        give_up_delivered: bool = False,
+        with_readers: bool = False,
+        leave: Sequence[str] = (),
+        reader_roots: Sequence[str] = (),
+        dry_run: Literal[True],
+        listener: "Listener | Callable[[str], None] | None" = None,
+    ) -> "DryRun": ...
 
     def recover(
         self,
@@ -190,8 +261,9 @@ class PipelineHandle(PipelineHistory):
         with_readers: bool = False,
         leave: Sequence[str] = (),
         reader_roots: Sequence[str] = (),
+        dry_run: bool = False,
         listener: "Listener | Callable[[str], None] | None" = None,
-    ) -> "RunResult":
+    ) -> "RunResult | DryRun":
         """Move main back to a snapshot, read everything after it again, audit it, and ``publish`` it.
 
         ``with_readers``: all pipelines that have read what is given up go back first, to one consistent cut, but for
@@ -201,8 +273,10 @@ class PipelineHandle(PipelineHistory):
 
         If what readers see is newer than the snapshot, it moves back too, until the new results are published. Below
         what was handed over to a sink that cannot take back (``hr.final_rows``) only with ``give_up_delivered``.
+
+        ``dry_run`` gives the stages, as ``run`` does, and nothing is done.
         """
-        from headrace.runs.client.recording import run_recorded, told_to
+        from headrace.runs.client.recording import look_ahead_of, run_recorded, told_to
         from headrace.runs.option_values import checked_fields
         from headrace.runs.options import RunOptions
 
@@ -210,14 +284,9 @@ class PipelineHandle(PipelineHistory):
         to = self._id_of(Arguments("recover").text("snapshot", snapshot, "3f0c9a7be2d14c55"))
         definition = self._needed_definition(pipeline, "recover")
         options = RunOptions(self._new_run_id(), snapshot=to, **asked)
+        if Arguments("recover").flag("dry_run", dry_run):
+            return look_ahead_of("recover", definition, self.root, options)
         return run_recorded("recover", definition, self.root, options, told_to(listener))
-
-    def _look_ahead(self, action: "Action", definition: "Pipeline", options: "RunOptions") -> "DryRun":
-        from headrace.runs.actions import PREPARED
-        from headrace.runs.dry_run import look_ahead
-        from headrace.runs.reporting.listener import watched
-
-        return look_ahead(PREPARED[action](definition, self.root, options, watched(None)))
 
     def recovery_cut(
         self,

@@ -9,14 +9,16 @@ from headrace.errors import HeadraceError
 from headrace.model.arguments import Arguments
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.roots import MissingRootError
-from headrace.runs.actions import ACTIONS
+from headrace.runs.actions import ACTIONS, PREPARED
 from headrace.runs.adopting.adopt import adopt, published
 from headrace.runs.backfill.backfill import branch_of
+from headrace.runs.dry_run import DryRun, look_ahead
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing.promotion import BranchBehindError, cut_over
 from headrace.runs.reporting.listener import LineListener, Listener, Watched, watched
 from headrace.runs.reporting.results import Action, RunError, RunResult, now, write
 from headrace.runs.reporting.summary_renewal import renew_summary
+from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
@@ -66,6 +68,16 @@ def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOpti
     return result
 
 
+def look_ahead_of(action: Action, pipeline: Pipeline, root: str, options: RunOptions) -> DryRun:
+    """What ``action`` would do, and what follows a backfill. Raises what stands against it, as far as that can be
+    seen.
+    """
+    options = replace(options, branch=branch_of(options)) if action == "backfill" else options
+    looked = look_ahead(PREPARED[action](pipeline, root, options, watched(None)))
+    then = _cut_over_of(options) if action == "backfill" else None
+    return looked if then is None else replace(looked, stages=(*looked.stages, then))
+
+
 def backfill_recorded(
     pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, *, started_by: str
 ) -> RunResult:
@@ -77,25 +89,33 @@ def backfill_recorded(
     """
     options = replace(options, branch=branch_of(options))
     result = run_recorded("backfill", pipeline, root, options, listener)
-    if not (options.promotes or options.patches) or result.snapshot is None:  # nothing has landed
+    then = _cut_over_of(options)
+    if then is None or result.snapshot is None:  # nothing has landed
         return result
-    if options.output is not None and not options.patches:
+    if then.output is not None and not then.patches:
         return _adopted(pipeline, root, options, listener, result.epoch)
     try:
-        return _cut_over(pipeline, root, options)
+        return _cut_over(then, pipeline, root, options)
     except BranchBehindError as error:
         listener.noted(f"{error}: catching up")
         run_recorded("backfill", pipeline, root, replace(options, run_id=new_run_id(started_by)), listener)
-        return _cut_over(pipeline, root, options)
+        return _cut_over(then, pipeline, root, options)
 
 
-def _cut_over(pipeline: Pipeline, root: str, options: RunOptions) -> RunResult:
-    if not options.patches:
-        return cut_over(pipeline.name, root, options.branch, run_id=options.run_id)
+def _cut_over_of(options: RunOptions) -> CutOver | None:
+    """What follows a backfill."""
+    if not (options.promotes or options.patches):
+        return None
+    return CutOver(options.branch, options.output, options.patches)
+
+
+def _cut_over(stage: CutOver, pipeline: Pipeline, root: str, options: RunOptions) -> RunResult:
+    if not stage.patches:
+        return cut_over(pipeline.name, root, stage.branch, run_id=options.run_id)
     from headrace.runs.patching.patch import patch  # with what reads rows
 
     catalog = Catalog(open_store(root), pipeline.name)
-    return patch(catalog, options.branch, run_id=options.run_id, output=options.output or "", message=options.message)
+    return patch(catalog, stage.branch, run_id=options.run_id, output=stage.output or "", message=options.message)
 
 
 def _adopted(pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, epoch: int | None) -> RunResult:
