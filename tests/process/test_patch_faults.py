@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.runs.patching.patch import patch
+from headrace.runs.reporting.summary import read_summary
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError, PublishConflictError
 from headrace_snapshots.store import open_store
@@ -66,6 +67,9 @@ def test_a_patch_that_is_stopped_at_any_put_is_whole_or_not_there(late: Live, tm
             other.process()  # the next run publishes it as well
             assert other.current() == wanted
         assert live.patch().published == live.refs()["main"]
+        summary = read_summary(open_store(live.root), live.pipeline.name)
+        assert summary is not None
+        assert summary.published == live.refs()["main"], "whoever published it"
         assert live.current() == wanted
         assert [m.epoch for m in live.catalog.ancestry(live.refs()["main"]) if m.is_patch] == [3]
         live.check()

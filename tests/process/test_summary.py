@@ -137,6 +137,18 @@ def test_a_rollback_is_summarized(run: Run, root: str, store: ObjectStore) -> No
     assert [line.epoch for line in kept(store).epochs] == [0, 1]
 
 
+def test_a_promotion_that_was_made_before_is_summarized(run: Run, root: str, store: ObjectStore) -> None:
+    run("a.jsonl", range(10))
+    handle = hr.open(root)[clicks()]
+    handle.backfill(branch="again")
+    catalog = Catalog(store, "clicks")
+    refs = catalog.head().refs
+    catalog.promote("again", expected_main=refs["main"])  # as an attempt that is killed right after
+    assert kept(store).published == refs["main"]
+    assert handle.promote("again").snapshot == refs["again"]
+    assert kept(store).published == refs["again"]
+
+
 def test_a_summary_has_the_newest_epochs_alone(run: Run, root: str, store: ObjectStore) -> None:
     for number in range(EPOCHS + 2):
         line = json.dumps({"user": "ada", "at": (START + timedelta(minutes=number)).isoformat()})

@@ -34,14 +34,13 @@ from headrace.read.snapshots.progress import StoredProgress, without_reading
 from headrace.runs.adopting.plan import AdoptedOutputs, AdoptOutput, adopted_letters
 from headrace.runs.publishing.planned_publish import PlannedPublish
 from headrace.runs.publishing.publish import output_results
-from headrace.runs.publishing.refusals import begin_change, find_refusals
+from headrace.runs.publishing.refusals import begin_change, find_refusals, made_before, making_change
 from headrace.runs.publishing.rehearsal import Rehearsal, differences
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace.sources.chain_clocks import Parked
 from headrace_snapshots.catalog import Catalog, Claim, Head
-from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, OUTPUTS, EpochFields, Manifest
 from headrace_snapshots.format.output_view import outputs_of, upstream_of
 from headrace_snapshots.format.table_names import REJECTED, OutputTables
@@ -70,10 +69,6 @@ def published(catalog: Catalog, result: RunResult, output: str, run_id: str) -> 
     )
 
 
-_SEARCHED = 1000
-"""Entries of the log: an attempt that comes again comes soon."""
-
-
 def adopt(
     catalog: Catalog, branch: str, output: str, *, run_id: str, message: str = "", give_up_delivered: bool = False
 ) -> RunResult:
@@ -87,19 +82,17 @@ def adopt(
     """
     started_at = timestamp()
     now = catalog.head()
-    if branch not in now.generations and (done := _adopted_before(catalog, branch)) is not None:
-        return _result(catalog, catalog.manifest(done.refs[MAIN]), (), run_id, started_at)
+    if (done := made_before(catalog, branch, made=lambda entry: "adopted" in (entry.detail or {}))) is not None:
+        with making_change(catalog):
+            return _result(catalog, catalog.manifest(done.refs[MAIN]), (), run_id, started_at)
     planned = _checked(catalog, now, branch, output, give_up_delivered)
-    try:
+    with making_change(catalog):
         claim = catalog.claim(MAIN, owner=run_id)
         if claim.snapshot_id != planned.main.snapshot_id:  # main went on meanwhile, and cannot any more
             planned = _checked(catalog, catalog.head(), branch, output, give_up_delivered)
         manifest = _committed(planned, claim, message)
         adopted = [*planned.scope.adopted]
         catalog.drop(branch, f"dropped {branch}: main has adopted {', '.join(adopted)}", detail={"adopted": adopted})
-    finally:
-        catalog.settle()
-        renew_summary(catalog)
     missed = manifest.epoch - 1 - planned.stands_at.epoch
     behind = (
         f"main has computed {missed} epochs more than branch {branch}: the next run computes them for "
@@ -129,14 +122,6 @@ def rehearse_adoption(
     planned = AdoptOutput.of(catalog, catalog.head(), branch, output, give_up_delivered)
     refusals = find_refusals(planned).errors
     return Rehearsal(branch, differences(planned.facts, planned.scope.adopted, limit), refusals, change=str(planned))
-
-
-def _adopted_before(catalog: Catalog, branch: str) -> Entry | None:
-    """The entry that dropped ``branch`` since it was adopted, if no other branch has had the name since."""
-    for entry in catalog.log(limit=_SEARCHED):
-        if branch in {entry.branch, *entry.moves}:
-            return entry if "adopted" in (entry.detail or {}) else None
-    return None
 
 
 def _committed(planned: AdoptOutput, claim: Claim, message: str) -> Manifest:

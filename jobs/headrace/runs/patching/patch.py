@@ -40,10 +40,9 @@ from headrace.read.snapshots.progress import without_reading
 from headrace.read.views.columns import ViewColumns
 from headrace.runs.patching.plan import PatchOutput
 from headrace.runs.publishing.publish import output_results, publish_range, published_result
-from headrace.runs.publishing.refusals import begin_change, find_refusals, refuse
+from headrace.runs.publishing.refusals import begin_change, find_refusals, making_change, refuse
 from headrace.runs.reporting.results import RunError, RunResult
 from headrace.runs.reporting.results import now as timestamp
-from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.filelog import FileRecord
@@ -89,7 +88,8 @@ def patch(catalog: Catalog, branch: str, *, run_id: str, output: str = "", messa
     started_at = timestamp()
     patching = PatchOutput.of(catalog, catalog.head(), branch, output)
     if (left := patching.left_unpublished()) is not None:
-        _publish(catalog, left, run_id)
+        with making_change(catalog):
+            _publish(catalog, left, run_id)
         return _result(catalog, patching.whole, left, run_id, started_at)
     begin_change(patching)
     if patching.expected:
@@ -97,14 +97,12 @@ def patch(catalog: Catalog, branch: str, *, run_id: str, output: str = "", messa
     begun = time.monotonic()
     with patching.differing() as rows:
         if rows is None or not (numbers := rows.counts()).differing:
-            return _result(catalog, patching.whole, None, run_id, started_at)
+            with making_change(catalog):
+                return _result(catalog, patching.whole, None, run_id, started_at)
         refuse([patching.row_check(rows)])
-        try:
+        with making_change(catalog):
             manifest, outcome = _Commit(patching, rows, numbers, run_id, begun, message).done()
             _publish(catalog, outcome, run_id)
-        finally:
-            catalog.settle()
-            renew_summary(catalog)
     return _result(catalog, manifest, outcome, run_id, started_at)
 
 

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from itertools import islice
 
 from headrace.audit.range import last_published
 from headrace.audit.store import (
@@ -41,10 +40,9 @@ from headrace.runs.publishing.promotion_checks import (
     lacking,
 )
 from headrace.runs.publishing.publish import output_results, published_result
-from headrace.runs.publishing.refusals import RefusalCheck, begin_change, refuse
+from headrace.runs.publishing.refusals import RefusalCheck, begin_change, made_before, making_change, refuse
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
-from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace_snapshots.catalog import Catalog, Head, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -54,9 +52,6 @@ from headrace_snapshots.format.output_view import called_now, called_on, output_
 from headrace_snapshots.protocol import Kind, Past
 from headrace_snapshots.refs import MAIN, published_of
 from headrace_snapshots.store import open_store
-
-_SEARCHED = 1000
-"""Entries of the log: an attempt that comes again comes soon."""
 
 
 class ClockAheadError(FixConfigError, code="config.clock_ahead"):
@@ -107,7 +102,7 @@ def promote(
     """
     started_at = timestamp()
     now = catalog.head()
-    done = None if branch in now.generations else _promoted_before(catalog, now, branch)
+    done = _promoted_before(catalog, branch)
     if done is None:
         facts = BranchFacts.of(catalog, now, branch)
         begin_change(PromoteBranch(facts, give_up_delivered))
@@ -116,15 +111,15 @@ def promote(
         facts = BranchFacts(catalog, branch, catalog.manifest(done.refs[MAIN]), None, seen, now)
     visible = list(catalog.ancestry(facts.head.snapshot_id, until=facts.base))
     audits = facts.audits
-    if done is None:
-        catalog.promote(
-            branch,
-            expected_main=facts.main,
-            expected=facts.head.snapshot_id,
-            message=message,
-            give_up_delivered=give_up_delivered,
-        )
-        renew_summary(catalog)
+    with making_change(catalog):
+        if done is None:
+            catalog.promote(
+                branch,
+                expected_main=facts.main,
+                expected=facts.head.snapshot_id,
+                message=message,
+                give_up_delivered=give_up_delivered,
+            )
     return published_result(
         facts.head,
         visible,
@@ -372,16 +367,16 @@ class PromoteBranch:
             yield RefusalCheck(lacks, (DeliveredError,))
 
 
-def _promoted_before(catalog: Catalog, now: Head, branch: str) -> Entry | None:
+def _promoted_before(catalog: Catalog, branch: str) -> Entry | None:
     """The entry that made ``branch`` main, if nothing but commits has moved main since, and no other branch has had the
     name since.
     """
-    for entry in islice(catalog.entries(before=now.entry + 1), _SEARCHED):
-        if MAIN in entry.moves and entry.kind is not Kind.COMMIT:
-            return entry if entry.detail == {"branch": branch} else None
-        if branch in {entry.branch, *entry.moves}:
-            return None
-    return None
+    return made_before(
+        catalog,
+        branch,
+        made=lambda entry: MAIN in entry.moves and entry.detail == {"branch": branch},
+        decides=lambda entry: MAIN in entry.moves and entry.kind is not Kind.COMMIT,
+    )
 
 
 def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: str, *, is_there: bool) -> None:

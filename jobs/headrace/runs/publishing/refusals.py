@@ -1,15 +1,24 @@
-"""What stands against a change of what readers see: a promotion, an adoption, a patch. Each lists its checks once; who
-makes the change is refused by the first, and who rehearses it is told of all.
+"""A change of what readers see: a promotion, an adoption, a patch. Each lists its checks once; who makes the change is
+refused by the first, and who rehearses it is told of all. And what is alike for all of them: that it was made before,
+and how it ends.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from headrace.errors import HeadraceError
+from headrace.runs.reporting.summary_renewal import renew_summary
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.entry import Entry
 
 _logger = logging.getLogger(__name__)
+
+_SEARCHED = 1000
+"""Entries of the log: an attempt that comes again comes soon."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +76,30 @@ def begin_change(change: ReadersChange) -> None:
 def find_refusals(change: ReadersChange) -> Refusals:
     """All that stands against ``change``; nothing moves."""
     return Refusals().and_of(change.checks())
+
+
+@contextmanager
+def making_change(catalog: Catalog) -> Iterator[None]:
+    """While a change is made, or finds that it was made before: whoever made it may have ended before the summary said
+    so.
+    """
+    try:
+        yield
+    finally:
+        catalog.settle()
+        renew_summary(catalog)
+
+
+def made_before(
+    catalog: Catalog, branch: str, made: Callable[[Entry], bool], decides: Callable[[Entry], bool] = lambda _: False
+) -> Entry | None:
+    """The entry by which an attempt before this one ``made`` a change that ended ``branch``. None if the newest entry
+    of that name, or the newest that ``decides``, is another.
+    """
+    head = catalog.head()
+    if branch in head.generations:
+        return None
+    for entry in islice(catalog.entries(before=head.entry + 1), _SEARCHED):
+        if decides(entry) or branch in {entry.branch, *entry.moves}:
+            return entry if made(entry) else None
+    return None
