@@ -6,6 +6,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from headrace_airflow.assets import Published
+from headrace_airflow.families.dry_runs import is_dry_run
 from headrace_airflow.operators import Summary, summary
 from headrace_airflow.roots.store import reaching_store
 from headrace_airflow.run_ids import run_id_of
@@ -36,6 +37,8 @@ class PublishOperator(BaseOperator):
         from headrace.runs.publishing.planned_publish import NothingToPublishError
         from headrace.runs.publishing.publish import publish_audited
 
+        if is_dry_run(context):
+            raise AirflowSkipException("the form says to do nothing: nothing is published")
         if (branch := context["params"].get("branch", MAIN)) != MAIN:
             raise AirflowSkipException(f"branch {branch} is not published: only {MAIN} is")
         last_announced = self._told(context)

@@ -187,6 +187,7 @@ def test_what_has_a_schedule_is_scheduled_and_nothing_else(parsed: Any) -> None:
                 "allow_new_aggregates",
                 "create",
                 "executor",
+                "dry_run",
             },
         ),
         (
@@ -197,7 +198,18 @@ def test_what_has_a_schedule_is_scheduled_and_nothing_else(parsed: Any) -> None:
         (
             "backfill",
             ["preconditions", "replay", "audit", "approve", "cut_over"],
-            {"from", "to", "promote", "patch", "files_per_epoch", "bytes_per_epoch", "branch", "executor", "reason"},
+            {
+                "from",
+                "to",
+                "promote",
+                "patch",
+                "files_per_epoch",
+                "bytes_per_epoch",
+                "branch",
+                "executor",
+                "reason",
+                "dry_run",
+            },
         ),
     ],
 )

@@ -306,7 +306,7 @@ def test_pipelines_are_looked_after_in_a_process_of_its_own_whose_memory_is_limi
 
 
 def test_a_promotion_is_rehearsed_as_a_table_and_names_who_approved_it(decided: Any) -> None:
-    assert decided["rehearse"]["xcom"].startswith("Readers would see")
+    assert decided["rehearse"]["xcom"].startswith("It would make branch")
     found = decided["promote"]
     assert found["entry"]["message"] == f"promoted again: late files ({found['by']}), approved by bob"
     assert found["events"] == [["headrace_clicks", found["xcom"]["published"]]]
@@ -350,7 +350,9 @@ def test_a_patch_whose_task_was_killed_is_published_by_the_next_try_and_made_onc
 def test_a_backfill_waits_for_a_person_who_has_seen_what_changes(decided: Any, how: str) -> None:
     found = decided[how]
     assert found["asked"]["raised"] == "TaskAwaitingInput"
-    assert found["asked"]["shown"].startswith("Readers would see ")
+    assert found["asked"]["shown"].startswith(
+        {"backfill": "It would make branch", "patching": "It would replace rows"}[how]
+    )
     assert "Before that the branch catches up" in found["asked"]["shown"]
     assert found["refused"]["message"].startswith("config.not_approved: ")
     assert found["refused"]["entry"] == found["asked"]["entry"], "nothing moved"

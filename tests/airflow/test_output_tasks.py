@@ -40,6 +40,7 @@ shop = hr.Pipeline(
 STORY = (
     TASKS
     + """
+import logging
 from collections import defaultdict
 from airflow.sdk import AssetAlias
 from headrace.pipeline.loading.registry import resolve
@@ -147,6 +148,19 @@ for minute in (6, 7):
 step = run("cut_over", name="behind", **form)
 after = manifest("behind")
 parked = [parked_in(one) for one in (before, after)]
+land("8.jsonl", 8, "shop")
+told_lines, stored = [], lambda: {found.path: found.etag for found in store.list("")}
+handler = logging.Handler()
+handler.emit = lambda record: told_lines.append(record.getMessage())
+logger = logging.getLogger("headrace_airflow.families.dry_runs")
+logger.addHandler(handler)
+logger.setLevel(logging.INFO)
+begun, count = stored(), refs()
+dry = [
+    run("process", "publish", "publish.visits", name="dry", dry_run=True, without=["daily"]),
+    run("replay", name="dry", **{**form, "branch": "dry"}, dry_run=True),
+]
+done["dry"] = {"steps": dry, "lines": told_lines, "is_as_before": begun == stored()}
 done["behind"] = {**step, "parked": parked, "epochs": after.epoch - before.epoch}
 print(json.dumps(done))
 """
@@ -291,3 +305,19 @@ def test_a_branch_that_main_has_overtaken_catches_up_as_the_form_says(done: Any)
     assert behind["epochs"] == 2, "of one file each"
     assert {*behind["parked"][0]} == {"hourly", "daily"}, "a patch of visits computes visits alone"
     assert behind["parked"][1] == behind["parked"][0], "and so it does when it catches up"
+
+
+def test_a_dry_run_tells_its_stages_and_does_nothing(done: Any) -> None:
+    process, backfill = done["dry"]["steps"]
+    assert {step["raised"] for step in (*process["tasks"].values(), *backfill["tasks"].values())} == {
+        "AirflowSkipException"
+    }
+    assert (process["told"], backfill["told"], done["dry"]["is_as_before"]) == ({}, {}, True)
+    main = process["main"]
+    lines = done["dry"]["lines"]
+    assert lines[0] == f"claim branch main, at snapshot {main}: nobody else writes it then"
+    assert "compute epochs: landing/shop/8.jsonl of source" in lines
+    assert "begin branch dry with nothing: all input is read again" in lines
+    assert lines[-1] == (
+        "replace rows of output visits by those of branch dry where windows have expired on both; publish that"
+    )

@@ -28,10 +28,11 @@ UNTOUCHED = {
     "process": {
         "max_epochs": None, "files_per_epoch": None, "bytes_per_epoch": None, "branch": "main", "full_sweep": False,
         "strict": False, "allow_new_aggregates": False, "create": False, "executor": None, "signals": [],
+        "dry_run": False,
     },
     "backfill": {
         "from": None, "to": None, "promote": "at once", "patch": False, "files_per_epoch": None,
-        "bytes_per_epoch": None, "branch": None, "executor": None, "reason": None,
+        "bytes_per_epoch": None, "branch": None, "executor": None, "dry_run": False, "reason": None,
     },
     "recover": {
         "when": "when approved", "give_up_delivered": False, "with_readers": False, "executor": None, "reason": None,
@@ -130,7 +131,7 @@ def test_a_filled_form_of_a_run(airflow: LocalAirflow, admin: AirflowUi) -> None
     assert conf == {
         "max_epochs": 1, "files_per_epoch": 2, "bytes_per_epoch": 1_000_000, "branch": "main", "full_sweep": True,
         "strict": True, "allow_new_aggregates": True, "create": True, "executor": "auto",
-        "signals": ['go=["ada"]', "ask"],
+        "signals": ['go=["ada"]', "ask"], "dry_run": False,
     }  # fmt: skip
 
 
@@ -144,7 +145,7 @@ def test_a_filled_form_of_a_backfill(airflow: LocalAirflow, admin: AirflowUi) ->
     assert (datetime.fromisoformat(conf.pop("from")), datetime.fromisoformat(conf.pop("to"))) == (start, end)
     assert conf == {
         "promote": "never", "patch": False, "files_per_epoch": 1, "bytes_per_epoch": 1_000, "branch": "mine",
-        "executor": "local", "reason": "a test",
+        "executor": "local", "dry_run": False, "reason": "a test",
     }  # fmt: skip
     assert run.tasks["cut_over"] == "skipped"
     assert "mine" in catalog(airflow).head().refs

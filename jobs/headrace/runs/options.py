@@ -41,40 +41,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of one run; a limit of None is the pipeline's own.
-
-    ``run_id`` names the result object, so it is new for every attempt; ``request`` names what every attempt of it is
-    for, if there may be several. ``branch`` is what the run moves; a backfill forks to it, and there ``main`` stands
-    for a branch named after the run. ``publish`` ends the run with a publish if its audit succeeded; ``defer_verdict``:
-    if it does not, that is no error of the run, since who comes next reads the stored audit. ``snapshot`` is where a
-    recovery moves ``main`` back to; ``message`` is what the log says of that. ``span``: the event times whose windows a
-    backfill computes again, None for all. ``as_read_by``: a snapshot whose files, where they are read again, are read
-    in the order and at the processing times that it recorded. ``full_sweep`` lists the whole landing prefix instead of
-    only its newest part. ``executor`` is where epochs are computed, None for the pipeline's own; ``reason`` says why,
-    if the caller has chosen it. ``mode`` BATCH takes all input as one epoch, after which the watermark goes to +inf:
-    every window gives one pane and closes. ``signals`` are given to the run's first epoch (semantics 9.3), and not
-    again by another attempt of the ``request`` whose signals were given last. ``mode`` REPLAY fills an empty branch
-    with the epochs that the branch (or tag) ``from_branch`` recorded, default main; or under ``clock`` with what has
-    landed. Run again, a replay that was stopped continues. It publishes nothing. ``create``: a root that does not exist
-    is made even if there is no input. ``promotes``: the branch of a backfill is to be promoted, so what would stand
-    against that whatever it computes is said first; ``patches``: its rows are to be a patch of main. ``strict``: the
-    run refuses a snapshot that was made by other code of the user's own. ``allow_new_aggregates``: aggregates that a
-    snapshot lacks start empty; otherwise the run refuses that snapshot. ``give_up_delivered``: a recovery may go below
-    what sinks got that cannot take back. ``with_readers``: it takes pipelines back that have read what it gives up, but
-    for ``left_readers``; they are looked for under ``reader_roots``, too. ``without``: outputs that are parked stay so,
-    however long they have been.
-    ``output``: the one of several that a backfill computes, with what is computed of it, or patches; None for all.
-    Raises RunOptionsError.
+    """Options of one run; a limit of None is the pipeline's own. What people give is told where it is declared, and
+    behind it what more there is to know. Raises RunOptionsError.
     """
 
     run_id: str
+    """Names the result object, so it is new for every attempt."""
     request: str | None = option(
         None, RunOption(TextOption(), "names the purpose of the run; the same in every attempt")
     )
+    """What every attempt is for, if there may be several: another one does not do again what one has done."""
     snapshot: str | None = option(None, RunOption(TextOption(), "recover: the snapshot to which main moves back"))
     message: str = option("", RunOption(TextOption(), "recover: who decided it and why, for the log of the pipeline"))
     defer_verdict: bool = False
+    """An audit that fails is no error of the run: who comes next reads the stored audit."""
     as_read_by: str | None = None
+    """A snapshot whose files, where they are read again, are read in the order and at the processing times that it
+    recorded.
+    """
     max_epochs: int | None = option(
         None,
         RunOption(
@@ -120,6 +104,10 @@ class RunOptions:
             "batch: all input in one epoch, to the end. replay: recorded epochs again, or landed files under --clock.",
         ),
     )
+    """BATCH takes all input as one epoch, after which the watermark goes to +inf: every window gives one pane and
+    closes. REPLAY fills an empty branch with the epochs that the branch (or tag) ``from_branch`` recorded, default
+    main; or under ``clock`` with what has landed. Run again, a replay that was stopped continues. It publishes nothing.
+    """
     branch: str = option(
         MAIN,
         RunOption(
@@ -140,6 +128,7 @@ class RunOptions:
             },
         ),
     )
+    """What the run moves. A backfill forks to it, and there ``main`` stands for a branch named after the run."""
     from_branch: str | None = option(
         None,
         RunOption(
@@ -166,6 +155,9 @@ class RunOptions:
             needs="signals",
         ),
     )
+    """Given to the run's first epoch (semantics 9.3), and not again by another attempt of the ``request`` whose signals
+    were given last.
+    """
     publish: bool = option(
         False,
         RunOption(
@@ -178,6 +170,7 @@ class RunOptions:
             },
         ),
     )
+    """The run ends with a publish if its audit succeeded."""
     create: bool = option(
         False,
         RunOption(
@@ -212,6 +205,7 @@ class RunOptions:
             about="Run although the last snapshot lacks some aggregates: these count only new data.",
         ),
     )
+    """Otherwise the run refuses a snapshot that lacks aggregates."""
     without: tuple[str, ...] = option(
         (),
         RunOption(
@@ -222,6 +216,7 @@ class RunOptions:
             needs="has_names",
         ),
     )
+    """Outputs that are parked stay so, however long they have been."""
     give_up_delivered: bool = option(
         False,
         RunOption(
@@ -265,6 +260,7 @@ class RunOptions:
             needs="has_names",
         ),
     )
+    """With what is computed of it; None for all."""
     span: "Window | None" = option(
         None,
         RunOption(
@@ -287,6 +283,7 @@ class RunOptions:
         ),
         made="span",
     )
+    """The event times whose windows a backfill computes again, None for all."""
     promotes: bool = option(
         False,
         RunOption(
@@ -296,6 +293,8 @@ class RunOptions:
             argument="--promotes",
         ),
     )
+    """The branch of a backfill is to be promoted, so what would stand against that whatever it computes is said first.
+    """
     patches: bool = option(
         False,
         RunOption(
@@ -307,6 +306,7 @@ class RunOptions:
             about="Replace only rows of windows that have expired on both; main goes on as it is.",
         ),
     )
+    """The rows of a backfill are to be a patch of main, and what would stand against that is said first."""
 
     @property
     def parks(self) -> bool:

@@ -203,15 +203,15 @@ def rehearsed(
     gone: tuple[str, ...] = ()
     if patch:
         patched = handle.promote(branch, output=output, patch=True, dry_run=True, limit=_ROWS)
-        outputs, refusals = {output or "": patched.output}, patched.refusals
+        outputs, refusals, change = {output or "": patched.output}, patched.refusals, patched.change
     else:
         rehearsal = handle.promote(branch, output=output, dry_run=True, limit=_ROWS, **(asked or {}))
         outputs = {name: diff.output for name, diff in rehearsal.diffs.items()}
-        refusals, gone = rehearsal.refusals, rehearsal.gone
+        refusals, gone, change = rehearsal.refusals, rehearsal.gone, rehearsal.change
     for refusal in refusals:
         if not isinstance(refusal, later):
             raise refusal
-    parts: list[Sentence | ChangedRows] = []
+    parts: list[Sentence | ChangedRows] = [Sentence(f"It would {change}.")]
     for name, changed in outputs.items():
         parts += [Sentence(f"Output {name}:")] if name else []
         parts.append(ChangedRows(changed.rows.to_json(), [change.to_json() for change in changed.first]))

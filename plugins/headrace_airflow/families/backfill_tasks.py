@@ -17,7 +17,8 @@ from headrace_airflow.decisions.operators import REHEARSED, check_shown, finish,
 from headrace_airflow.decisions.proposals import Proposal
 from headrace_airflow.decisions.reasons import APPROVE, decided, done_already, earlier_try, unreasoned
 from headrace_airflow.families.awaited_branches import awaited_branches
-from headrace_airflow.forms import option_flags
+from headrace_airflow.families.dry_runs import is_dry_run, skip_after_telling
+from headrace_airflow.forms import asked_in_form, option_flags
 from headrace_airflow.operators import HeadraceOperator, Summary, summary
 from headrace_airflow.roots.root import RootedPipeline
 from headrace_airflow.run_ids import backfill_branch
@@ -49,6 +50,13 @@ class _BackfillOperator(HeadraceOperator):
         given += [f"--warning={warning}" for warning in unreasoned(context)]
         return [*super()._arguments(context, where, run_id), *given]
 
+    def _asked(self, context: Context) -> dict[str, Any]:
+        """The same for the method of a handle."""
+        form, (start, end) = context["params"], self._range(context)
+        asked = {**asked_in_form("backfill", form), "branch": self.branch(context), "start": start, "end": end}
+        promotes = form["promote"] != NEVER
+        return {**asked, "promote": promotes and not form["patch"], "patch": promotes and form["patch"]}
+
     def _range(self, context: Context) -> tuple[str | None, str | None]:
         """From when to when, as the command line takes it."""
         regular, run, form = self.rooted.pipeline.backfill, context.get("dag_run"), context["params"]
@@ -75,13 +83,18 @@ class ReplayOperator(_BackfillOperator):
         return fork_point(catalog, pipeline, parse_span(*self._range(context))).snapshot
 
     def act(self, context: Context) -> Summary:
-        """Tidy up after runs that failed or were rejected, then replay. Skipped as long as nothing has landed."""
+        """Tidy up after runs that failed or were rejected, then replay. Skipped as long as nothing has landed; a dry
+        run too, once the log says what it would do.
+        """
         from headrace.runs.backfill.abandoned_branches import drop_abandoned
         from headrace.runs.backfill.backfill import has_input
 
         if not has_input(self.rooted.pipeline, self.rooted.root.uri):
             raise AirflowSkipException("nothing has landed yet: there is nothing to compute again")
 
+        if is_dry_run(context):
+            asked = self._asked(context)
+            skip_after_telling(self.rooted, lambda handle: handle.backfill(**asked, dry_run=True))
         awaited = partial(awaited_branches, self.rooted)
         for dropped in drop_abandoned(self.rooted.catalog(), self.branch(context), datetime.now(UTC), awaited):
             self.log.info("dropped branch %s: a backfill left it, which nobody has promoted", dropped)

@@ -16,6 +16,7 @@ from headrace_airflow.audit_task import AuditOperator
 from headrace_airflow.decisions.operators import REHEARSE
 from headrace_airflow.decisions.reasons import REASON, reason_field
 from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
+from headrace_airflow.families.dry_runs import DRY_RUN, dry_run_field
 from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag
 from headrace_airflow.families.recovery_tasks import RECOVER as RECOVER_TASK
 from headrace_airflow.families.recovery_tasks import (
@@ -63,7 +64,7 @@ def process_dag(rooted: RootedPipeline) -> DAG:
     Its runs have no range of time, so `airflow backfill create` is refused. What has been read is read again by the DAG
     *backfill* of the pipeline, or on the command line: `headrace backfill PIPELINE --from ... --to ... --promote`.
     """
-    params = option_fields("process", rooted.pipeline)
+    params = {**option_fields("process", rooted.pipeline), DRY_RUN: dry_run_field("process")}
     with new_dag(
         rooted,
         "process",
@@ -154,7 +155,7 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
         description="When readers see what the branch has.",
     )
     params: dict[str, Any] = {name: fields.pop(name) for name in ("output", "from", "to") if name in fields}
-    params |= {"promote": promote, **fields, REASON: reason_field()}
+    params |= {"promote": promote, **fields, DRY_RUN: dry_run_field("replay"), REASON: reason_field()}
     schedule = None if regular is None else regular.schedule
     with new_dag(rooted, "backfill", backfill_dag.__doc__, schedule=schedule, params=params) as dag:
         chain(

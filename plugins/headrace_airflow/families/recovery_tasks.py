@@ -26,6 +26,7 @@ from headrace_airflow.decisions.reasons import (
     unreasoned,
 )
 from headrace_airflow.failures import TypedTaskError, problem_left
+from headrace_airflow.families.dry_runs import is_dry_run, skip_after_telling
 from headrace_airflow.forms import asked_in_form
 from headrace_airflow.operators import HeadraceOperator, Summary
 from headrace_airflow.roots.root import RootedPipeline
@@ -241,7 +242,14 @@ class ProcessOperator(HeadraceOperator):
         super().__init__(rooted=rooted, action="process", **kwargs)
 
     def act(self, context: Context) -> Summary:
-        """The task; raises the error of the run all the same, whatever was started because of it."""
+        """The task; raises the error of the run all the same, whatever was started because of it. A dry run is skipped,
+        once the log says what it would do.
+        """
+        if is_dry_run(context):
+            form = context["params"]
+            asked = asked_in_form("run", form)
+            create = bool(form.get("create"))
+            skip_after_telling(self.rooted, lambda handle: handle.run(**asked, dry_run=True), create=create)
         try:
             return super().act(context)
         except (TypedTaskError, RestoreError) as error:

@@ -80,7 +80,7 @@ def find_refusals(change: ReadersChange) -> Refusals:
 
 @contextmanager
 def making_change(catalog: Catalog) -> Iterator[None]:
-    """While a change is made, or finds that it was made before: whoever made it may have ended before the summary said
+    """While a change is made, or finds that it was made before: that attempt may have ended before the summary said
     so.
     """
     try:
