@@ -79,6 +79,12 @@ def floor_of(module: str, floors: Mapping[str, int]) -> int | None:
     return floors.get(module)
 
 
+def without_floor(modules: Mapping[str, NamedModules], floors: Mapping[str, int]) -> list[str]:
+    """The modules, packages apart, that stand beside the house: no contract says who may import them."""
+    packages = {module.rpartition(".")[0] for module in modules}
+    return sorted(module for module in modules.keys() - packages if floor_of(module, floors) is None)
+
+
 def arrows_up(modules: Mapping[str, NamedModules], floors: Mapping[str, int]) -> list[str]:
     """Every arrow up, with its place."""
     found = []

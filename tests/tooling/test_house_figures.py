@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from scripts.house_arrows import arrows_up, circling_modules, house_floors, named_modules
+from scripts.house_arrows import arrows_up, circling_modules, house_floors, named_modules, without_floor
 from scripts.house_figures import Figures, fallen_behind, measure
 
 FLOORS = Figures(files=2, median=7, imports=30, longest=10, circling=2, arrows_up=1)
@@ -69,3 +69,17 @@ def test_modules_in_circles_are_found_by_imports_for_types_too(tmp_path: Path) -
         below="A = 1\n",
     )
     assert circling_modules(named_modules(root)) == ["headrace.first", "headrace.second", "headrace.third"]
+
+
+TABLES = ["headrace.built_in", "headrace.error_tree", "headrace.former_places", "headrace.types"]
+"""Names of modules of all floors, which ``headrace`` reads or nobody."""
+
+
+def test_every_module_of_the_product_has_a_floor_but_the_tables_at_the_top() -> None:
+    root = Path(__file__).resolve().parents[2]
+    assert without_floor(named_modules(root), house_floors(root)) == TABLES
+
+
+def test_a_module_without_a_floor_is_found(tmp_path: Path) -> None:
+    root = _product(tmp_path, street="A = 1\n", beside="A = 1\n")
+    assert without_floor(named_modules(root), house_floors(root)) == ["headrace.beside"]
