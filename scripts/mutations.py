@@ -209,8 +209,8 @@ MUTATIONS = (
     Mutation(
         "sessions of neighbouring keys merge",
         "kernel/windows/assignment.py",
-        "begins = _with_first(apart | ~same_key, len(key))",
-        "begins = _with_first(apart, len(key))",
+        "begins = with_first(apart | ~same_key, len(key))",
+        "begins = with_first(apart, len(key))",
         Test("tests.kernel.test_windows", "test_windows_become_what_the_reference_makes_of_them"),
     ),
     Mutation(

@@ -14,7 +14,12 @@ _PARSING: Final = "dag-processor"
 _FORKING: Final = ("scheduler", "dag-processor", "celery", "standalone")
 """The commands of Airflow whose processes do."""
 
-_IMPORTED: Final = ("headrace_airflow.dags", "headrace_airflow.families.own", "headrace.runs.executors.own")
+_IMPORTED: Final = (
+    "headrace_airflow.dags",
+    "headrace_airflow.families.own",
+    "headrace.runs.executors.own",
+    "headrace.connectors.files.definition",  # of nearly all pipelines
+)
 
 
 def preload() -> None:
