@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
 from headrace.errors import RestoreError
@@ -46,13 +46,7 @@ class RecoveryTarget:
 
     def to_json(self) -> JSON:
         """A JSON object."""
-        return {
-            "snapshot": self.snapshot,
-            "epoch": self.epoch,
-            "created_at": self.created_at,
-            "keeps_readers": self.keeps_readers,
-            "problem": self.problem,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from headrace.sources.progress import (
     clocks_from_json,
     split_from_json,
 )
-from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, MalformedError
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.manifest import EpochFields, Manifest
 from headrace_snapshots.format.table_names import INPUTS, UNNAMED
 
 
@@ -126,9 +126,26 @@ def epoch_to_json(reading: EpochReading, *, signals: Iterable[Signal], executor:
     }
 
 
-def without_reading() -> dict[str, JSON]:
-    """What progress says of an epoch that reads and hears nothing: a patch, an adoption."""
-    return epoch_to_json(NO_READING, signals=(), executor=None)
+def epoch_without_reading(
+    claim: Claim,
+    snapshot_id: str,
+    created_at: str,
+    counts: Mapping[str, int],
+    *,
+    timings: Mapping[str, float] | None = None,
+    requests: Mapping[str, int] | None = None,
+) -> EpochFields:
+    """What a manifest says of an epoch that reads and hears nothing: a patch, an adoption."""
+    return EpochFields(
+        snapshot_id=snapshot_id,
+        branch=claim.branch,
+        generation=claim.generation,
+        created_at=created_at,
+        progress=epoch_to_json(NO_READING, signals=(), executor=None),
+        counts=counts,
+        timings=timings or {},
+        requests=requests or {},
+    )
 
 
 def progress_of(catalog: Catalog, manifest: Manifest) -> PipelineProgress:

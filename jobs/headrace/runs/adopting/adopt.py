@@ -30,7 +30,7 @@ from typing import Any
 from headrace.distribute.epoch import SUMMED
 from headrace.model.time import render
 from headrace.pipeline.identity import fingerprint_of
-from headrace.read.snapshots.progress import StoredProgress, without_reading
+from headrace.read.snapshots.progress import StoredProgress, epoch_without_reading
 from headrace.runs.adopting.plan import AdoptedOutputs, AdoptOutput, adopted_letters
 from headrace.runs.publishing.planned_publish import PlannedPublish
 from headrace.runs.publishing.publish import output_results
@@ -41,7 +41,7 @@ from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary_renewal import renew_summary
 from headrace.sources.chain_clocks import Parked
 from headrace_snapshots.catalog import Catalog, Claim, Head
-from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, OUTPUTS, EpochFields, Manifest
+from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, OUTPUTS, Manifest
 from headrace_snapshots.format.output_view import outputs_of, upstream_of
 from headrace_snapshots.format.table_names import REJECTED, OutputTables
 from headrace_snapshots.patches import patches_given_up, told
@@ -145,16 +145,7 @@ def _committed(planned: AdoptOutput, claim: Claim, message: str) -> Manifest:
         tables={**_not_of(main.tables, adopted), **_only_of(branch.tables, adopted)},
         logs={**_not_of(main.logs, adopted), **_only_of(branch.logs, adopted), REJECTED: letters},
     )
-    of_epoch = EpochFields(
-        snapshot_id=snapshot_id,
-        branch=MAIN,
-        generation=claim.generation,
-        created_at=timestamp(),
-        progress=without_reading(),
-        counts=_counts(planned),
-        timings={},
-        requests={},
-    )
+    of_epoch = epoch_without_reading(claim, snapshot_id, timestamp(), _counts(planned))
     manifest = Manifest.next_of(main, continuing=continuing, epoch=of_epoch)
     of = f"adopted {', '.join(adopted)} of branch {planned.facts.branch}"
     catalog.commit(claim, manifest, f"{of}: {message}" if message else of)

@@ -36,7 +36,7 @@ from headrace.audit.run import Audited, run_audit
 from headrace.audit.store import AuditFailedError, AuditOutcome
 from headrace.errors import HeadraceError
 from headrace.extras import require
-from headrace.read.snapshots.progress import without_reading
+from headrace.read.snapshots.progress import epoch_without_reading
 from headrace.read.views.columns import ViewColumns
 from headrace.runs.patching.plan import PatchOutput
 from headrace.runs.publishing.publish import output_results, publish_range, published_result
@@ -47,7 +47,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.filelog import FileRecord
 from headrace_snapshots.format.files import Layer
-from headrace_snapshots.format.manifest import EpochFields, Manifest
+from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import outputs_of, seen_by
 from headrace_snapshots.format.table_names import OutputTables, file_stem
 from headrace_snapshots.refs import MAIN, published_of, published_ref
@@ -179,17 +179,12 @@ class _Commit:
             logs={**main.logs, names.panes: panes},
             patch=self.patching.patch,
         )
-        of_epoch = EpochFields(
-            snapshot_id=snapshot_id,
-            branch=MAIN,
-            generation=claim.generation,
-            created_at=timestamp(),
-            progress=without_reading(),
-            counts=_counts(main, self.numbers, names),
-            timings={
-                "compute_seconds": computed - self.begun,
-                "write_seconds": time.monotonic() - computed,
-            },
+        of_epoch = epoch_without_reading(
+            claim,
+            snapshot_id,
+            timestamp(),
+            _counts(main, self.numbers, names),
+            timings={"compute_seconds": computed - self.begun, "write_seconds": time.monotonic() - computed},
             requests=catalog.store.requests.since(counted),
         )
         manifest = Manifest.next_of(main, continuing=continuing, epoch=of_epoch)
