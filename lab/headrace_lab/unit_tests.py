@@ -11,7 +11,7 @@ from headrace.model.accumulation import Pane as ModelPane
 from headrace.model.changelog import SIGN
 from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType
 from headrace.model.expressions.expr import Expr
-from headrace.model.time import GLOBAL_WINDOW_END, Instant
+from headrace.model.time import GLOBAL_WINDOW_END, Instant, iso_8601
 from headrace.model.watermarks import SplitStrategy
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.source import OWN, Input
@@ -20,7 +20,7 @@ from headrace.sources.validation import EARLIEST, LATEST
 from headrace.testing.executors.interface import GivenEpoch, StepOutput
 from headrace.testing.files import ReadRecord
 from headrace.testing.results import PaneRow, Row, TimeSpan
-from headrace.testing.steps import real, shown_time
+from headrace.testing.steps import real
 from headrace_lab.reference import DroppedElement, Epoch, OutputsRun, Rejected
 from headrace_lab.reference.evaluate import evaluate
 from headrace_snapshots.format.table_names import UNNAMED
@@ -134,7 +134,7 @@ def _plain(value: Any, kind: ValueType) -> Any:
             return [_plain(element, item) for element in value]
         case PairsType(left, right):
             return [(_plain(one, left), _plain(other, right)) for one, other in value]
-    return shown_time(Instant(value)) if kind is DataType.TIMESTAMP else value
+    return (real(Instant(value)) or iso_8601(value)) if kind is DataType.TIMESTAMP else value
 
 
 def _outside(given: Input, record: ReadRecord) -> str | None:

@@ -21,7 +21,6 @@ from headrace.model.time import (
     MIN_INSTANT,
     Instant,
     instant,
-    iso_8601,
     to_datetime,
 )
 from headrace.model.triggers import Signal
@@ -108,11 +107,6 @@ def text_of(value: datetime | None) -> str:
 def real(value: Instant) -> datetime | None:
     """``value`` for people, None where there is no end, or none that Python has a datetime for."""
     return to_datetime(value) if BEGIN_OF_CALENDAR <= value <= END_OF_CALENDAR else None
-
-
-def shown_time(value: Instant) -> datetime | str:
-    """A time that is a key or an aggregate: text as ``iso_8601`` gives it, where Python has no datetime for it."""
-    return real(value) or iso_8601(value)
 
 
 Record = Mapping[str, Any] | str

@@ -17,11 +17,12 @@ from warnings import catch_warnings
 
 from headrace.errors import OPERANDS, DateOverflowError, DecimalOverflowError, IntegerOverflowError, ValueOverflowError
 from headrace.model.expressions import data_types
-from headrace.model.expressions.data_types import ONE, DataType, Schema, of_billionths, rounded
+from headrace.model.expressions.data_types import DataType, Schema, of_billionths
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.methods import TimeUnit
 from headrace.model.expressions.typing import type_of
 from headrace.model.time import Instant, instant, is_finite
+from headrace_lab.reference.billionths import ONE, rounded
 from headrace_lab.reference.clocks_shown import local_time, moment_shown, truncated
 
 Record = Mapping[str, Any]

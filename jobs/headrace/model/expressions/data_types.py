@@ -57,9 +57,6 @@ def is_text(value: str) -> bool:
 PRECISION, SCALE = 38, 9
 DIGITS = f"{PRECISION} digits, {SCALE} of them after the point"
 
-ONE: int = 10**SCALE
-"""Billionths of 1."""
-
 _LIMIT: int = 10**PRECISION
 
 
@@ -89,15 +86,6 @@ def of_billionths(number: int) -> Decimal:
     kept = digits.rstrip("0") or "0"
     exponent = 0 if kept == "0" else len(digits) - len(kept) - SCALE
     return Decimal((number < 0, tuple(map(int, kept)), exponent))
-
-
-def rounded(numerator: int, denominator: int) -> int:
-    """The quotient, half to even."""
-    if denominator < 0:
-        numerator, denominator = -numerator, -denominator
-    quotient, rest = divmod(numerator, denominator)
-    up = 2 * rest > denominator or (2 * rest == denominator and quotient % 2 == 1)
-    return quotient + up
 
 
 def spelled(value: Decimal) -> str:
