@@ -97,7 +97,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "explain": [Case(["--key", "ann"], again=lambda clicks: clicks.explain("ann"))],
     "plan": [Case([], again=lambda clicks: clicks.plan())],
-    "deliver": [Case([])],
+    "deliver": [Case([]), Case(["--dry-run"], again=lambda clicks: clicks.deliver(dry_run=True))],
     "expire": [Case(["--keep-last", "2"]), Case(["--keep-last", "2", "--dry-run"])],
     "fsck": [Case(["--deep"], again=lambda clicks: clicks.fsck(deep=True))],
     "read": [

@@ -185,3 +185,15 @@ def test_a_backfill_that_goes_on_says_so_and_one_that_is_refused_is_refused_befo
     with pytest.raises(hr.errors.InputGoneError):
         handle.backfill(executor="local", branch="lost")
     assert {name for name in files(tmp_path) if "/log/" in name} == {name for name in before if "/log/" in name}
+
+
+def test_a_delivery_says_what_each_sink_would_hold_and_asks_none(tmp_path: Path) -> None:
+    land(tmp_path, 0, 1)
+    sinks = [hr.postgres("reports.clicks", connection="nowhere"), hr.delta("clicks", connection="nowhere")]
+    handle = hr.open(tmp_path.as_uri())[clicks(sinks=sinks)]
+    ran = handle.run(executor="local")
+    assert [*handle.deliver(dry_run=True).lines()] == [
+        f"make sink {name} hold snapshot {ran.published}, which readers see" for name in ("reports.clicks", "clicks")
+    ]
+    (one,) = handle.deliver(sinks=["clicks"], refill=True, dry_run=True).lines()
+    assert one == f"make sink clicks hold snapshot {ran.published}, which readers see, all of it again"

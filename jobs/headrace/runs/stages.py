@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from headrace.ext.sources import SourcePosition, SourceSplit
 from headrace.pipeline.executors import ExecutorDecision
+from headrace.pipeline.sink import Sink
 from headrace.runs.backfill.backfill_plan import MainsReading
 from headrace.runs.backfill.fork_point import ForkPoint
 from headrace.runs.backfill.replay import Replay
@@ -238,8 +239,32 @@ RunStage = (
     BeginStage | LandRecords | TakeBranch | RestoreState | CatchUpOutputs | ComputeEpochs | AuditBranch | PublishAudited
 )
 
-Stage = RunStage | CutOver
-"""With what follows a backfill."""
+
+@dataclass(frozen=True)
+class DeliverOutput:
+    """Make a ``sink`` hold what readers see of ``output`` ("": the one without a name), now ``snapshot``.
+
+    ``take_over``: also what another root or pipeline has delivered there; ``refill``: whatever others have done to it.
+    """
+
+    word: ClassVar[str] = "deliver"
+    output: str
+    sink: Sink = field(repr=False)
+    snapshot: str | None
+    take_over: bool = False
+    refill: bool = False
+
+    def __str__(self) -> str:
+        of = f" of output {self.output}" if self.output else ""
+        seen, unseen = f"snapshot {self.snapshot}, which readers see{of}", f"nothing{of}: none is published"
+        held = unseen if self.snapshot is None else seen
+        how = ", all of it again" if self.refill else ""
+        instead = ", in place of what others have delivered there" if self.take_over else ""
+        return f"make sink {self.sink.name} hold {held}{how}{instead}"
+
+
+Stage = RunStage | CutOver | DeliverOutput
+"""With what follows a backfill, and what follows a publish."""
 
 
 def _named(splits: Sequence[SourceSplit]) -> str:

@@ -232,6 +232,7 @@ def deliver(
     take_over: Annotated[bool, Option(help="Replace what another root or pipeline has delivered there.")] = False,
     refill: Annotated[bool, Option(help="Replace all that is there, whatever others have done to it.")] = False,
     check: Annotated[bool, Option(help="Compare what sinks hold with what was delivered; change nothing.")] = False,
+    dry_run: Annotated[bool, Option(help="Do nothing; print what each sink would hold. No sink is asked.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Make the sinks of a pipeline, or of one output (shop.py:shop.hourly), hold what readers see.
@@ -245,6 +246,7 @@ def deliver(
     """
     from headrace.cli.catalog_names import existing
     from headrace.cli.display.diffs import print_check
+    from headrace.cli.display.run import print_dry_run
     from headrace.pipeline.loading.registry import output_named, resolve
     from headrace.runs.client.handle import PipelineHandle
     from headrace_snapshots.catalog import Catalog
@@ -263,6 +265,11 @@ def deliver(
             for one in checks:
                 print_check(one)
         raise Exit(FAILED_CASES if any(one.is_right is False for one in checks) else DONE)
+    if dry_run:
+        of, sinks = named or None, sink or ()
+        looked = handle.deliver(output=of, sinks=sinks, take_over=take_over, refill=refill, dry_run=True)
+        print_dry_run(looked, output)
+        return
     deliveries = handle.deliver(
         output=named or None,
         sinks=sink or (),

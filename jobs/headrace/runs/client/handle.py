@@ -347,6 +347,7 @@ class PipelineHandle(PipelineHistory):
         definition = self._needed_definition(pipeline, "replay_rejected")
         return land_rejected(definition, self.root, output=output, of=input, to=to, at=at)
 
+    @overload
     def deliver(
         self,
         pipeline: Definition | None = None,
@@ -355,25 +356,63 @@ class PipelineHandle(PipelineHistory):
         sinks: Sequence[str] = (),
         take_over: bool = False,
         refill: bool = False,
+        dry_run: Literal[False] = False,
         listener: "Callable[[Delivery], None] | None" = None,
-    ) -> "tuple[Delivery, ...]":
+    ) -> "tuple[Delivery, ...]": ...
+
+    @overload
+    def deliver(
+        self,
+        pipeline: Definition | None = None,
+        *,
+        output: str | None = None,
+        sinks: Sequence[str] = (),
+        take_over: bool = False,
+        refill: bool = False,
+        dry_run: Literal[True],
+        listener: "Callable[[Delivery], None] | None" = None,
+    ) -> "DryRun": ...
+
+    def deliver(
+        self,
+        pipeline: Definition | None = None,
+        *,
+        output: str | None = None,
+        sinks: Sequence[str] = (),
+        take_over: bool = False,
+        refill: bool = False,
+        dry_run: bool = False,
+        listener: "Callable[[Delivery], None] | None" = None,
+    ) -> "tuple[Delivery, ...] | DryRun":
         """Make the sinks of the pipeline (those that are named, of one ``output`` or of all) hold what readers see.
 
         ``take_over`` replaces what another root or pipeline has delivered there, ``refill`` all that is there, whatever
         others have done to it. ``listener`` is told each delivery.
         Raises UnknownSinkError, MissingConnectionError, SinkTakenError, SinkRefusedError, SinkUnreachableError,
         SinkMovedError, UndeliverableError; a sink that raises holds what it held.
+
+        ``dry_run`` gives the stages, as ``run`` does. It asks no sink, and nothing is done.
         """
-        from headrace.runs.delivering.deliver import deliver_all
+        from headrace.runs.delivering.deliver import deliver_all, plan_deliveries
 
         arguments = Arguments("deliver")
+        definition = self._needed_definition(pipeline, "deliver")
+        names = arguments.several("sinks", sinks, str, '"reports.sales"')
+        over, again = arguments.flag("take_over", take_over), arguments.flag("refill", refill)
+        if arguments.flag("dry_run", dry_run):
+            from headrace.runs.dry_run import DryRun
+
+            catalog = self._catalog
+            return DryRun(
+                definition.name, plan_deliveries(catalog, definition, output, names, take_over=over, refill=again)
+            )
         return deliver_all(
             self._catalog,
-            self._needed_definition(pipeline, "deliver"),
+            definition,
             output=output,
-            names=arguments.several("sinks", sinks, str, '"reports.sales"'),
-            take_over=arguments.flag("take_over", take_over),
-            refill=arguments.flag("refill", refill),
+            names=names,
+            take_over=over,
+            refill=again,
             listener=listener or (lambda _: None),
         )
 

@@ -10,6 +10,7 @@ from then on. After the last one another entry says that they all were. Who dies
 rows since the last that is known come again. So each row comes at least once, with an id by which it is known.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -47,13 +48,14 @@ from headrace.read.diff.changes import changes_between, delivered_columns
 from headrace.read.diff.final_rows import final_rows_between
 from headrace.read.views.columns import ViewColumns
 from headrace.runs.delivering.delivery_notes import DeliveryNote, note
+from headrace.runs.stages import DeliverOutput
 from headrace.sinks.failures import SinkTakenError, named_failures
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError
 from headrace_snapshots.output_catalog import OutputCatalog
 from headrace_snapshots.protocol import BeginDelivery, EndDelivery
-from headrace_snapshots.refs import PUBLISHED, delivered_ref, delivering_ref
+from headrace_snapshots.refs import PUBLISHED, delivered_ref, delivering_ref, published_of
 
 
 def handed_over(head: Head, output: str, sink: Sink) -> str | None:
@@ -86,6 +88,8 @@ def hand_over(
 class UnknownSinkError(FixConfigError, code="config.unknown_sink"):
     """The pipeline has no sink of that name."""
 
+
+_logger = logging.getLogger(__name__)
 
 _FILE: Final = "file://"
 _ATTEMPTS: Final = 5
@@ -329,9 +333,10 @@ def deliver_all(
 
     Raises UnknownSinkError, UnknownOutputError before anything is delivered.
     """
-    chosen = chosen_sinks(pipeline, output, names)
     deliveries, errors = [], []
-    for name, sink in chosen:
+    for stage in plan_deliveries(catalog, pipeline, output, names, take_over=take_over, refill=refill):
+        _logger.info("%s", stage)
+        name, sink = stage.output, stage.sink
         seen = OutputCatalog(catalog, name) if name else catalog
         begun = catalog.head().entry
         try:
@@ -349,6 +354,23 @@ def deliver_all(
             first.add_note(f"and another sink failed: {other}")
         raise first
     return tuple(deliveries)
+
+
+def plan_deliveries(
+    catalog: Catalog,
+    pipeline: Pipeline,
+    output: str | None,
+    names: Sequence[str],
+    *,
+    take_over: bool = False,
+    refill: bool = False,
+) -> tuple[DeliverOutput, ...]:
+    """A stage for each sink that ``deliver_all`` delivers to. Raises UnknownSinkError, UnknownOutputError."""
+    seen = published_of(catalog.head().refs)
+    return tuple(
+        DeliverOutput(name, sink, seen.get(name), take_over, refill)
+        for name, sink in chosen_sinks(pipeline, output, names)
+    )
 
 
 def _delivered(catalog: Catalog, output: str, sink: Sink, *, take_over: bool, refill: bool) -> Delivery:

@@ -103,7 +103,7 @@ class SinkDeployment:
 
     def deliver(self, pipeline: hr.Pipeline, **options: Any) -> Delivery:
         """Deliver to the one sink."""
-        (delivery,) = self.handle(pipeline).deliver(**options)
+        (delivery,) = self.handle(pipeline).deliver(**options, dry_run=False)
         return delivery
 
     def attempt(self, pipeline: hr.Pipeline) -> Delivery:
