@@ -17,8 +17,8 @@ from headrace.read.snapshots.progress import (
     ListingPosition,
     StoredProgress,
     epoch_to_json,
+    epoch_without_reading,
     progress_of,
-    without_reading,
 )
 from headrace.runs.restore import restore
 from headrace.sources.chain_clocks import ChainClocks
@@ -33,7 +33,7 @@ from headrace.sources.progress import (
     Rejects,
     WatermarkHold,
 )
-from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.manifest import OF_EPOCH, Manifest
@@ -200,7 +200,7 @@ def test_what_reads_nothing_repeats_nothing_that_the_epoch_before_read(catalog: 
             replace(PROGRESS, lacking=(lacking,), rejects=(rejects,)), signals=SIGNALS, signals_of="r", executor="local"
         ),
     )
-    progress = {**read_some.continuing.progress, **without_reading()}
+    progress = {**read_some.continuing.progress, **epoch_without_reading(Claim("main", 1, None), "s1", "", {}).progress}
     reads_none = committed(catalog, progress, read_some)
     before, after = progress_of(catalog, read_some), progress_of(catalog, reads_none)
     assert (before.lacking, before.rejects) == ((lacking,), (rejects,))

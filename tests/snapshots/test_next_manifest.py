@@ -93,7 +93,7 @@ def test_what_some_output_sees_of_a_manifest_is_the_same_epoch() -> None:
 def test_product_code_makes_manifests_in_one_way() -> None:
     made = [(path.name, call) for path, call in calls() if called(call) in ("Manifest", "EpochFields")]
     writers = {name for name, call in made if called(call) == "EpochFields"}
-    assert writers == {"commits.py", "patch.py", "adopt.py"}
+    assert writers == {"commits.py", "progress.py"}
     assert {name for name, call in made if called(call) == "Manifest"} <= {"strategies.py"}, "Manifest.next_of"
     for name, call in made:
         said = {keyword.arg for keyword in call.keywords}

@@ -70,8 +70,8 @@ PLAN = Plan(
         Join(
             "headrace.shapes.areas",
             ("headrace.shapes.sides", "headrace.shapes.areas"),
-            "Areas and sides.",
-            {"headrace.shapes.sides": {"_check": "_check_side"}},
+            lead="Areas and sides.",
+            renames={"headrace.shapes.sides": {"_check": "_check_side"}},
         ),
         Join("headrace.numbers", ("headrace.units",)),
         Join("headrace.meters", ("headrace.lengths.meters",)),
