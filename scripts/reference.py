@@ -138,7 +138,7 @@ SECTIONS = {
         "headrace.pipeline.pipeline",
         "headrace.pipeline.aggregation",
         "headrace.pipeline.output",
-        "headrace.pipeline.loops",
+        "headrace.pipeline.loop",
         "headrace.pipeline.executors",
         "headrace.pipeline.recipes",
         "headrace.pipeline.deployment",
