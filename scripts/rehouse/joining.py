@@ -152,9 +152,11 @@ class Joining:
             self._problem(f"{name} is {other} and {what} ({_short(piece)})")
 
     def _docstring(self) -> str:
-        """The lead and the docstrings of all modules; without a lead, that of the target is first."""
+        """What the plan says; else its lead and the docstrings of all modules. With no lead, the target's is first."""
         texts = [piece.doc for piece in self.pieces if piece.doc]
-        if self.join.lead is not None:
+        if self.join.doc is not None:
+            texts = [self.join.doc.strip()]
+        elif self.join.lead is not None:
             texts = [self.join.lead, *(text.strip() for text in texts)]
         else:
             of_target = [piece.doc for piece in self.pieces if piece.module == self.join.target and piece.doc]

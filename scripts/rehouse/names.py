@@ -76,11 +76,19 @@ def _rename_in_annotations(text: str, old: str, new: str) -> str:
     lines = text.splitlines(keepends=True)
     for node in ast.walk(ast.parse(text)):
         for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
-            for part in ast.walk(annotation) if annotation is not None else ():
+            for part in _types_in(annotation) if annotation is not None else ():
                 if isinstance(part, ast.Constant) and isinstance(part.value, str) and word.search(part.value):
                     line = lines[part.lineno - 1]
                     lines[part.lineno - 1] = re.sub(r'"[^"]*"', lambda quoted: word.sub(new, quoted.group(0)), line)
     return "".join(lines)
+
+
+def _types_in(annotation: ast.AST) -> Iterator[ast.AST]:
+    """An annotation and its parts, but for what is said beside the type: ``Annotated[int, Option(help="...")]``."""
+    yield annotation
+    for part in ast.iter_child_nodes(annotation):
+        if not isinstance(part, ast.Call):
+            yield from _types_in(part)
 
 
 def replace_spans(text: str, spans: list[tuple[int, int, int, str]]) -> str:

@@ -15,13 +15,14 @@ class RefusedPlanError(Exception):
 class Join:
     """``modules`` become ``target``, which may be one of them; a single one is moved.
 
-    ``lead`` begins the docstring; those of the modules follow it. ``renames``: by module, names of its top level that
-    would collide, with new ones.
+    ``lead`` begins the docstring; those of the modules follow it. ``doc`` is all of it, in place of both. ``renames``:
+    by module, names of its top level that would collide, with new ones.
     """
 
     target: str
     modules: tuple[str, ...]
     lead: str | None = None
+    doc: str | None = None
     renames: dict[str, dict[str, str]] = field(default_factory=dict)
 
 

@@ -110,7 +110,7 @@ def _without_repeats(text: str) -> str:
         for line in names_list.group(2).split("\n"):
             groups = []
             for group in re.findall(r'"[^"]*"', line):
-                names = [name for name in group.strip('"').split(" | ") if name not in seen]
+                names = [name for name in dict.fromkeys(group.strip('"').split(" | ")) if name not in seen]
                 seen.update(names)
                 groups += [f'"{" | ".join(names)}"'] if names else []
             rest = re.sub(r'"[^"]*",?\s*', "", line).strip()
