@@ -85,7 +85,7 @@ def _parsed(module: str) -> ast.Module:
     package, _, inner = module.partition(".")
     (folder,) = (folder for folder in FOLDERS if Path(folder).name == package)
     path = ROOT / folder / inner.replace(".", "/")
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    file = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
